@@ -1,0 +1,119 @@
+"""
+Everything acp-launch raises on purpose, with the exit code each one ends in (DESIGN §5, README "Exit codes"):
+
+LaunchError                 unexpected                                        1
+├── UsageError              the command line is wrong                         2
+├── ProfileError            the file is wrong: carries every Problem          2
+├── MachineError            the file is right, this machine cannot: Problems  3
+├── SessionError            the named session cannot be opened                3
+├── AgentError              the agent would not start or stay up              4
+│   └── AgentRefused          it answered a request with an error
+├── ProtocolError           somebody broke the protocol                       5
+│   ├── LocalProtocolError    we did: a bug here
+│   └── RemoteProtocolError   they did: report it to them
+├── AuthRequired            the agent wants a login first                     6
+├── WaitExpired             a named wait passed its deadline                124
+└── Stopped                 Ctrl-C, SIGTERM or SIGHUP           130, 143 or 129
+
+Only `cli.main` turns one into text and an exit code.
+"""
+
+from collections.abc import Sequence
+
+from acp_launch.problem import Problem
+
+
+class LaunchError(Exception):
+    """Raised when something we foresaw goes wrong.
+
+    `message` is one sentence for a person; `fix` what to do next; `detail` further lines, the last stderr
+    lines of a child for instance.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, fix: str = "", detail: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+        self.detail = tuple(detail)
+
+
+class UsageError(LaunchError):
+    """Raised when the command line asks for something that cannot be."""
+
+    exit_code = 2
+
+
+class ProblemsError(LaunchError):
+    """Raised with every problem of one stage at once."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class ProfileError(ProblemsError):
+    """Raised when the profile itself is wrong."""
+
+    exit_code = 2
+
+
+class MachineError(ProblemsError):
+    """Raised when the profile is right and this machine cannot do it."""
+
+    exit_code = 3
+
+
+class SessionError(LaunchError):
+    """Raised when a named session cannot be opened, held or found."""
+
+    exit_code = 3
+
+
+class AgentError(LaunchError):
+    """Raised when the agent would not start, or died."""
+
+    exit_code = 4
+
+
+class AgentRefused(AgentError):  # noqa: N818 - it reads as what happened
+    """Raised when the agent answers a request with a JSON-RPC error (`code`, ACP v1 "Error codes")."""
+
+    def __init__(self, message: str, *, code: int, fix: str = "", detail: Sequence[str] = ()) -> None:
+        super().__init__(message, fix=fix, detail=detail)
+        self.code = code
+
+
+class ProtocolError(LaunchError):
+    """Raised when the protocol was broken; one of the two below says by whom."""
+
+    exit_code = 5
+
+
+class LocalProtocolError(ProtocolError):
+    """Raised when acp-launch itself was about to break the protocol: a bug here."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """Raised when the agent broke the protocol."""
+
+
+class AuthRequired(LaunchError):  # noqa: N818
+    """Raised when the agent answers -32000: it wants a login first."""
+
+    exit_code = 6
+
+
+class WaitExpired(LaunchError):  # noqa: N818
+    """Raised when a named wait passes its deadline."""
+
+    exit_code = 124
+
+
+class Stopped(LaunchError):  # noqa: N818
+    """Raised when a signal ended the run; `signal_number` decides the exit code as shells do."""
+
+    def __init__(self, message: str, *, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number

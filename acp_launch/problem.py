@@ -1,0 +1,55 @@
+"""One thing wrong, with its place and the way out. Everything a person can get wrong becomes one of these."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A fault somebody can mend.
+
+    `line` and `column` count from 1, as editors do; 0 means the place is not known.
+    `path` is where in the profile (`mcp_servers.github.env.TOKEN`), empty for the file as a whole.
+    `fix` is one command to run or one edit to make. None of the texts ever holds a secret's value.
+    """
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    fix: str = ""
+    severity: Severity = "error"
+
+    @property
+    def place(self) -> str:
+        """`file:line:column` as far as it is known; begins every message so that editors can jump there."""
+        return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
+
+    def __str__(self) -> str:
+        where = [self.place] if self.place else []
+        head = ": ".join([*where, *([self.path] if self.path else []), *self._flag(), self.message])
+        return f"{head}\n    fix: {self.fix}" if self.fix else head
+
+    def _flag(self) -> list[str]:
+        return ["warning"] if self.severity == "warning" else []
+
+    def as_json(self) -> dict[str, str | int]:
+        """The same as data, for `--json`."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "path": self.path,
+            "message": self.message,
+            "fix": self.fix,
+            "severity": self.severity,
+        }
+
+
+def errors(problems: Iterable[Problem]) -> list[Problem]:
+    """Those that stop us; the rest are warnings."""
+    return [problem for problem in problems if problem.severity == "error"]

@@ -1,0 +1,50 @@
+"""The user's own knobs. For now all of them are environment variables, `ACP_LAUNCH_*`."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_launch.errors import UsageError
+
+MAX_LINE = (
+    64 * 1024 * 1024
+)  # bytes; the longest line seen from a real agent is 569 kB, acpx and the TS SDK stop at 64 and 32 MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Directories may not exist yet; whoever writes creates them, for the user alone."""
+
+    config: Path
+    state: Path
+    cache: Path
+    max_line: int  # bytes of one message from an agent
+
+
+def load() -> Settings:
+    """Read the environment.
+
+    Raises:
+        UsageError: a variable holds something unusable.
+    """
+    return Settings(
+        config=_directory("CONFIG"), state=_directory("STATE"), cache=_directory("CACHE"), max_line=_max_line()
+    )
+
+
+def _directory(kind: str) -> Path:
+    if chosen := os.environ.get(f"ACP_LAUNCH_{kind}_DIR"):
+        return Path(chosen).absolute()
+    import platformdirs
+
+    found: Path = getattr(platformdirs, f"user_{kind.lower()}_path")("acp-launch", appauthor=False)
+    return found
+
+
+def _max_line() -> int:
+    text = os.environ.get("ACP_LAUNCH_MAX_LINE", "")
+    if not text:
+        return MAX_LINE
+    if not text.isdigit() or int(text) < 4096:
+        raise UsageError(f"ACP_LAUNCH_MAX_LINE is {text!r}", fix="a number of bytes, 4096 or more")
+    return int(text)

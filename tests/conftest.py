@@ -1,0 +1,34 @@
+"""No test touches the real home, configuration, state or secrets: this makes it impossible by accident."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def an_environment_left_as_it_was() -> Iterator[None]:
+    """A test that changes os.environ without monkeypatch fails."""
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    before.pop("PYTEST_CURRENT_TEST", None)
+    after.pop("PYTEST_CURRENT_TEST", None)
+    assert after == before, "this test changed os.environ; use monkeypatch"
+
+
+@pytest.fixture(autouse=True)
+def a_home_of_its_own(
+    an_environment_left_as_it_was: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Every test has its own home; what it leaves there nobody else sees."""
+    home = tmp_path_factory.mktemp("home")
+    for name in [name for name in os.environ if name.startswith(("ACP_", "XDG_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    for kind in ("CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"ACP_LAUNCH_{kind}_DIR", str(home / kind.lower()))
+    monkeypatch.setenv("ACP_DEMO_HOME", str(home / "demo"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    return home

@@ -1,0 +1,170 @@
+"""The shape of the house is a test: layers, purity, no cycles, light imports, small modules (DESIGN §3)."""
+
+import ast
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "acp_launch"
+
+# A row may import the rows below it and its own package.
+ROWS = [
+    {"cli", "__main__"},
+    {"launch", "interrupts", "console"},
+    {"session", "bridge"},
+    {"mcp", "transport"},
+    {"process"},
+    {"plan"},
+    {"profile"},  # knows what a reference looks like, and where the user keeps profiles
+    {"secret", "protocol", "settings"},
+    {"errors", "problem"},
+    {"__init__"},
+]
+# launch and interrupts are one package in two files.
+SAME = {"interrupts": "launch", "launch": "launch", "errors": "errors", "problem": "errors", "__main__": "cli"}
+
+PURE = [
+    "problem",
+    "profile/model",
+    "profile/document",
+    "profile/check",
+    "profile/text",
+    "secret/reference",
+    "protocol/*",
+    "process/lifecycle",
+    "session/permission",
+    "session/toolcall",
+    "bridge/offer",
+    "bridge/replay",
+]
+IMPURE = {"asyncio", "anyio", "os", "subprocess", "time", "random", "keyring", "psutil"}
+
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.stem != "__init__")
+
+
+def place(path: Path) -> str:
+    """`session` for acp_launch/session/turn.py, `errors` for acp_launch/errors.py."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Every module named in an import, lazy ones included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {str(node.module)}
+    return found
+
+
+def row(name: str) -> int:
+    return next(index for index, names in enumerate(ROWS) if name in names)
+
+
+def test_every_module_has_a_row() -> None:
+    known = set().union(*ROWS)
+    assert {place(path) for path in MODULES} <= known | {"demo"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_its_own_package_and_the_rows_below(path: Path) -> None:
+    here = place(path)
+    for name in imports(path):
+        if not name.startswith("acp_launch."):
+            continue
+        there = name.split(".")[1]
+        if there == "__version__":
+            continue
+        if here == "demo" or there == "demo":
+            assert here == there == "demo", f"the demo programs stand alone, {path} imports {name}"
+            continue
+        same = SAME.get(here, here) == SAME.get(there, there)
+        assert same or row(there) > row(here), f"{path.relative_to(PACKAGE)} may not import {name}"
+
+
+@pytest.mark.parametrize("pattern", PURE)
+def test_the_pure_set_does_nothing_but_think(pattern: str) -> None:
+    for path in PACKAGE.glob(f"{pattern}.py"):
+        touched = {name.split(".")[0] for name in imports(path)} & IMPURE
+        assert not touched, f"{path.relative_to(PACKAGE)} is pure and imports {touched}"
+
+
+def test_there_is_no_import_cycle() -> None:
+    """Lazy imports included."""
+    names = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in MODULES}
+    edges = {
+        name: {other for other in imports(path) if other in names and other != name} for name, path in names.items()
+    }
+    done: set[str] = set()
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        assert name not in trail, " → ".join([*trail[trail.index(name) :], name])
+        if name not in done:
+            for other in edges[name]:
+                visit(other, (*trail, name))
+            done.add(name)
+
+    for name in edges:
+        visit(name, ())
+
+
+def test_the_demo_needs_the_standard_library_only() -> None:
+    for path in (PACKAGE / "demo").glob("*.py"):
+        for name in imports(path):
+            top = name.split(".")[0]
+            assert top in sys.stdlib_module_names or name.startswith("acp_launch.demo") or name == "acp_launch", name
+
+
+def test_modules_stay_small() -> None:
+    lines = {path: len(path.read_text().splitlines()) for path in MODULES}
+    assert not [f"{path}: {count}" for path, count in lines.items() if count > 300]
+    assert statistics.median(lines.values()) <= 100
+
+
+def loaded(*arguments: str) -> set[str]:
+    """The modules the interpreter holds after running the command line, in a process of its own."""
+    code = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: sys.stderr.write('\\n'.join(['MODULES', *sys.modules])))\n"
+        f"sys.argv = ['acp-launch', *{list(arguments)!r}]\n"
+        "from acp_launch.__main__ import main\n"
+        "main()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return set(ended.stderr.split("MODULES\n", 1)[1].splitlines())
+
+
+HEAVY = {"pydantic", "ruamel.yaml", "keyring", "psutil", "asyncio", "rich", "msgspec", "sqlite3"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["session", "--help"]], ids=" ".join)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """DESIGN §9."""
+    assert not HEAVY & loaded(*arguments)
+
+
+def test_the_version_imports_no_command_line() -> None:
+    assert not {"typer", "click", *HEAVY} & loaded("--version")
+
+
+def test_importing_the_package_costs_nothing() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+UNIX_ONLY = {"fcntl", "pwd", "grp", "termios", "tty", "pty", "resource", "posix", "_posixsubprocess"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_unix_only_module_is_imported_at_import_time(path: Path) -> None:
+    """DESIGN §10, platforms."""
+    for node in ast.parse(path.read_text()).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+        assert not {name.split(".")[0] for name in names} & UNIX_ONLY
