@@ -1,0 +1,176 @@
+"""
+The words of ACP v1 that this client reads, decoded leniently (facts: schema `x-deserialize-*`, C-22).
+
+A malformed optional member counts as omitted, a bad item of a list is dropped alone, and an omitted or null
+capability is unsupported (C-19). Only what the agent must send is insisted on.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from acp_launch import __version__
+from acp_launch.errors import RemoteProtocolError
+
+PROTOCOL_VERSION = 1
+CLIENT_INFO = {"name": "acp-launch", "title": "acp-launch", "version": __version__}
+# Nothing that is not wholly served is offered (C-20): files, terminals, elicitation and terminal login come later.
+CLIENT_CAPABILITIES: dict[str, Any] = {
+    "fs": {"readTextFile": False, "writeTextFile": False},
+    "terminal": False,
+    "session": {"notices": {}, "compaction": {}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the agent says it can do; anything it does not say is False."""
+
+    load: bool = False
+    resume: bool = False
+    list: bool = False
+    close: bool = False
+    delete: bool = False
+    additional_directories: bool = False
+    http: bool = False
+    sse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AuthMethod:
+    """A way to log in. A missing or unknown `type` is `agent` (C-28)."""
+
+    id: str
+    name: str
+    description: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiated:
+    """The agent's answer to `initialize`; `raw` is the whole of it, for scripts."""
+
+    version: int
+    capabilities: Capabilities
+    name: str  # of the agent, for the session store; empty when it does not say
+    title: str  # of the agent, for people
+    agent_version: str
+    auth_methods: tuple[AuthMethod, ...]
+    raw: Raw
+
+
+def read_negotiated(result: Raw) -> Negotiated:
+    """Read the answer to `initialize`.
+
+    Raises:
+        RemoteProtocolError: there is no protocol version in it, or one we do not speak (C-17).
+    """
+    answer = mapping(decoded(result))
+    version = answer.get("protocolVersion")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise RemoteProtocolError("the agent's answer to initialize names no protocol version")
+    if version != PROTOCOL_VERSION:
+        raise RemoteProtocolError(
+            f"the agent speaks ACP version {version}, acp-launch speaks version {PROTOCOL_VERSION}",
+            fix="use a release of the agent that speaks version 1",
+        )
+    info = mapping(answer.get("agentInfo"))
+    name = text(info.get("name"))
+    return Negotiated(
+        version=version,
+        capabilities=_capabilities(mapping(answer.get("agentCapabilities"))),
+        name=name,
+        title=text(info.get("title")) or name,
+        agent_version=text(info.get("version")),
+        auth_methods=tuple(filter(None, map(_auth_method, sequence(answer.get("authMethods"))))),
+        raw=result.copy(),
+    )
+
+
+def _capabilities(said: dict[str, Any]) -> Capabilities:
+    session = mapping(said.get("sessionCapabilities"))
+    mcp = mapping(said.get("mcpCapabilities"))
+    return Capabilities(
+        load=said.get("loadSession") is True,
+        resume=isinstance(session.get("resume"), dict),
+        list=isinstance(session.get("list"), dict),
+        close=isinstance(session.get("close"), dict),
+        delete=isinstance(session.get("delete"), dict),
+        additional_directories=isinstance(session.get("additionalDirectories"), dict),
+        http=mcp.get("http") is True,
+        sse=mcp.get("sse") is True,
+    )
+
+
+def _auth_method(item: object) -> AuthMethod | None:
+    said = mapping(item)
+    id, name = said.get("id"), said.get("name")
+    if not isinstance(id, str) or not isinstance(name, str):
+        return None
+    kind = "terminal" if said.get("type") == "terminal" else "agent"
+    return AuthMethod(id=id, name=name, description=text(said.get("description")), type=kind)
+
+
+def read_session_id(result: Raw) -> str:
+    """The id in the answer to `session/new`.
+
+    Raises:
+        RemoteProtocolError: there is none.
+    """
+    session_id = mapping(decoded(result)).get("sessionId")
+    if not isinstance(session_id, str) or not session_id:
+        raise RemoteProtocolError("the agent opened a session without a sessionId")
+    return session_id
+
+
+class SessionUpdate(msgspec.Struct, gc=False):
+    """The parameters of `session/update`; the update itself stays bytes."""
+
+    sessionId: str  # noqa: N815 - wire name
+    update: Raw
+
+
+class UpdateKind(msgspec.Struct, gc=False):
+    """As much of an update as decides what to do with it."""
+
+    sessionUpdate: str  # noqa: N815
+
+
+class _Text(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+
+
+class Chunk(msgspec.Struct, gc=False):
+    """A piece of a message: `content.text` is empty for anything that is not text."""
+
+    content: _Text
+    messageId: str | None = None  # noqa: N815
+
+
+session_update = msgspec.json.Decoder(SessionUpdate)
+update_kind = msgspec.json.Decoder(UpdateKind)
+chunk = msgspec.json.Decoder(Chunk)
+
+
+def decoded(raw: Raw | bytes) -> Any:
+    """Plain Python values, for messages that are rare and read leniently; None for what is no JSON inside."""
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """`value` if it is an object, else an empty one: a malformed member counts as omitted."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def text(value: object) -> str:
+    return value if isinstance(value, str) else ""

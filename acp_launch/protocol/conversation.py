@@ -1,0 +1,264 @@
+"""
+An ACP v1 conversation from the client's side, sans-IO: lines in, events out, and the lines we may send.
+
+    FRESH ── initialize ──▶ INITIALIZING ── its answer ──▶ OPEN      nothing else is sent before OPEN (C-15)
+
+    session:  new ─────────────────────────▶ live
+              load, resume ──▶ replaying ──▶ live    with the first prompt
+
+A session that was loaded replays until its first prompt, not until the answer to `session/load`: gemini sends most
+of its history after that answer (facts/agents.md). Updates for a session whose id we do not know yet are kept, in a
+bounded store, until `session/new` is answered (C-43). What we do not know is ignored (C-8, C-9, C-58).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from acp_launch.errors import LocalProtocolError
+from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.peer import Answered, Call, Called, Junk, Notified, Peer
+
+EARLY_UPDATES = (
+    1_000  # kept for sessions not opened yet; copilot sends one, a loop of a broken agent must not fill memory
+)
+EARLY_BYTES = 8 * 1024 * 1024
+
+How = Literal["new", "load", "resume"]
+
+
+class Updated(Struct, frozen=True):
+    """One `session/update`; `update` is the bytes of its `update` member, untouched."""
+
+    session_id: str
+    kind: str
+    update: Raw
+    replay: bool
+
+
+class Opened(Struct, frozen=True):
+    """A session is open; comes right before the updates that were kept for it."""
+
+    session_id: str
+    how: How
+    result: Raw
+
+
+class PermissionAsked(Struct, frozen=True):
+    id: Raw
+    session_id: str
+    tool_call: dict[str, Any]
+    options: list[Any]
+
+
+class Withdrawn(Struct, frozen=True):
+    """The agent gave up a request of its own (`$/cancel_request`); it is owed an answer all the same (C-65)."""
+
+    id: Raw
+
+
+class Reply(Struct, frozen=True):
+    """A line to send: the answer to something we do not serve."""
+
+    line: bytes
+
+
+Event = Updated | Opened | PermissionAsked | Withdrawn | Reply | Answered | Junk
+NOTHING: tuple[Event, ...] = ()
+
+
+@dataclass(slots=True)
+class _Session:
+    replaying: bool = False
+    prompt: int | None = None
+    cancelling: bool = False
+    asking: list[Raw] = field(default_factory=list)
+
+
+class Conversation:
+    def __init__(self) -> None:
+        self._peer = Peer()
+        self._phase: Literal["fresh", "initializing", "open"] = "fresh"
+        self._negotiated: acp.Negotiated | None = None
+        self._sessions: dict[str, _Session] = {}
+        self._opening: dict[int, tuple[How, str]] = {}
+        self._early: list[Updated] = []
+        self._early_bytes = 0
+
+    # what we may say
+
+    def initialize(self) -> Call:
+        """The first message, sent alone; its answer is read with `negotiated` (C-15, C-16, C-18)."""
+        if self._phase != "fresh":
+            raise LocalProtocolError("initialize is sent once")
+        self._phase = "initializing"
+        return self._peer.call(
+            "initialize",
+            {
+                "protocolVersion": acp.PROTOCOL_VERSION,
+                "clientCapabilities": acp.CLIENT_CAPABILITIES,
+                "clientInfo": acp.CLIENT_INFO,
+            },
+        )
+
+    def negotiated(self, result: Raw) -> acp.Negotiated:
+        """Read the answer to `initialize`; from here on the conversation is open."""
+        self._negotiated = acp.read_negotiated(result)
+        self._phase = "open"
+        return self._negotiated
+
+    def open(
+        self, how: How, session_id: str, *, cwd: str, servers: Sequence[object], directories: Sequence[str]
+    ) -> Call:
+        """`session/new`, `session/load` or `session/resume`; `session_id` is empty for `new`.
+
+        The list of servers is always sent, and again on every load (C-38); directories only when the agent
+        advertises them (C-41).
+        """
+        able = self._able()
+        if (how == "load" and not able.load) or (how == "resume" and not able.resume):
+            raise LocalProtocolError(f"the agent does not advertise session/{how}")  # C-31, C-32
+        params: dict[str, object] = {"cwd": cwd, "mcpServers": list(servers)}
+        if how != "new":
+            params = {"sessionId": session_id, **params}
+            self._sessions[session_id] = _Session(replaying=True)
+        if directories and able.additional_directories:
+            params["additionalDirectories"] = list(directories)
+        call = self._peer.call(f"session/{how}", params)
+        self._opening[call.number] = (how, session_id)
+        return call
+
+    def session_id(self, result: Raw) -> str:
+        """The id of a new session, from the answer to `session/new`."""
+        return acp.read_session_id(result)
+
+    def list_sessions(self, *, cwd: str | None = None, cursor: str | None = None) -> Call:
+        if not self._able().list:
+            raise LocalProtocolError("the agent does not advertise session/list")  # C-34
+        wanted = {"cwd": cwd, "cursor": cursor}
+        return self._peer.call("session/list", {key: value for key, value in wanted.items() if value is not None})
+
+    def end(self, how: Literal["close", "delete"], session_id: str) -> Call:
+        able = self._able()
+        if not (able.close if how == "close" else able.delete):
+            raise LocalProtocolError(f"the agent does not advertise session/{how}")  # C-33, C-35
+        return self._peer.call(f"session/{how}", {"sessionId": session_id})
+
+    def prompt(self, session_id: str, blocks: Sequence[object]) -> Call:
+        """One turn; at most one at a time in a session (C-67). Ends the replay of a loaded session."""
+        session = self._sessions[session_id]
+        if session.prompt is not None:
+            raise LocalProtocolError("a turn is running in this session")
+        call = self._peer.call("session/prompt", {"sessionId": session_id, "prompt": list(blocks)})
+        session.prompt, session.cancelling, session.replaying = call.number, False, False
+        return call
+
+    def cancel(self, session_id: str) -> list[bytes]:
+        """`session/cancel`, and `cancelled` for every permission question of the session (C-61)."""
+        session = self._sessions[session_id]
+        session.cancelling = True
+        lines = [jsonrpc.notification("session/cancel", {"sessionId": session_id})]
+        return lines + [self.permit(session_id, id, None) for id in list(session.asking)]
+
+    def permit(self, session_id: str, id: Raw, option_id: str | None) -> bytes:
+        """Answer a permission question with an offered option, or `cancelled`; b"" when it was answered already."""
+        if not self._peer.owes(id):
+            return b""
+        self._forget(session_id, id)
+        outcome = {"outcome": "cancelled"} if option_id is None else {"outcome": "selected", "optionId": option_id}
+        return self._peer.respond(id, {"outcome": outcome})
+
+    def withdraw(self, session_id: str, id: Raw) -> bytes:
+        """Answer a request the agent gave up with -32800; b"" when it was answered already."""
+        if not self._peer.owes(id):
+            return b""
+        self._forget(session_id, id)
+        return self._peer.refuse(id, jsonrpc.CANCELLED, "request cancelled")
+
+    # what we hear
+
+    def receive(self, line: bytes) -> Sequence[Event]:
+        """The events of one line, in the order in which they must be handled (C-10)."""
+        message = self._peer.receive(line)
+        if isinstance(message, Notified):
+            return self._notified(message)
+        if isinstance(message, Answered):
+            return self._answered(message)
+        if isinstance(message, Called):
+            return (self._called(message),)
+        return (message,)
+
+    def _notified(self, message: Notified) -> Sequence[Event]:
+        if message.method == "session/update":
+            return self._updated(message.params)
+        if message.method == "$/cancel_request":
+            return self._withdrawn(message.params)
+        return NOTHING  # C-9
+
+    def _updated(self, params: Raw) -> Sequence[Event]:
+        try:
+            update = acp.session_update.decode(params)
+            kind = acp.update_kind.decode(update.update).sessionUpdate
+        except msgspec.DecodeError:
+            return (Junk("a session/update without sessionId or kind"),)
+        session = self._sessions.get(update.sessionId)
+        if session is None:
+            return self._keep(Updated(update.sessionId, kind, update.update.copy(), False))
+        return (Updated(update.sessionId, kind, update.update, session.replaying),)
+
+    def _keep(self, update: Updated) -> Sequence[Event]:
+        size = len(bytes(update.update))
+        if len(self._early) >= EARLY_UPDATES or self._early_bytes + size > EARLY_BYTES:
+            return (Junk("an update for a session that was never opened, beyond what is kept"),)
+        self._early.append(update)
+        self._early_bytes += size
+        return NOTHING
+
+    def _withdrawn(self, params: Raw) -> Sequence[Event]:
+        try:
+            wanted = msgspec.json.decode(params, type=dict[str, Raw]).get("requestId")
+        except msgspec.DecodeError:
+            return NOTHING
+        return (Withdrawn(wanted.copy()),) if wanted is not None and self._peer.owes(wanted) else NOTHING
+
+    def _answered(self, message: Answered) -> Sequence[Event]:
+        for session in self._sessions.values():
+            if session.prompt == message.number:
+                session.prompt = None
+        opening = self._opening.pop(message.number, None)
+        if opening is None or message.fault is not None:
+            return (message,)
+        how, session_id = opening
+        if how == "new":
+            session_id = acp.read_session_id(message.result)
+            self._sessions.setdefault(session_id, _Session())
+        kept = [update for update in self._early if update.session_id == session_id]
+        self._early = [update for update in self._early if update.session_id != session_id]
+        self._early_bytes = sum(len(bytes(update.update)) for update in self._early)
+        return [Opened(session_id, how, message.result.copy()), *kept, message]
+
+    def _called(self, message: Called) -> Event:
+        if message.method != "session/request_permission":
+            return Reply(self._peer.refuse(message.id, jsonrpc.METHOD_NOT_FOUND, "method not found"))  # C-8, C-68
+        params = acp.mapping(acp.decoded(message.params))
+        session_id, options = params.get("sessionId"), params.get("options")
+        if not isinstance(session_id, str) or not isinstance(options, list):
+            return Reply(self._peer.refuse(message.id, jsonrpc.INVALID_PARAMS, "sessionId and options are required"))
+        session = self._sessions.setdefault(session_id, _Session())
+        session.asking.append(message.id)
+        if session.cancelling:  # a late question of a cancelled turn (C-61)
+            return Reply(self.permit(session_id, message.id, None))
+        return PermissionAsked(message.id, session_id, acp.mapping(params.get("toolCall")), options)
+
+    def _able(self) -> acp.Capabilities:
+        if self._negotiated is None:
+            raise LocalProtocolError("nothing may be sent before initialize is answered")  # C-15
+        return self._negotiated.capabilities
+
+    def _forget(self, session_id: str, id: Raw) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            session.asking = [other for other in session.asking if bytes(other) != bytes(id)]

@@ -1,0 +1,82 @@
+"""
+JSON-RPC 2.0, one message a line: the envelope is decoded, what it carries stays bytes.
+
+`id`, `params`, `result` and `error` are `msgspec.Raw`: an id goes back exactly as it came (C-6: `1`, `"1"`, `0`
+and `null` are four different ids), and parameters are decoded once, by whoever knows their type.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+AUTH_REQUIRED = -32000  # ACP v1, "Error codes"
+NOT_FOUND = -32002
+CANCELLED = -32800
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """Any of the three kinds of message; which one is decided by what is set."""
+
+    id: Raw | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw = Raw(b"{}")
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A JSON-RPC error object; tolerant, because its text is what a person will need most."""
+
+    code: int = INTERNAL_ERROR
+    message: str = "unknown error"
+    data: Any = None
+
+
+_envelope = msgspec.json.Decoder(Envelope)
+_fault = msgspec.json.Decoder(Fault)
+encode = msgspec.json.Encoder().encode
+
+
+def decode(line: bytes) -> Envelope | None:
+    """The message on a line, or None when it is not one (C-3, C-4: text, scalars, arrays, blank lines)."""
+    try:
+        if not line.isascii():
+            line.decode()  # what is kept as Raw is not checked by the decoder, and goes on to others
+        return _envelope.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    if not line.startswith(BOM):
+        return None
+    return decode(line.removeprefix(BOM))
+
+
+def fault(raw: Raw) -> Fault:
+    """Read an `error` member, whatever shape it has."""
+    try:
+        return _fault.decode(raw)
+    except msgspec.DecodeError:
+        return Fault(message=bytes(raw).decode(errors="replace"))
+
+
+def request(number: int, method: str, params: object) -> bytes:
+    return bytes(encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params})) + b"\n"
+
+
+def notification(method: str, params: object) -> bytes:
+    return bytes(encode({"jsonrpc": "2.0", "method": method, "params": params})) + b"\n"
+
+
+def result(id: Raw, value: object) -> bytes:
+    return bytes(encode({"jsonrpc": "2.0", "id": id, "result": value})) + b"\n"
+
+
+def error(id: Raw, code: int, message: str) -> bytes:
+    return bytes(encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})) + b"\n"

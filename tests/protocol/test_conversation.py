@@ -1,0 +1,383 @@
+"""Ring 1. ACP v1 from the client's side; every line we could send is judged by the oracle (facts: C-1 … C-67)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pytest
+from msgspec import Raw
+
+from acp_launch.errors import LocalProtocolError, RemoteProtocolError
+from acp_launch.protocol.conversation import (
+    EARLY_UPDATES,
+    Conversation,
+    Event,
+    How,
+    Opened,
+    PermissionAsked,
+    Reply,
+    Updated,
+    Withdrawn,
+)
+from acp_launch.protocol.peer import Answered, Call, Junk
+from tests.oracle import check_client_message
+
+EVERYTHING = {
+    "loadSession": True,
+    "mcpCapabilities": {"http": True, "sse": True},
+    "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {}},
+}
+
+
+class Talk:
+    """A conversation and the agent's voice; collects and judges everything the client says."""
+
+    def __init__(self, capabilities: object = None) -> None:
+        self.client = Conversation()
+        call = self.said(self.client.initialize())
+        answer = {"protocolVersion": 1, "agentCapabilities": EVERYTHING if capabilities is None else capabilities}
+        (event,) = self.hear({"id": call["id"], "result": answer})
+        assert isinstance(event, Answered)
+        self.negotiated = self.client.negotiated(event.result)
+
+    def said(self, call: Call) -> dict[str, Any]:
+        assert check_client_message(call.line) == []
+        message: dict[str, Any] = json.loads(call.line)
+        return message
+
+    def hear(self, message: dict[str, Any]) -> Sequence[Event]:
+        return self.client.receive(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def session(self, id: str = "s1") -> None:
+        call = self.said(self.client.open("new", "", cwd="/w", servers=[], directories=[]))
+        self.hear({"id": call["id"], "result": {"sessionId": id}})
+
+    def update(self, session: str, kind: str, **members: object) -> Sequence[Event]:
+        params = {"sessionId": session, "update": {"sessionUpdate": kind, **members}}
+        return self.hear({"method": "session/update", "params": params})
+
+    def ask(self, id: object, session: str = "s1") -> Sequence[Event]:
+        options = [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]
+        params = {"sessionId": session, "toolCall": {"toolCallId": "c"}, "options": options}
+        return self.hear({"id": id, "method": "session/request_permission", "params": params})
+
+
+def test_initialize_is_first_and_alone() -> None:
+    """C-15, C-16, C-18, C-20, C-21."""
+    client = Conversation()
+    message = json.loads(client.initialize().line)
+    assert message["params"]["protocolVersion"] == 1
+    assert message["params"]["clientInfo"]["name"] == "acp-launch"
+    assert message["params"]["clientCapabilities"]["terminal"] is False
+    with pytest.raises(LocalProtocolError, match="before initialize is answered"):
+        client.open("new", "", cwd="/w", servers=[], directories=[])
+    with pytest.raises(LocalProtocolError, match="sent once"):
+        client.initialize()
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_another_version_ends_it_and_both_are_named(version: int) -> None:
+    """C-17."""
+    client = Conversation()
+    client.initialize()
+    with pytest.raises(RemoteProtocolError) as caught:
+        client.negotiated(Raw(json.dumps({"protocolVersion": version}).encode()))
+    assert str(caught.value) == f"the agent speaks ACP version {version}, acp-launch speaks version 1"
+
+
+@pytest.mark.parametrize("result", ["{}", "null", "[]", '{"protocolVersion":"1"}', '{"protocolVersion":true}'])
+def test_an_answer_without_a_version_is_the_agents_fault(result: str) -> None:
+    client = Conversation()
+    client.initialize()
+    with pytest.raises(RemoteProtocolError, match="names no protocol version"):
+        client.negotiated(Raw(result.encode()))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"loadSession": None, "sessionCapabilities": None, "mcpCapabilities": None},
+        {"loadSession": "yes", "sessionCapabilities": [], "mcpCapabilities": {"http": 1}},
+        {"sessionCapabilities": {"list": None, "resume": True, "close": False, "delete": "x"}},
+        "nonsense",
+    ],
+)
+def test_what_is_omitted_null_or_malformed_is_unsupported(said: object) -> None:
+    """C-19, C-22."""
+    able = Talk(said).negotiated.capabilities
+    assert not any(getattr(able, name) for name in able.__slots__)
+
+
+def test_bad_auth_methods_are_dropped_alone_and_unknown_types_are_agent() -> None:
+    """C-22, C-28."""
+    client = Conversation()
+    client.initialize()
+    methods = [
+        {"id": "a", "name": "A"},
+        {"id": "b"},
+        "x",
+        {"type": "env_var", "id": "c", "name": "C", "vars": []},
+        {"type": "terminal", "id": "d", "name": "D"},
+    ]
+    negotiated = client.negotiated(Raw(json.dumps({"protocolVersion": 1, "authMethods": methods}).encode()))
+    assert [(method.id, method.type) for method in negotiated.auth_methods] == [
+        ("a", "agent"),
+        ("c", "agent"),
+        ("d", "terminal"),
+    ]
+
+
+def test_a_new_session_sends_absolute_cwd_and_always_a_list_of_servers() -> None:
+    """C-37, C-38, C-39, C-41, C-42."""
+    talk = Talk()
+    server = {"name": "fs", "command": "/bin/x", "args": [], "env": [{"name": "A", "value": "b"}]}
+    message = talk.said(talk.client.open("new", "", cwd="/w", servers=[server], directories=["/lib"]))
+    assert message["params"] == {"cwd": "/w", "mcpServers": [server], "additionalDirectories": ["/lib"]}
+
+
+def test_directories_are_not_sent_to_an_agent_that_does_not_know_them() -> None:
+    """C-41."""
+    talk = Talk({})
+    message = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=["/lib"]))
+    assert message["params"] == {"cwd": "/w", "mcpServers": []}
+
+
+@pytest.mark.parametrize("how", ["load", "resume"])
+def test_load_and_resume_send_everything_again(how: Any) -> None:
+    """C-38, C-41."""
+    talk = Talk()
+    message = talk.said(talk.client.open(how, "s9", cwd="/w", servers=[], directories=["/lib"]))
+    assert message["params"] == {
+        "sessionId": "s9",
+        "cwd": "/w",
+        "mcpServers": [],
+        "additionalDirectories": ["/lib"],
+    }
+
+
+def test_nothing_is_called_that_is_not_advertised() -> None:
+    """C-31, C-32, C-33, C-34, C-35."""
+    client = Talk({}).client
+    hows: tuple[How, How] = ("load", "resume")
+    for how in hows:
+        with pytest.raises(LocalProtocolError, match=f"does not advertise session/{how}"):
+            client.open(how, "s", cwd="/w", servers=[], directories=[])
+    ends: tuple[Literal["close"], Literal["delete"]] = ("close", "delete")
+    for end in ends:
+        with pytest.raises(LocalProtocolError, match=f"does not advertise session/{end}"):
+            client.end(end, "s")
+    with pytest.raises(LocalProtocolError, match="does not advertise session/list"):
+        client.list_sessions()
+
+
+def test_list_close_and_delete_are_valid_messages() -> None:
+    talk = Talk()
+    assert talk.said(talk.client.list_sessions())["params"] == {}
+    assert talk.said(talk.client.list_sessions(cwd="/w", cursor="c"))["params"] == {"cwd": "/w", "cursor": "c"}
+    assert talk.said(talk.client.end("close", "s"))["method"] == "session/close"
+    assert talk.said(talk.client.end("delete", "s"))["method"] == "session/delete"
+
+
+def test_updates_before_the_answer_to_session_new_are_kept_and_follow_the_opening() -> None:
+    """C-43."""
+    talk = Talk()
+    call = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=[]))
+    assert talk.update("s1", "available_commands_update", availableCommands=[]) == ()
+    assert talk.update("other", "plan", entries=[]) == ()
+    events = talk.hear({"id": call["id"], "result": {"sessionId": "s1"}})
+    assert [type(event) for event in events] == [Opened, Updated, Answered]
+    assert isinstance(events[1], Updated)
+    assert (events[1].kind, events[1].replay) == ("available_commands_update", False)
+
+
+def test_what_is_kept_for_unknown_sessions_is_bounded() -> None:
+    """C-43."""
+    talk = Talk()
+    for _ in range(EARLY_UPDATES):
+        assert talk.update("ghost", "plan", entries=[]) == ()
+    (event,) = talk.update("ghost", "plan", entries=[])
+    assert isinstance(event, Junk)
+
+
+def test_an_update_that_is_too_big_to_keep_is_junk() -> None:
+    talk = Talk()
+    (event,) = talk.update("ghost", "plan", entries=["x" * (9 << 20)])
+    assert isinstance(event, Junk)
+
+
+def test_a_loaded_session_replays_until_its_first_prompt() -> None:
+    """C-44; gemini sends most of the history after the answer."""
+    talk = Talk()
+    call = talk.said(talk.client.open("load", "s1", cwd="/w", servers=[], directories=[]))
+    before = talk.update("s1", "user_message_chunk", content={"type": "text", "text": "hi"})
+    opened = talk.hear({"id": call["id"], "result": None})
+    after = talk.update("s1", "agent_message_chunk", content={"type": "text", "text": "ho"})
+    talk.said(talk.client.prompt("s1", [{"type": "text", "text": "go on"}]))
+    live = talk.update("s1", "agent_message_chunk", content={"type": "text", "text": "yes"})
+    assert [event.replay for event in [*before, *after, *live] if isinstance(event, Updated)] == [True, True, False]
+    assert [type(event) for event in opened] == [Opened, Answered]
+
+
+def test_an_update_keeps_its_bytes() -> None:
+    talk = Talk()
+    talk.session()
+    raw = b'{ "zeta":1e400,"sessionUpdate" : "x_new","big":123456789012345678901234567890,"_meta":{"a":null} }'
+    (event,) = talk.client.receive(
+        b'{"jsonrpc":"2.0","method":"session/update","params":{"update":' + raw + b',"sessionId":"s1"}}'
+    )
+    assert isinstance(event, Updated)
+    assert bytes(event.update) == raw
+    assert event.kind == "x_new"
+
+
+def test_updates_outside_a_turn_are_accepted() -> None:
+    """C-59."""
+    talk = Talk()
+    talk.session()
+    (event,) = talk.update("s1", "agent_message_chunk", content={"type": "text", "text": "by the way"})
+    assert isinstance(event, Updated)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        None,
+        {},
+        [],
+        {"sessionId": "s1"},
+        {"sessionId": 1, "update": {"sessionUpdate": "x"}},
+        {"sessionId": "s1", "update": {}},
+    ],
+)
+def test_a_malformed_update_is_junk_and_ends_nothing(params: object) -> None:
+    """C-58."""
+    talk = Talk()
+    talk.session()
+    (event,) = talk.hear({"method": "session/update", "params": params})
+    assert isinstance(event, Junk)
+    assert talk.update("s1", "plan", entries=[])
+
+
+@pytest.mark.parametrize(
+    "method", ["craft/drainMidTurnQueue", "_x/y", "fs/read_text_file", "terminal/create", "elicitation/create"]
+)
+def test_a_request_we_do_not_serve_is_answered_method_not_found(method: str) -> None:
+    """C-8, C-68."""
+    talk = Talk()
+    (event,) = talk.hear({"id": "u-1", "method": method, "params": {"sessionId": "s1"}})
+    assert isinstance(event, Reply)
+    assert json.loads(event.line) == {
+        "jsonrpc": "2.0",
+        "id": "u-1",
+        "error": {"code": -32601, "message": "method not found"},
+    }
+    assert (
+        check_client_message(
+            event.line, answers=method if method in ("fs/read_text_file", "terminal/create") else "_x/y"
+        )
+        == []
+    )
+
+
+@pytest.mark.parametrize("method", ["_auth/status_update", "$/unknown", "elicitation/complete", "whatever"])
+def test_a_notification_we_do_not_know_is_ignored(method: str) -> None:
+    """C-7, C-9."""
+    assert Talk().hear({"method": method, "params": {}}) == ()
+
+
+@pytest.mark.parametrize("id", [0, "uuid-1", None])
+def test_a_permission_question_is_answered_with_the_option_chosen(id: object) -> None:
+    """C-6, C-60."""
+    talk = Talk()
+    talk.session()
+    (event,) = talk.ask(id)
+    assert isinstance(event, PermissionAsked)
+    line = talk.client.permit("s1", event.id, "y")
+    assert check_client_message(line, answers="session/request_permission") == []
+    assert json.loads(line)["id"] == id
+    assert json.loads(line)["result"] == {"outcome": {"outcome": "selected", "optionId": "y"}}
+    assert talk.client.permit("s1", event.id, "y") == b""
+
+
+def test_a_malformed_permission_question_is_refused_not_ignored() -> None:
+    """C-60: an unanswered question would hang the agent."""
+    talk = Talk()
+    (event,) = talk.hear({"id": 1, "method": "session/request_permission", "params": {"sessionId": "s1"}})
+    assert isinstance(event, Reply)
+    assert json.loads(event.line)["error"]["code"] == -32602
+
+
+def test_cancelling_answers_every_open_question_and_every_late_one() -> None:
+    """C-61."""
+    talk = Talk()
+    talk.session()
+    talk.said(talk.client.prompt("s1", []))
+    talk.ask(0)
+    talk.ask("b")
+    lines = talk.client.cancel("s1")
+    messages = [json.loads(line) for line in lines]
+    assert messages[0] == {"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s1"}}
+    assert [(message["id"], message["result"]["outcome"]) for message in messages[1:]] == [
+        (0, {"outcome": "cancelled"}),
+        ("b", {"outcome": "cancelled"}),
+    ]
+    (late,) = talk.ask(7)
+    assert isinstance(late, Reply)
+    assert json.loads(late.line)["result"] == {"outcome": {"outcome": "cancelled"}}
+    assert check_client_message(lines[0]) == []
+
+
+def test_the_next_turn_after_a_cancelled_one_may_ask_again() -> None:
+    talk = Talk()
+    talk.session()
+    first = talk.said(talk.client.prompt("s1", []))
+    talk.client.cancel("s1")
+    talk.hear({"id": first["id"], "result": {"stopReason": "cancelled"}})
+    talk.said(talk.client.prompt("s1", []))
+    assert isinstance(talk.ask(1)[0], PermissionAsked)
+
+
+def test_one_turn_at_a_time() -> None:
+    """C-67."""
+    talk = Talk()
+    talk.session()
+    call = talk.said(talk.client.prompt("s1", []))
+    with pytest.raises(LocalProtocolError, match="a turn is running"):
+        talk.client.prompt("s1", [])
+    talk.hear({"id": call["id"], "error": {"code": -32603, "message": "model"}})
+    talk.said(talk.client.prompt("s1", []))
+
+
+def test_a_withdrawn_request_is_still_answered_once_and_others_are_left_alone() -> None:
+    """C-65."""
+    talk = Talk()
+    talk.session()
+    talk.ask(0)
+    (event,) = talk.hear({"method": "$/cancel_request", "params": {"requestId": 0}})
+    assert isinstance(event, Withdrawn)
+    line = talk.client.withdraw("s1", event.id)
+    assert json.loads(line)["error"]["code"] == -32800
+    assert check_client_message(line, answers="session/request_permission") == []
+    assert talk.client.withdraw("s1", event.id) == b""
+    others: list[object] = [{"requestId": "0"}, {"requestId": 99}, {}, [], None]
+    for params in others:
+        assert talk.hear({"method": "$/cancel_request", "params": params}) == ()
+
+
+def test_the_three_session_methods_wait_for_their_own_answers() -> None:
+    """Two ids in flight, answered in the other order."""
+    talk = Talk()
+    first = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=[]))
+    second = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=[]))
+    later = talk.hear({"id": second["id"], "result": {"sessionId": "b"}})
+    earlier = talk.hear({"id": first["id"], "result": {"sessionId": "a"}})
+    assert [event.session_id for event in [*later, *earlier] if isinstance(event, Opened)] == ["b", "a"]
+
+
+@pytest.mark.parametrize("result", ["{}", "null", '{"sessionId":""}', '{"sessionId":7}'])
+def test_a_new_session_without_an_id_is_the_agents_fault(result: str) -> None:
+    talk = Talk()
+    call = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=[]))
+    with pytest.raises(RemoteProtocolError, match="without a sessionId"):
+        talk.hear({"id": call["id"], "result": json.loads(result)})

@@ -1,0 +1,132 @@
+"""Ring 1. JSON-RPC: two id spaces, every id kept, everything that is no message survived (C-3 to C-9)."""
+
+import json
+
+import pytest
+from msgspec import Raw
+
+from acp_launch.errors import LocalProtocolError
+from acp_launch.protocol.peer import Answered, Called, Junk, Notified, Peer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Welcome to the agent!",
+        b"",
+        b"   ",
+        b"\r",
+        b"3",
+        b"null",
+        b'"text"',
+        b"true",
+        b"[]",
+        b'[{"jsonrpc":"2.0","id":0,"result":{}}]',
+        b"{",
+        b'{"jsonrpc":"2.0"}',
+        b'{"method":3}',
+        b'{"jsonrpc":"2.0","id":99,"result":{}}',
+        b'{"jsonrpc":"2.0","id":"0","result":{}}',
+        b'{"jsonrpc":"2.0","id":{"a":1},"result":{}}',
+        b'{"jsonrpc":"2.0","id":[0],"error":{}}',
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}',
+        b"\xff\xfe{}",
+        b'{"method":"x","params":"\xff"}',
+    ],
+)
+def test_what_is_no_message_is_junk_and_nothing_more(line: bytes) -> None:
+    """C-3, C-4."""
+    peer = Peer()
+    call = peer.call("initialize", {})
+    assert isinstance(peer.receive(line), Junk)
+    answer = peer.receive(b'{"jsonrpc":"2.0","id":0,"result":{"ok":1}}')
+    assert isinstance(answer, Answered)
+    assert answer.number == call.number
+
+
+def test_junk_never_quotes_parameters() -> None:
+    """C-3."""
+    junk = Peer().receive(b'{"jsonrpc":"2.0","id":7,"result":{"token":"s3cret"}}')
+    assert isinstance(junk, Junk)
+    assert "s3cret" not in junk.reason
+
+
+@pytest.mark.parametrize("prefix", [b"", b"\xef\xbb\xbf", b"  "])
+@pytest.mark.parametrize("suffix", [b"", b"\r", b"  "])
+def test_a_bom_and_line_ends_of_another_world_are_tolerated(prefix: bytes, suffix: bytes) -> None:
+    event = Peer().receive(prefix + b'{"jsonrpc":"2.0","method":"x","params":{}}' + suffix)
+    assert isinstance(event, Notified)
+    assert event.method == "x"
+
+
+@pytest.mark.parametrize("id", ["0", "1", '"0"', '"abc"', "null", "12345678901234567890", '"\\u00e9"', "-3"])
+def test_an_answer_carries_the_id_as_it_came(id: str) -> None:
+    """C-6."""
+    peer = Peer()
+    peer.call("ours", {})  # our own id 0 is another space
+    event = peer.receive(f'{{"jsonrpc":"2.0","id":{id},"method":"ask","params":{{}}}}'.encode())
+    assert isinstance(event, Called)
+    line = peer.respond(event.id, {"x": 1})
+    assert line == f'{{"jsonrpc":"2.0","id":{id},"result":{{"x":1}}}}\n'.encode()
+
+
+def test_a_request_is_answered_exactly_once() -> None:
+    peer = Peer()
+    event = peer.receive(b'{"jsonrpc":"2.0","id":0,"method":"ask"}')
+    assert isinstance(event, Called)
+    peer.respond(event.id, {})
+    with pytest.raises(LocalProtocolError):
+        peer.refuse(event.id, -32601, "no")
+
+
+def test_the_same_id_may_be_used_again_after_its_answer_and_not_before() -> None:
+    peer = Peer()
+    ask = b'{"jsonrpc":"2.0","id":0,"method":"ask"}'
+    first = peer.receive(ask)
+    assert isinstance(first, Called)
+    assert isinstance(peer.receive(ask), Junk)
+    peer.respond(first.id, {})
+    assert isinstance(peer.receive(ask), Called)
+
+
+def test_our_own_ids_count_from_zero_and_are_integers() -> None:
+    peer = Peer()
+    lines = [json.loads(peer.call("m", {"text": "a\nb"}).line) for _ in range(3)]
+    assert [line["id"] for line in lines] == [0, 1, 2]
+    assert lines[0] == {"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"text": "a\nb"}}
+
+
+def test_a_message_is_one_line_of_utf8() -> None:
+    """C-1."""
+    line = Peer().call("m", {"text": "näïve\r\n\u2028 \x00"}).line
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"\n")
+    assert json.loads(line.decode())["params"]["text"] == "näïve\r\n\u2028 \x00"
+
+
+@pytest.mark.parametrize(
+    ("member", "code", "message"),
+    [
+        (b'{"code":-32000,"message":"log in"}', -32000, "log in"),
+        (b'{"code":400,"message":"model"}', 400, "model"),
+        (b'{"message":"only words"}', -32603, "only words"),
+        (b'"just text"', -32603, '"just text"'),
+        (b'{"code":"x"}', -32603, '{"code":"x"}'),
+    ],
+)
+def test_an_error_of_any_shape_has_a_code_and_words(member: bytes, code: int, message: str) -> None:
+    peer = Peer()
+    peer.call("m", {})
+    event = peer.receive(b'{"jsonrpc":"2.0","id":0,"error":' + member + b"}")
+    assert isinstance(event, Answered)
+    assert event.fault is not None
+    assert (event.fault.code, event.fault.message) == (code, message)
+
+
+def test_a_null_error_beside_a_result_is_a_result() -> None:
+    peer = Peer()
+    peer.call("m", {})
+    event = peer.receive(b'{"jsonrpc":"2.0","error":null,"id":0,"result":{}}')
+    assert isinstance(event, Answered)
+    assert event.fault is None
+    assert event.result == Raw(b"{}")
