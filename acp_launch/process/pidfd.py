@@ -1,0 +1,92 @@
+"""
+A descriptor that means one process, and waiting on many of them; without an event loop.
+
+Where there are no pidfds (not Linux, kernels before 5.3, no descriptor left) processes are looked at every 10 ms.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from errno import EMFILE, ENFILE, ENOSYS, EPERM
+
+from acp_launch.process import prepare
+from acp_launch.process.identity import Process
+
+LOOK_EVERY = 0.01  # seconds
+NONE_TO_BE_HAD = -1
+
+
+def open_pid(pid: int) -> int | None:
+    """A pidfd for whatever has this pid now; None when nothing has."""
+    if not hasattr(os, "pidfd_open"):
+        return NONE_TO_BE_HAD
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    except OSError as error:
+        if error.errno in (ENOSYS, EPERM, EMFILE, ENFILE):  # EPERM: older container sandboxes
+            return NONE_TO_BE_HAD
+        raise
+
+
+def open_process(process: Process) -> int | None:
+    """A pidfd for exactly this process; None when it is gone, though its pid may be taken again."""
+    descriptor = open_pid(process.pid)
+    if descriptor is None or descriptor == NONE_TO_BE_HAD:
+        return descriptor
+    if prepare.table().read(process.pid) == process:
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+@contextmanager
+def opened(processes: Iterable[Process]) -> Iterator[tuple[list[int], list[Process]]]:
+    """A pidfd for each that lives, and those for which there is none to be had."""
+    descriptors: list[int] = []
+    unwatchable: list[Process] = []
+    try:
+        for process in processes:
+            descriptor = open_process(process)
+            if descriptor == NONE_TO_BE_HAD:
+                unwatchable.append(process)
+            elif descriptor is not None:
+                descriptors.append(descriptor)
+        yield descriptors, unwatchable
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def living(processes: Iterable[Process]) -> bool:
+    """Whether any of them is still alive."""
+    table = prepare.table()
+    return any(_is_living(table.read(process.pid), process) for process in processes)
+
+
+def _is_living(now: Process | None, then: Process) -> bool:
+    return now is not None and now == then and not now.is_dead
+
+
+def block_until_gone(processes: Iterable[Process], *, within: float) -> None:
+    """Wait until all of them have died, at most `within` seconds."""
+    deadline = time.monotonic() + within
+    with opened(processes) as (descriptors, unwatchable):
+        _block(descriptors, deadline)
+        while living(unwatchable) and time.monotonic() < deadline:
+            time.sleep(LOOK_EVERY)
+
+
+def _block(descriptors: list[int], deadline: float) -> None:
+    import select
+
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    left = len(descriptors)
+    while left and (remaining := deadline - time.monotonic()) > 0:
+        for descriptor, _ in poll.poll(remaining * 1000):
+            poll.unregister(descriptor)
+            left -= 1

@@ -1,0 +1,98 @@
+"""
+What this process must be before its first child: done once, here, and never undone.
+
+- Child subreaper (Linux): descendants that daemonise come back to us instead of to init, so we can end them.
+- Room for file descriptors: three for each child; the soft limit is often 256 or 1024.
+- SIGCHLD not ignored: inherited as ignored, it would make the kernel throw every exit status away.
+- The baseline: children we already have are somebody else's and are never listed, signalled or reaped.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from acp_launch.process.identity import Process, Table
+
+IS_LINUX: bool = sys.platform == "linux"  # /proc and the subreaper there; psutil and groups elsewhere
+
+_SET_CHILD_SUBREAPER = 36  # prctl(2)
+_DESCRIPTORS = 10_240  # macOS accepts no more (OPEN_MAX); a hard limit may be a billion, which slows others down
+
+_baseline: frozenset[Process] | None = None
+_soft_limit_before: int | None = None
+
+
+def table() -> Table:
+    """A fresh look at the processes of this machine."""
+    if IS_LINUX:
+        from acp_launch.process.platform_linux import ProcTable
+
+        return ProcTable()
+    from acp_launch.process.platform_portable import PsutilTable
+
+    return PsutilTable()
+
+
+def prepare() -> None:
+    """Make this process fit to have children; cheap when already done."""
+    global _baseline
+    if _baseline is not None:
+        return
+    _baseline = _children_now()
+    _make_room()
+    _notice_children()
+    if IS_LINUX:
+        _become_subreaper()
+
+
+def baseline() -> frozenset[Process]:
+    """The children this process had before `prepare`."""
+    return _baseline or frozenset()
+
+
+def give_back_limit(pid: int) -> None:
+    """Let the child have the limit we were started with: programs that use select() or close every
+    possible descriptor suffer from a high one. Linux only; elsewhere the child keeps ours."""
+    if _soft_limit_before is None or not IS_LINUX:
+        return
+    import resource
+
+    try:
+        hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(_soft_limit_before, hard), hard))
+    except (ProcessLookupError, PermissionError):
+        return  # it is gone, or runs as another user: neither is hurt by our limit
+
+
+def _children_now() -> frozenset[Process]:
+    listing = table()
+    return frozenset(seen for pid in listing.children(os.getpid()) if (seen := listing.read(pid)))
+
+
+def _make_room() -> None:
+    global _soft_limit_before
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    _soft_limit_before = soft
+
+
+def _notice_children() -> None:
+    ignored = signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+    if ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+
+
+def _become_subreaper() -> bool:
+    """False where the kernel or a Python without ctypes cannot; orphans then go to init, as they always did."""
+    try:
+        import ctypes
+    except ImportError:
+        return False
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    return prctl is not None and prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0

@@ -1,0 +1,88 @@
+"""
+Everything that came of one spawned process, however it hides.
+
+Agents are wrappers around wrappers, and put servers into groups and sessions of their own, so neither the pid nor its
+group is enough. A tree is: the process; its descendants; every process it was ever seen to have, although its parent
+is gone; and, on Linux, the orphans that came to us as their subreaper. Nothing is signalled unless pid *and* start
+time match what was listed, and never anything in our own session.
+
+An orphan belongs to the tree whose session it is still in. One that left its session and whose parents died before we
+looked could be anybody's: it is left alone while other trees live, and the last tree to end takes it along.
+"""
+
+import os
+from collections.abc import Iterable
+
+from acp_launch.process import prepare
+from acp_launch.process.identity import Process, Table
+from acp_launch.process.spawn import Spawned, is_unreaped, live
+
+
+class Tree:
+    """The tree of `spawned`; `alive` looks again each time, and remembers."""
+
+    def __init__(self, spawned: Spawned) -> None:
+        self.spawned = spawned
+        self._seen: set[Process] = set()
+        self._sessions = {spawned.pid}  # it was started in a session of its own
+
+    def alive(self) -> list[Process]:
+        """Every living process of the tree, parents before children where that is known."""
+        table = prepare.table()
+        found: dict[int, Process] = {}
+        self._walk(table, self._roots(table), found)
+        # After the walk: what was orphaned while we walked has come to us by now.
+        self._walk(table, (orphan for orphan in adopted(table) if self._is_ours(orphan)), found)
+        self._seen = set(found.values())
+        self._sessions |= {process.session for process in found.values()}
+        return list(found.values())
+
+    def alive_for_sure(self) -> list[Process]:
+        """Like `alive`; only believes in an empty list when it sees it twice, because the kernel may leave out a
+        process whose sibling exits at that moment (proc(5), "children")."""
+        return self.alive() or self.alive()
+
+    def reap(self) -> None:
+        """Fetch the status of those that died and are children of ours."""
+        self.spawned.poll()
+        reap_adopted()
+
+    def _roots(self, table: Table) -> list[Process]:
+        first = table.read(self.spawned.pid)
+        ours = [first] if first and first.started == self.spawned.started else []
+        seen_now = [table.read(old.pid) for old in self._seen]
+        return ours + [process for process in seen_now if process is not None and process in self._seen]
+
+    def _walk(self, table: Table, roots: Iterable[Process], found: dict[int, Process]) -> None:
+        waiting = [root for root in roots if not root.is_dead and root.pid not in found]
+        while waiting:
+            process = waiting.pop(0)
+            found[process.pid] = process
+            for pid in table.children(process.pid):
+                child = table.read(pid)
+                if child and not child.is_dead and child.parent == process.pid and pid not in found:
+                    waiting.append(child)
+
+    def _is_ours(self, orphan: Process) -> bool:
+        others = any(spawned is not self.spawned for spawned in live())
+        return orphan in self._seen or orphan.session in self._sessions or not others
+
+
+def adopted(table: Table) -> list[Process]:
+    """Children of ours that we did not start: neither spawned, nor there before, nor in our own session."""
+    if not prepare.IS_LINUX:
+        return []
+    ours = os.getsid(0)
+    children = [seen for pid in table.children(os.getpid()) if (seen := table.read(pid))]
+    return [
+        child
+        for child in children
+        if child.session != ours and child not in prepare.baseline() and not is_unreaped(child)
+    ]
+
+
+def reap_adopted() -> None:
+    """Fetch the status of adopted orphans that died, as init would: until then they look alive to whoever asks."""
+    for orphan in adopted(prepare.table()):
+        if orphan.is_dead:
+            os.waitpid(orphan.pid, os.WNOHANG)

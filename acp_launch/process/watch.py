@@ -1,0 +1,105 @@
+"""
+Learning in the event loop that processes ended: through their pid, never through their pipes, which a grandchild may
+hold open. With pidfds every wait ends within microseconds of the fact; without, a child of ours costs a thread.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable
+
+from acp_launch.process.identity import Process
+from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, living, open_pid, opened
+from acp_launch.process.spawn import STATUS_LOST, Spawned
+
+
+def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
+    """Call once, in the running loop, when `spawned` has died; `spawned.status` is set by then.
+
+    Returns what takes the watch back.
+    """
+    descriptor = open_pid(spawned.pid) if spawned.status is None else None  # unreaped: the pid is certainly its own
+    if descriptor == NONE_TO_BE_HAD:
+        return _wait_in_thread(spawned, call)
+    if descriptor is None:
+        return asyncio.get_running_loop().call_soon(call).cancel
+    return _wait_in_loop(spawned, descriptor, call)
+
+
+def _wait_in_loop(spawned: Spawned, descriptor: int, call: Callable[[], None]) -> Callable[[], None]:
+    loop = asyncio.get_running_loop()
+    left = [descriptor]
+
+    def forget() -> None:
+        while left:
+            loop.remove_reader(left[0])
+            os.close(left.pop())
+
+    def ended() -> None:
+        if spawned.poll() is not None:
+            forget()
+            call()
+
+    loop.add_reader(descriptor, ended)
+    return forget
+
+
+def _wait_in_thread(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
+    loop = asyncio.get_running_loop()
+    wanted = [True]
+
+    def in_loop() -> None:
+        if wanted:
+            wanted.clear()
+            call()
+
+    def wait() -> None:
+        spawned.settle(_wait_for(spawned.pid))
+        if wanted and not loop.is_closed():
+            loop.call_soon_threadsafe(in_loop)
+
+    spawned.is_awaited_elsewhere = True
+    # A daemon: should the process outlive even SIGKILL (uninterruptible sleep), the interpreter can still end.
+    threading.Thread(target=wait, name=f"waitpid {spawned.pid}", daemon=True).start()
+    return wanted.clear
+
+
+def _wait_for(pid: int) -> int:
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        return STATUS_LOST
+
+
+async def until_gone(processes: Iterable[Process], *, within: float) -> bool:
+    """Wait until all of them have died, at most `within` seconds; whether they have."""
+    with opened(processes) as (descriptors, unwatchable):
+        try:
+            async with asyncio.timeout(within):
+                await _all_readable(descriptors)
+                while living(unwatchable):  # noqa: ASYNC110 - nothing would set an event
+                    await asyncio.sleep(LOOK_EVERY)
+        except TimeoutError:
+            return False
+        return True
+
+
+async def _all_readable(descriptors: list[int]) -> None:
+    loop = asyncio.get_running_loop()
+    left = set(descriptors)
+    done = loop.create_future()
+
+    def readable(descriptor: int) -> None:
+        loop.remove_reader(descriptor)
+        left.discard(descriptor)
+        if not left and not done.done():
+            done.set_result(None)
+
+    for descriptor in descriptors:
+        loop.add_reader(descriptor, readable, descriptor)
+    try:
+        if descriptors:
+            await done
+    finally:
+        for descriptor in left:
+            loop.remove_reader(descriptor)

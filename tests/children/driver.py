@@ -1,0 +1,74 @@
+"""
+A launcher in small, in a process of its own: spawns `argv[2:]`, waits for a word on stdin, and ends it by argv[1]:
+
+now        end_now in a `finally`, no event loop ever
+cancel     attach, then a cancellation while the context is being used
+stop       attach, then the ladder
+Prints as JSON the children it has left, whether asyncio was imported, and how it was before and after.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from acp_launch.process.kill import end_now
+from acp_launch.process.spawn import Spawned, spawn
+
+GRACE = 0.05
+
+
+def children() -> list[int]:
+    text = "".join(path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    return [int(pid) for pid in text.split()]
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def now(spawned: Spawned) -> None:
+    try:
+        sys.stdin.readline()
+    finally:
+        end_now(spawned)
+        end_now(spawned)
+
+
+def in_loop(spawned: Spawned, how: str) -> None:
+    import asyncio
+
+    from acp_launch.process.child import attach
+    from acp_launch.process.stop import stop
+
+    async def use() -> None:
+        async with attach(spawned) as child:
+            await asyncio.to_thread(sys.stdin.readline)
+            if how == "stop":
+                await stop(child, grace=GRACE)
+            else:
+                await asyncio.Event().wait()
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(use())
+        await asyncio.to_thread(sys.stdin.readline)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(use() if how == "stop" else cancelled())
+
+
+how, *argv = sys.argv[1:]
+before = descriptors()
+spawned = spawn(argv, env=dict(os.environ), cwd=Path.cwd())
+now(spawned) if how == "now" else in_loop(spawned, how)
+print(
+    json.dumps(
+        {
+            "children": children(),
+            "asyncio": "asyncio" in sys.modules,
+            "psutil": "psutil" in sys.modules,
+            "descriptors_leaked": descriptors() - before,
+        }
+    )
+)

@@ -1,0 +1,330 @@
+"""A child's streams and its exit, with real pipes: what the kernel decides."""
+
+import asyncio
+import os
+import resource
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from acp_launch.process import pidfd
+from acp_launch.process.child import Child, attach
+from acp_launch.process.exit import Exit
+from acp_launch.process.spawn import spawn
+
+from .liveness import PATIENCE, Liveness, program
+
+
+def with_child(
+    argv: list[str],
+    use: Callable[[Child], Awaitable[None]],
+    *,
+    env: dict[str, str] | None = None,
+    log: Callable[[bytes], None] | None = None,
+) -> Child:
+    """Run `use` inside the child's context, everything bounded."""
+
+    async def run() -> Child:
+        async with asyncio.timeout(PATIENCE), attach(spawn(argv, env=env or {}, cwd=Path("/")), log=log) as child:
+            await use(child)
+        return child
+
+    return asyncio.run(run())
+
+
+async def rest_of(child: Child) -> bytes:
+    chunks = []
+    while chunk := await child.read():
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def test_what_is_written_comes_back_and_the_end_of_stdin_ends_it() -> None:
+    async def use(child: Child) -> None:
+        await child.write(b"hello\n")
+        assert await child.read() == b"hello\n"
+        child.close_stdin()
+        child.close_stdin()
+        assert await child.read() == b""
+        assert await child.read() == b""
+        assert await child.wait() == Exit(0, None)
+
+    assert with_child(["/bin/cat"], use).exit == Exit(0, None)
+
+
+@pytest.mark.parametrize(
+    ("ending", "exit_"),
+    [(("exit", "3"), Exit(3, None)), (("signal", "9"), Exit(None, 9)), (("signal", "6"), Exit(None, 6))],
+)
+def test_an_exit_is_noticed_with_its_status_and_the_last_words_are_complete_by_then(
+    ending: tuple[str, str], exit_: Exit
+) -> None:
+    """C-12: the agent's end is known promptly, with status or signal and its last stderr lines."""
+
+    async def use(child: Child) -> None:
+        assert child.exit is None
+        await child.write(b"\n")
+        assert await child.wait() == exit_
+        assert child.stderr_tail() == ["first", "last words"]
+
+    with_child(program("crasher", *ending), use)
+
+
+def test_a_megabyte_on_stderr_before_anything_is_read_does_not_deadlock() -> None:
+    """C-2."""
+    logged: list[bytes] = []
+
+    async def use(child: Child) -> None:
+        await child.write(b"still there?\n")
+        assert await child.read() == b"still there?\n"
+        await child.wait()
+        assert child.stderr_tail() == ["x" * 99] * 50
+
+    with_child(program("chatty"), use, log=logged.append)
+    assert b"".join(logged) == (b"x" * 99 + b"\n") * 10_000
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("write to closed file")])
+def test_a_log_that_cannot_be_written_is_reported_once_and_draining_goes_on(error: Exception) -> None:
+    calls = []
+
+    def full(chunk: bytes) -> None:
+        calls.append(chunk)
+        raise error
+
+    async def use(child: Child) -> None:
+        await child.write(b"go on\n")
+        assert await child.read() == b"go on\n"
+
+    child = with_child(program("chatty"), use, log=full)
+    assert len(calls) == 1
+    assert len(child.stderr_tail()) == 50
+
+
+def test_the_report_of_a_failed_log_is_among_the_last_words() -> None:
+    def full(chunk: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def use(child: Child) -> None:
+        await child.wait()
+
+    child = with_child(["/bin/sh", "-c", "echo oops >&2"], use, log=full)
+    report = "acp-launch: the log stops here, it cannot be written: [Errno 28] No space left on device"
+    assert child.stderr_tail() == ["oops", report]
+
+
+def test_48_megabytes_flow_in_bounded_memory() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    async def use(child: Child) -> None:
+        size = 0
+        while chunk := await child.read():
+            assert len(chunk) <= 256 * 1024
+            size += len(chunk)
+        assert size == 48_000_000
+
+    with_child(program("chatty", "48000000"), use)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8 * 1024  # KiB
+
+
+def test_a_reader_that_always_finds_something_still_lets_others_run() -> None:
+    async def use(child: Child) -> None:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        beside = asyncio.create_task(other())
+        await rest_of(child)
+        beside.cancel()
+        assert turns >= 8_000_000 // 65536 // 8
+
+    with_child(program("chatty", "8000000"), use)
+
+
+def test_a_full_pipe_makes_the_writer_wait_and_the_writer_is_woken_when_we_close_it(alive: Liveness) -> None:
+    async def use(child: Child) -> None:
+        alive.hear("deaf")
+        writing = asyncio.create_task(child.write(bytes(1_000_000)))
+        queued = asyncio.create_task(child.write(b"later"))
+        done, _ = await asyncio.wait({writing, queued}, timeout=0.05)
+        assert not done
+        child.close_stdin()
+        for task in (writing, queued):
+            with pytest.raises(BrokenPipeError, match="its stdin is closed"):
+                await task
+
+    with_child(program("deaf"), use, env=alive.env)
+
+
+def test_writing_to_a_child_that_closed_its_stdin_is_a_broken_pipe() -> None:
+    async def use(child: Child) -> None:
+        assert await child.read() == b"closed\n"
+        with pytest.raises(BrokenPipeError):
+            await child.write(b"anybody?\n")
+
+    with_child(["/bin/sh", "-c", "exec <&-; echo closed; exec sleep 100"], use)
+
+
+def test_a_writer_waiting_in_a_full_pipe_learns_that_the_child_died() -> None:
+    async def use(child: Child) -> None:
+        with pytest.raises(BrokenPipeError):
+            await child.write(bytes(1_000_000))
+
+    with_child(["/bin/sh", "-c", "head -c 10 >/dev/null; exit 1"], use)
+
+
+def test_concurrent_writes_never_mix_although_each_is_larger_than_the_pipe() -> None:
+    lines = [bytes([letter]) * 200_000 + b"\n" for letter in b"abcdefgh"]
+
+    async def use(child: Child) -> None:
+        async def write_all() -> None:
+            await asyncio.gather(*(child.write(line) for line in lines))
+            child.close_stdin()
+
+        writing = asyncio.create_task(write_all())
+        assert await rest_of(child) == b"".join(lines)
+        await writing
+
+    with_child(["/bin/cat"], use)
+
+
+def test_a_write_cancelled_half_way_is_completed_before_the_next() -> None:
+    async def use(child: Child) -> None:
+        first, second = b"1" * 1_000_000 + b"\n", b"2\n"
+        writing = asyncio.create_task(child.write(first))
+        await asyncio.wait({writing}, timeout=0.05)
+        writing.cancel()
+        await asyncio.wait({writing})
+
+        async def finish() -> None:
+            await child.write(second)
+            child.close_stdin()
+
+        finishing = asyncio.create_task(finish())
+        assert await rest_of(child) == first + second
+        await finishing
+
+    with_child(["/bin/cat"], use)
+
+
+def test_a_write_cancelled_before_its_first_byte_never_happens(alive: Liveness) -> None:
+    async def use(child: Child) -> None:
+        first = b"1" * 1_000_000 + b"\n"
+        writing = asyncio.create_task(child.write(first))
+        waiting = asyncio.create_task(child.write(b"never\n"))
+        await asyncio.wait({writing, waiting}, timeout=0.05)
+        waiting.cancel()
+        assert await child.read() == b"1" * 65536
+        chunks = 65536
+        while chunks < len(first):
+            chunks += len(await child.read())
+        await writing
+        await child.write(b"3\n")
+        assert await child.read() == b"3\n"
+
+    with_child(["/bin/cat"], use)
+
+
+def test_the_exit_is_seen_and_output_ends_although_a_grandchild_holds_stdout_open(alive: Liveness) -> None:
+    """C-14: exit detection does not depend on EOF."""
+
+    async def use(child: Child) -> None:
+        alive.hear("forker", "daemon")
+        assert await child.wait() == Exit(0, None)
+        assert await rest_of(child) == b"last words\n"
+
+    with_child(program("forker", "hold"), use, env=alive.env)
+    alive.assert_all_dead()
+
+
+def test_what_is_left_in_the_pipe_is_read_however_late(alive: Liveness) -> None:
+    async def use(child: Child) -> None:
+        await child.wait()
+        child._output._give_up()  # as if the half second had passed
+        assert await child.read() == b"last words\n"
+        assert await child.read() == b""
+
+    with_child(program("forker", "hold"), use, env=alive.env)
+
+
+def test_a_grandchild_that_floods_the_dead_childs_stdout_is_not_read_for_ever() -> None:
+    async def use(child: Child) -> None:
+        await child.wait()
+        child._output._give_up()
+        assert len(await rest_of(child)) < 2 * 1024 * 1024
+
+    with_child(["/bin/sh", "-c", "yes & exit"], use, env={"PATH": os.environ["PATH"]})
+
+
+def test_leaving_the_context_kills_what_nobody_stopped(alive: Liveness) -> None:
+    async def use(child: Child) -> None:
+        alive.hear("stubborn")
+
+    assert with_child(program("deaf", "stubborn"), use, env=alive.env).exit == Exit(None, 9)
+    alive.assert_all_dead()
+
+
+def test_an_exception_in_the_context_comes_out_and_leaves_nothing(alive: Liveness) -> None:
+    async def use(child: Child) -> None:
+        alive.hear("forker", "loner")
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        with_child(program("forker", "setsid"), use, env=alive.env)
+    alive.assert_all_dead()
+
+
+def test_a_child_that_died_before_it_was_attached_is_noticed() -> None:
+    async def run() -> None:
+        spawned = spawn(["/bin/sh", "-c", "echo out; echo err >&2; exit 5"], env={}, cwd=Path("/"))
+        os.waitid(os.P_PID, spawned.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - nothing else runs
+        spawned.poll()
+        async with asyncio.timeout(PATIENCE), attach(spawned) as child:
+            assert await child.wait() == Exit(5, None)
+            assert await rest_of(child) == b"out\n"
+            assert child.stderr_tail() == ["err"]
+
+    asyncio.run(run())
+
+
+def test_without_pidfds_a_thread_notices_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS, and kernels before 5.3."""
+    monkeypatch.delattr(os, "pidfd_open")
+    assert pidfd.open_pid(os.getpid()) == pidfd.NONE_TO_BE_HAD
+
+    async def use(child: Child) -> None:
+        await child.write(b"\n")
+        assert await child.wait() == Exit(3, None)
+        assert child.stderr_tail() == ["first", "last words"]
+
+    with_child(program("crasher", "exit", "3"), use)
+
+
+def test_ten_children_at_once_each_keep_their_own_streams() -> None:
+    async def one(number: int) -> bytes:
+        async with attach(spawn(["/bin/cat"], env={}, cwd=Path("/"))) as child:
+            await child.write(b"%d\n" % number)
+            return await child.read()
+
+    async def run() -> list[bytes]:
+        async with asyncio.timeout(PATIENCE):
+            return await asyncio.gather(*(one(number) for number in range(10)))
+
+    assert asyncio.run(run()) == [b"%d\n" % number for number in range(10)]
+
+
+def test_an_orphan_that_dies_while_we_run_is_reaped_at_once_so_that_its_friends_see_it_gone() -> None:
+    """As init would: `kill -0` on a zombie succeeds for ever."""
+    script = "setsid sh -c 'sleep 100 & echo $!' & wait; read pid; kill $pid; while kill -0 $pid; do :; done; echo gone"
+
+    async def use(child: Child) -> None:
+        pid = await child.read()
+        await child.write(pid)
+        assert await child.read() == b"gone\n"
+
+    with_child(["/bin/sh", "-c", script], use, env={"PATH": os.environ["PATH"]})

@@ -1,0 +1,197 @@
+"""What a started process gets, what it does not get, and what is said when it cannot be started."""
+
+import errno
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from acp_launch.errors import AgentError, MachineError
+from acp_launch.process import prepare
+from acp_launch.process.failure import explain
+from acp_launch.process.kill import end_now
+from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
+
+from .liveness import PATIENCE, Liveness, program
+
+
+def everything_from(spawned: Spawned) -> bytes:
+    """Read stdout to its end."""
+    poll = select.poll()
+    poll.register(spawned.stdout, select.POLLIN | select.POLLHUP)
+    chunks = []
+    while poll.poll(PATIENCE * 1000) and (chunk := os.read(spawned.stdout, 65536)):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def refusal(argv: list[str], cwd: Path, env: dict[str, str] | None = None) -> AgentError:
+    before = prepare.table().children(os.getpid())
+    with pytest.raises(AgentError) as raised:
+        spawn(argv, env=env or {}, cwd=cwd)
+    assert prepare.table().children(os.getpid()) == before, "a failed start left a process"
+    return raised.value
+
+
+def script(folder: Path, text: str, *, mode: int = 0o755) -> str:
+    path = folder / "script"
+    path.write_text(text)
+    path.chmod(mode)
+    return str(path)
+
+
+def test_a_child_leads_its_own_session_and_gets_three_pipes_its_directory_and_exactly_its_environment(
+    tmp_path: Path,
+) -> None:
+    leaked = os.open("/dev/null", os.O_RDONLY)
+    os.set_inheritable(leaked, True)
+    spawned = spawn(program("report"), env={"ONLY": "this"}, cwd=tmp_path)
+    try:
+        seen = json.loads(everything_from(spawned))
+    finally:
+        end_now(spawned)
+        os.close(leaked)
+    del seen["env"]["LC_CTYPE"]  # Python's own doing (PEP 538)
+    limit = seen.pop("descriptor_limit")
+    assert seen == {
+        "descriptors": [0, 1, 2],
+        "is_leader": True,
+        "cwd": str(tmp_path),
+        "env": {"ONLY": "this"},
+        "blocking": [True, True, True],
+    }
+    assert limit >= 3
+
+
+def test_the_child_keeps_the_descriptor_limit_we_were_started_with(tmp_path: Path) -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (128, 4096))\n"
+        "from pathlib import Path; from acp_launch.process.spawn import spawn; import os, select, sys\n"
+        "s = spawn(['/bin/sh', '-c', 'read _; ulimit -Sn'], env={}, cwd=Path('/'))\n"
+        "os.write(s.stdin, b'go\\n'); select.select([s.stdout], [], [], 10)\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], os.read(s.stdout, 100).decode().strip())\n"
+        "from acp_launch.process.kill import end_now; end_now(s)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.stdout.strip(), done.stderr) == ("4096 128", "")
+
+
+def test_our_ends_are_not_inheritable_and_do_not_block() -> None:
+    spawned = spawn(["/bin/cat"], env={}, cwd=Path("/"))
+    ends = (spawned.stdin, spawned.stdout, spawned.stderr)
+    assert [os.get_inheritable(end) for end in ends] == [False] * 3
+    assert [os.get_blocking(end) for end in ends] == [False] * 3
+    end_now(spawned)
+
+
+def test_starting_imports_no_event_loop_and_no_psutil() -> None:
+    code = (
+        "import sys; from pathlib import Path; from acp_launch.process.spawn import spawn\n"
+        "from acp_launch.process.kill import end_now\n"
+        "before = set(sys.modules); end_now(spawn(['/bin/cat'], env={}, cwd=Path('/')))\n"
+        "print([name for name in ('asyncio', 'psutil', 'pydantic', 'rich') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+def test_the_popen_inside_neither_warns_nor_reaps_when_it_is_forgotten(alive: Liveness) -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        spawned = spawn(program("polite"), env=alive.env, cwd=Path("/"))
+        alive.hear("polite")
+        spawned.close("stdin")
+        alive.assert_all_dead()
+        subprocess._cleanup()  # type: ignore[attr-defined]  # what the next Popen would do
+    assert warned == []
+    os.waitid(os.P_PID, spawned.pid, os.WEXITED | os.WNOWAIT)
+    assert spawned.poll() == 0
+    end_now(spawned)
+
+
+def test_a_status_somebody_else_took_is_known_to_be_lost() -> None:
+    spawned = spawn(["/bin/true"], env={}, cwd=Path("/"))
+    os.waitpid(spawned.pid, 0)
+    assert spawned.poll() == STATUS_LOST
+    end_now(spawned)
+
+
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    error = refusal([str(tmp_path / "nothing")], tmp_path)
+    assert error.message == f"{tmp_path}/nothing could not be started: there is no such file"
+    assert error.exit_code == 4
+
+
+def test_a_missing_directory_is_not_mistaken_for_a_missing_program(tmp_path: Path) -> None:
+    error = refusal(["/bin/cat"], tmp_path / "gone")
+    assert error.message == f"/bin/cat could not be started in {tmp_path}/gone: no such file or directory"
+
+
+def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
+    path = script(tmp_path, "#!/opt/no/python -u\n")
+    assert (
+        refusal([path], tmp_path).message
+        == f"{path} could not be started: its interpreter /opt/no/python does not exist"
+    )
+
+
+def test_a_script_without_its_first_line_is_explained(tmp_path: Path) -> None:
+    path = script(tmp_path, "echo hello\n")
+    reason = "it is neither a program for this machine nor a script with a #! line"
+    assert refusal([path], tmp_path).message == f"{path} could not be started: {reason}"
+
+
+def test_a_file_that_is_not_executable_says_how_to_make_it_so(tmp_path: Path) -> None:
+    path = script(tmp_path, "#!/bin/sh\n", mode=0o644)
+    error = refusal([path], tmp_path)
+    assert error.message == f"{path} could not be started: it is not executable"
+    assert error.fix == f"chmod +x {path}"
+
+
+def test_a_directory_is_no_program(tmp_path: Path) -> None:
+    assert refusal([str(tmp_path)], tmp_path).message == f"{tmp_path} could not be started: it is a directory"
+
+
+def test_too_much_environment_says_so(tmp_path: Path) -> None:
+    error = refusal(["/bin/cat"], tmp_path, {f"V{number}": "x" * 100_000 for number in range(100)})
+    assert error.message == "/bin/cat could not be started: its arguments and environment together are too long"
+
+
+def test_a_nul_byte_is_our_error_and_not_a_crash(tmp_path: Path) -> None:
+    assert refusal(["/bin/cat", "a\0b"], tmp_path).message == "'/bin/cat' could not be started: embedded null byte"
+
+
+def test_no_descriptor_left_says_so_and_leaves_none_open(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open("/dev/null", os.O_RDONLY)]
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 4, hard))
+        with pytest.raises(AgentError, match="no file descriptors are left"):
+            spawn(["/bin/cat"], env={}, cwd=tmp_path)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        again = os.open("/dev/null", os.O_RDONLY)
+        taken.append(again)
+        assert again == taken[0] + 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def test_an_error_nobody_foresaw_keeps_the_systems_words() -> None:
+    error = explain(OSError(errno.EIO, "Input/output error"), ["/x"], Path("/"))
+    assert error.message == "/x could not be started: input/output error"
+
+
+def test_on_windows_running_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(MachineError) as raised:
+        spawn(["agent.exe"], env={}, cwd=Path("/"))
+    assert str(raised.value) == "running agents is not supported on Windows yet\n    fix: run it inside WSL"
+    assert raised.value.exit_code == 3
