@@ -1,0 +1,219 @@
+"""
+A small real ACP agent over stdio, started as `python -I -m acp_launch.demo.agent`. It is scripted, and says so.
+
+Standard library only, no event loop: the main thread reads and answers, each prompt turn has a thread, and so has the
+reading of each MCP server. It ends when its stdin does, or on SIGTERM, SIGINT and SIGHUP, taking its servers along.
+Protocol: ACP v1; every promise in `CAPABILITIES` is kept.
+"""
+
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+
+import acp_launch
+from acp_launch.demo import params as read
+from acp_launch.demo import toolbox
+from acp_launch.demo.session import Session
+from acp_launch.demo.store import Store
+from acp_launch.demo.wire import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    NOT_FOUND,
+    Message,
+    RpcError,
+    Wire,
+    decode,
+)
+
+CAPABILITIES: Message = {
+    "loadSession": True,
+    "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+    "mcpCapabilities": {"http": False, "sse": False},
+    "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {}},
+}
+ABOUT = {"name": "acp-launch-demo", "title": "Demo agent (scripted, no model)", "version": acp_launch.__version__}
+
+
+class Agent:
+    """What each method does; `None` as a result means that a turn will answer later."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._sessions: dict[str, Session] = {}
+        self._opened: Store | None = None
+        self._initialized = False
+        self._methods: dict[str, Callable[[Message], Message]] = {
+            "initialize": self._initialize,
+            "session/new": self._new,
+            "session/load": self._load,
+            "session/resume": self._resume,
+            "session/list": self._list,
+            "session/close": self._close,
+            "session/delete": self._delete,
+        }
+
+    def receive(self, line: bytes) -> None:
+        """Deal with one line from the client."""
+        try:
+            message = decode(line)
+        except RpcError as error:
+            self._wire.refuse(None, error)
+            return
+        if message is None:
+            return
+        if "method" not in message:
+            self._wire.deliver(message)
+        elif "id" in message:
+            self._request(message)
+        else:
+            self._notified(message)
+
+    def stop(self) -> None:
+        toolbox.stop([server for session in self._sessions.values() for server in session.servers])
+
+    @property
+    def _store(self) -> Store:
+        if self._opened is None:
+            self._opened = Store()
+        return self._opened
+
+    def _request(self, message: Message) -> None:
+        identity, method = message["id"], message["method"]
+        try:
+            params = self._admit(message)
+            if method == "session/prompt":
+                self._session(params).prompt(identity, read.prompt(params))
+                return
+            result = self._methods[method](params)
+        except RpcError as error:
+            self._wire.refuse(identity, error)
+            return
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._wire.refuse(identity, RpcError(INTERNAL_ERROR, f"the session store failed: {error}"))
+            return
+        self._wire.answer(identity, result)
+        if method in {"session/new", "session/load", "session/resume"}:
+            self._sessions[result.get("sessionId") or params["sessionId"]].advertise()
+
+    def _admit(self, message: Message) -> Message:
+        method, params = message["method"], message.get("params")
+        if method not in self._methods and method != "session/prompt":
+            raise RpcError(METHOD_NOT_FOUND, f"this agent has no method {method}")
+        if not self._initialized and method != "initialize":
+            raise RpcError(INVALID_REQUEST, f"initialize comes before {method}")
+        if not isinstance(params, dict):
+            raise RpcError(INVALID_PARAMS, "params must be an object")
+        return params
+
+    def _notified(self, message: Message) -> None:
+        params = message.get("params")
+        if not isinstance(params, dict):
+            return
+        for session in self._sessions.values():
+            turn = session.turn
+            if turn is None:
+                continue
+            if message["method"] == "session/cancel" and params.get("sessionId") == session.identity:
+                turn.cancel(withdraw=False)
+            elif message["method"] == "$/cancel_request" and _same(params.get("requestId"), turn.request):
+                turn.cancel(withdraw=True)
+
+    def _initialize(self, params: Message) -> Message:
+        version = params.get("protocolVersion")
+        if type(version) is not int or not 0 <= version <= 65535:
+            raise RpcError(INVALID_PARAMS, "protocolVersion must be an integer from 0 to 65535")
+        if self._initialized:
+            raise RpcError(INVALID_REQUEST, "initialize was answered already")
+        self._initialized = True
+        return {"protocolVersion": 1, "agentCapabilities": CAPABILITIES, "agentInfo": ABOUT, "authMethods": []}
+
+    def _new(self, params: Message) -> Message:
+        cwd = read.directory(params.get("cwd"), "cwd")
+        directories, servers = read.directories(params), read.servers(params)
+        identity = self._store.create(cwd, directories)
+        self._open(identity, cwd, directories).connect(servers)
+        return {"sessionId": identity}
+
+    def _load(self, params: Message) -> Message:
+        self._reopen(params).replay()
+        return {}
+
+    def _resume(self, params: Message) -> Message:
+        self._reopen(params)
+        return {}
+
+    def _reopen(self, params: Message) -> Session:
+        identity = read.text(params, "sessionId")
+        cwd = read.directory(params.get("cwd"), "cwd")
+        directories = read.directories(params)
+        servers = read.servers({"mcpServers": [], **params})
+        head, _ = self._store.read(identity)
+        if head["cwd"] != cwd:
+            raise RpcError(INVALID_PARAMS, f"this session works in {head['cwd']}, not in {cwd}")
+        session = self._open(identity, cwd, directories)
+        session.connect(servers)
+        return session
+
+    def _open(self, identity: str, cwd: str, directories: list[str]) -> Session:
+        if identity in self._sessions:
+            self._sessions.pop(identity).close()
+        session = Session(identity, cwd, directories, store=self._store, wire=self._wire)
+        self._sessions[identity] = session
+        return session
+
+    def _session(self, params: Message) -> Session:
+        identity = read.text(params, "sessionId")
+        if identity not in self._sessions:
+            raise RpcError(NOT_FOUND, f"no session {identity[:64]!r} is open")
+        return self._sessions[identity]
+
+    def _list(self, params: Message) -> Message:
+        cwd = None if params.get("cwd") is None else read.absolute(params["cwd"], "cwd")
+        sessions, following = self._store.page(cwd, read.optional_text(params, "cursor"))
+        return {"sessions": sessions, **({"nextCursor": following} if following else {})}
+
+    def _close(self, params: Message) -> Message:
+        session = self._session(params)
+        session.close()
+        del self._sessions[session.identity]
+        return {}
+
+    def _delete(self, params: Message) -> Message:
+        identity = read.text(params, "sessionId")
+        if identity in self._sessions:
+            self._sessions.pop(identity).close()
+        self._store.delete(identity)
+        return {}
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main() -> None:
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
+    for number in signals:  # Windows has no SIGHUP
+        signal.signal(number, _leave)
+    agent = Agent(Wire(sys.stdout.fileno()))
+    try:
+        for line in sys.stdin.buffer:
+            agent.receive(line)
+    except BrokenPipeError:
+        print("the client closed our output", file=sys.stderr)
+    finally:
+        for number in signals:  # the way out is bounded, and must not be cut short
+            signal.signal(number, signal.SIG_IGN)
+        agent.stop()
+
+
+if __name__ == "__main__":
+    main()

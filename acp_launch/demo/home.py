@@ -1,0 +1,42 @@
+"""Where the demo programs keep what they write: `$ACP_DEMO_HOME`, else the user's state directory."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def directory() -> Path:
+    """Absolute, created when missing, readable by its owner alone."""
+    chosen = Path(os.environ.get("ACP_DEMO_HOME") or _state()).absolute()
+    chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return chosen
+
+
+def _state() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "acp-launch" / "demo"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "acp-launch" / "demo"
+
+
+def append(path: Path, line: bytes, *, create: bool) -> None:
+    """Add one line to a file that other processes may be adding to as well.
+
+    One `write` with O_APPEND under a lock: whole or, on a full disk or a crash, cut short at the end.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0), 0o600)
+    try:
+        lock(descriptor)
+        written = os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+    if written != len(line):
+        raise OSError(f"the disk took {written} of {len(line)} bytes")
+
+
+def lock(descriptor: int) -> None:
+    """Keep other demo processes out of this file until the descriptor is closed."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has none; there a file is not shared by two demo processes
+        return
+    fcntl.flock(descriptor, fcntl.LOCK_EX)

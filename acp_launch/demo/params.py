@@ -1,0 +1,92 @@
+"""What the client sent, checked. Every function returns the value asked for or raises -32602 naming the field."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from acp_launch.demo.wire import INVALID_PARAMS, Message, RpcError
+
+
+def wrong(sentence: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, sentence)
+
+
+def text(params: Message, key: str) -> str:
+    found = params.get(key)
+    if not isinstance(found, str):
+        raise wrong(f"{key} must be a string")
+    return found
+
+
+def optional_text(params: Message, key: str) -> str | None:
+    return None if params.get(key) is None else text(params, key)
+
+
+def listing(params: Message, key: str) -> list[Any]:
+    found = params.get(key)
+    if not isinstance(found, list):
+        raise wrong(f"{key} must be a list")
+    return found
+
+
+def absolute(path: object, key: str) -> str:
+    if not isinstance(path, str) or not Path(path).is_absolute():
+        raise wrong(f"{key} must be an absolute path")
+    return os.path.normpath(path)
+
+
+def directory(path: object, key: str) -> str:
+    found = absolute(path, key)
+    if not Path(found).is_dir():
+        raise wrong(f"{key} is not a directory that exists: {found}")
+    return found
+
+
+def directories(params: Message) -> list[str]:
+    if params.get("additionalDirectories") is None:
+        return []
+    return [directory(each, "additionalDirectories") for each in listing(params, "additionalDirectories")]
+
+
+def servers(params: Message) -> list[Message]:
+    """The stdio MCP servers; one of another kind is refused by name, since we advertise neither http nor sse."""
+    return [_server(entry) for entry in listing(params, "mcpServers")]
+
+
+def _server(entry: object) -> Message:
+    if not isinstance(entry, dict):
+        raise wrong("mcpServers: every entry must be an object")
+    name = text(entry, "name")
+    if entry.get("type", "stdio") != "stdio":
+        raise wrong(f"mcpServers[{name}]: this agent speaks stdio only, not {entry['type']}")
+    command = absolute(entry.get("command"), f"mcpServers[{name}].command")
+    args = listing(entry, "args")
+    if not all(isinstance(arg, str) for arg in args):
+        raise wrong(f"mcpServers[{name}].args must be strings")
+    return {"name": name, "command": command, "args": args, "env": _variables(entry, name)}
+
+
+def _variables(entry: Message, name: str) -> dict[str, str]:
+    pairs = listing(entry, "env")
+    if not all(isinstance(pair, dict) for pair in pairs):
+        raise wrong(f"mcpServers[{name}].env must hold {{name, value}} objects")
+    return {text(pair, "name"): text(pair, "value") for pair in pairs}
+
+
+def prompt(params: Message) -> list[Message]:
+    blocks = listing(params, "prompt")
+    for block in blocks:
+        _check_block(block)
+    return blocks
+
+
+REQUIRED = {"text": ("text", str), "resource_link": ("uri", str), "resource": ("resource", dict)}
+
+
+def _check_block(block: object) -> None:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(block, dict) or not isinstance(kind, str) or kind not in REQUIRED:
+        raise wrong(f"prompt: content of type {kind!r} was not advertised; text, resource_link and resource are")
+    key, expected = REQUIRED[kind]
+    if not isinstance(block.get(key), expected):
+        raise wrong(f"prompt: a {kind} block needs {key}")

@@ -1,0 +1,155 @@
+"""
+A small real MCP server over stdio, started as `python -I -m acp_launch.demo.server`: it keeps notes and adds numbers.
+
+Standard library only. It speaks the handshake versions of MCP (2024-11-05 to 2025-11-25) and ends when its stdin does.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import acp_launch
+from acp_launch.demo import home
+from acp_launch.demo.wire import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Message, RpcError, Wire, decode
+
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
+LONGEST = 10_000  # characters of a note
+NOTES = "notes.txt"
+
+
+class Tool(NamedTuple):
+    run: Callable[[Message], str]
+    listing: Message
+
+
+def add_note(arguments: Message) -> str:
+    text = arguments.get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise ValueError("text must be a string that is not empty")
+    if len(text) > LONGEST:
+        raise ValueError(f"text has {len(text)} characters; a note has at most {LONGEST}")
+    line = " ".join(text.split())  # a note is one line of the file
+    home.append(home.directory() / NOTES, line.encode("utf-8", "replace") + b"\n", create=True)
+    return f"Noted: {line}"
+
+
+def list_notes(arguments: Message) -> str:
+    path = home.directory() / NOTES
+    lines = path.read_text("utf-8", "replace").splitlines() if path.exists() else []
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1)) or "There are no notes yet."
+
+
+def add(arguments: Message) -> str:
+    return str(_number(arguments, "a") + _number(arguments, "b"))
+
+
+def _number(arguments: Message, name: str) -> float:
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number")
+    return value
+
+
+def _schema(**properties: str) -> Message:
+    return {
+        "type": "object",
+        "properties": {name: {"type": kind} for name, kind in properties.items()},
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+TOOLS = {
+    "add_note": Tool(
+        add_note,
+        {
+            "description": "Append a note to the notes file",
+            "inputSchema": _schema(text="string"),
+            "annotations": {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
+        },
+    ),
+    "list_notes": Tool(
+        list_notes,
+        {"description": "List all notes", "inputSchema": _schema(), "annotations": {"readOnlyHint": True}},
+    ),
+    "add": Tool(
+        add,
+        {
+            "description": "Add two numbers",
+            "inputSchema": _schema(a="number", b="number"),
+            "annotations": {"readOnlyHint": True},
+        },
+    ),
+}
+
+
+class Server:
+    def __init__(self) -> None:
+        self._initialized = False
+        self._methods: dict[str, Callable[[Message], Message]] = {
+            "initialize": self._initialize,
+            "ping": lambda params: {},
+            "tools/list": lambda params: {"tools": [{"name": name, **tool.listing} for name, tool in TOOLS.items()]},
+            "tools/call": _call,
+        }
+
+    def answer(self, message: Message) -> Message:
+        """The result of a request; RpcError when there is none."""
+        method, params = message["method"], message.get("params", {})
+        if method not in self._methods:
+            raise RpcError(METHOD_NOT_FOUND, f"this server has no method {method}")
+        if not self._initialized and method not in {"initialize", "ping"}:
+            raise RpcError(INVALID_REQUEST, f"initialize comes before {method}")
+        if not isinstance(params, dict):
+            raise RpcError(INVALID_PARAMS, "params must be an object")
+        return self._methods[method](params)
+
+    def _initialize(self, params: Message) -> Message:
+        wanted = params.get("protocolVersion")
+        if not isinstance(wanted, str):
+            raise RpcError(INVALID_PARAMS, "protocolVersion must be a string")
+        self._initialized = True
+        return {
+            "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[0],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "acp-launch-notes", "version": acp_launch.__version__},
+        }
+
+
+def _call(params: Message) -> Message:
+    """Unknown tools and malformed calls are protocol errors; what a tool cannot do is its result (MCP "tools")."""
+    name, arguments = params.get("name"), params.get("arguments", {})
+    if not isinstance(name, str) or name not in TOOLS:
+        raise RpcError(INVALID_PARAMS, f"this server has no tool {name!r}")
+    if not isinstance(arguments, dict):
+        raise RpcError(INVALID_PARAMS, "arguments must be an object")
+    try:
+        text, failed = TOOLS[name].run(arguments), False
+    except (ValueError, OSError) as error:
+        text, failed = str(error), True
+    return {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+def _receive(server: Server, wire: Wire, line: bytes) -> None:
+    identity = None
+    try:
+        message = decode(line)
+        if message is None or "method" not in message or "id" not in message:
+            return  # an answer to nothing, or a notification: neither is answered
+        identity = message["id"]
+        wire.answer(identity, server.answer(message))
+    except RpcError as error:
+        wire.refuse(identity, error)
+
+
+def main() -> None:
+    server, wire = Server(), Wire(sys.stdout.fileno())
+    try:
+        for line in sys.stdin.buffer:
+            _receive(server, wire, line)
+    except (BrokenPipeError, KeyboardInterrupt):
+        print("the client is gone", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

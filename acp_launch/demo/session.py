@@ -1,0 +1,134 @@
+"""One open session: where it works, its MCP servers, its journal, and the turn that is running, if one is."""
+
+import sys
+import threading
+import traceback
+
+from acp_launch.demo import replies, toolbox
+from acp_launch.demo.store import Store
+from acp_launch.demo.turn import Turn, TurnCancelled
+from acp_launch.demo.wire import INTERNAL_ERROR, INVALID_REQUEST, Message, RpcError, Wire
+
+WINDOW = 100_000  # words; what `usage_update` gives as the size of our context
+JOIN = 1.0  # seconds; a cancelled turn ends in a few milliseconds, unless the client stopped reading
+TITLE = 60  # characters
+
+
+class Session:
+    """`tell` and the journal agree: what a client was told during a turn is what a later load replays."""
+
+    def __init__(self, identity: str, cwd: str, directories: list[str], *, store: Store, wire: Wire) -> None:
+        self.identity = identity
+        self.cwd = cwd
+        self.directories = directories
+        self.allowed: set[tuple[str, str]] = set()
+        self.turn: Turn | None = None
+        self.servers: list[toolbox.Server] = []
+        self._store = store
+        self._wire = wire
+        self._thread: threading.Thread | None = None
+
+    def connect(self, entries: list[Message]) -> None:
+        """Start the MCP servers; returns before they have answered."""
+        self.servers = [toolbox.Server(entry, self.cwd) for entry in entries]
+
+    def tell(self, update: Message) -> None:
+        """Send an update of the conversation, once it is in the journal."""
+        self._store.append(self.identity, {"update": update})
+        self.notify(update)
+
+    def notify(self, update: Message) -> None:
+        """Send an update that is no part of the conversation."""
+        self._wire.notify("session/update", {"sessionId": self.identity, "update": update})
+
+    def advertise(self) -> None:
+        commands = [
+            {"name": name, "description": reply.description, **({"input": {"hint": reply.hint}} if reply.hint else {})}
+            for name, reply in replies.REPLIES.items()
+        ]
+        self.notify({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+
+    def records(self) -> list[Message]:
+        return self._store.read(self.identity)[1]
+
+    def replay(self) -> None:
+        for record in self.records():
+            if isinstance(record.get("update"), dict):
+                self.notify(record["update"])
+
+    def prompt(self, request: object, blocks: list[Message]) -> None:
+        """Begin a turn; its thread answers the request.
+
+        Raises:
+            RpcError: a turn is running already.
+        """
+        if self.turn is not None:
+            raise RpcError(INVALID_REQUEST, "a prompt is still running in this session")
+        self.turn = Turn(self, self._wire, request)
+        self._thread = threading.Thread(target=self._run, args=(self.turn, blocks), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Cancel the running turn, wait until its prompt is answered, end the MCP servers."""
+        if self.turn is not None:
+            self.turn.cancel(withdraw=True)
+        if self._thread is not None:
+            self._thread.join(JOIN)
+        toolbox.stop(self.servers)
+
+    def _run(self, turn: Turn, blocks: list[Message]) -> None:
+        """The turn's thread: whatever happens, the prompt is answered exactly once."""
+        try:
+            answer = self._play(turn, blocks)
+        except RpcError as error:
+            self._end(turn, error)
+        except (OSError, TimeoutError) as error:
+            self._end(turn, RpcError(INTERNAL_ERROR, str(error)))
+        except Exception:
+            traceback.print_exc(file=sys.stderr)
+            self._end(turn, RpcError(INTERNAL_ERROR, "a bug in the demo agent; its stderr has the traceback"))
+        else:
+            self._end(turn, answer)
+
+    def _end(self, turn: Turn, outcome: Message | RpcError) -> None:
+        self.turn = None  # before the answer, so that a prompt sent on receiving it is not refused
+        try:
+            if isinstance(outcome, RpcError):
+                self._wire.refuse(turn.request, outcome)
+            else:
+                self._wire.answer(turn.request, outcome)
+        except BrokenPipeError:
+            print("the client closed our output in the middle of a turn", file=sys.stderr)
+
+    def _play(self, turn: Turn, blocks: list[Message]) -> Message:
+        text = "\n".join(block["text"] for block in blocks if block["type"] == "text").strip()
+        self._note_prompt(text, blocks)
+        try:
+            replies.reply(turn, text, blocks)
+            turn.check()
+            stop = "end_turn"
+        except TurnCancelled:
+            stop = "cancelled"
+        return {"stopReason": stop, "usage": self._usage(text, turn)}
+
+    def _note_prompt(self, text: str, blocks: list[Message]) -> None:
+        records = self.records()
+        if not any("title" in record for record in records):
+            title = text[:TITLE] or "(no text)"
+            self._store.append(self.identity, {"title": title})
+            self.notify({"sessionUpdate": "session_info_update", "title": title})
+        self._store.append(self.identity, {"turn": text})
+        for block in blocks:
+            said = {"sessionUpdate": "user_message_chunk", "messageId": f"p{len(records)}", "content": block}
+            self._store.append(self.identity, {"update": said})
+
+    def _usage(self, prompt: str, turn: Turn) -> Message:
+        """Counted words, since there is no model that would count tokens."""
+        asked = len(prompt.split())
+        self.notify({"sessionUpdate": "usage_update", "used": _words(self.records()), "size": WINDOW})
+        return {"inputTokens": asked, "outputTokens": turn.words, "totalTokens": asked + turn.words}
+
+
+def _words(records: list[Message]) -> int:
+    contents = [record["update"].get("content") for record in records if isinstance(record.get("update"), dict)]
+    return sum(len(content.get("text", "").split()) for content in contents if isinstance(content, dict))

@@ -1,0 +1,192 @@
+"""
+The stdio MCP servers of one session: started in the background, asked with bounded waits, ended with the session.
+
+A server that cannot be started, or does not answer, is a server without tools and with a `problem`; it never fails
+the session (MCP "lifecycle", ACP v1 "session setup").
+"""
+
+import os
+import threading
+import time
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import acp_launch
+from acp_launch.demo.wire import METHOD_NOT_FOUND, Call, Mailbox, Message, RpcError, Wire, decode, result_of
+
+if TYPE_CHECKING:
+    import subprocess
+
+HANDSHAKE = 10.0  # seconds for each answer while a server starts; `npx` may be downloading
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+PAGES = 50  # of tools/list; beyond this a server is going round in circles
+# Seconds after closing stdin, after TERM, after KILL: together below the 0.3 s we take to end.
+RUNGS = (0.12, 0.06, 0.06)
+# Our own environment may hold credentials; a server gets what its entry names, and these.
+INHERITED: tuple[str, ...] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
+INHERITED += ("XDG_STATE_HOME", "ACP_DEMO_HOME", "ACP_LAUNCH_ID")
+
+
+class Server:
+    """One MCP server. `ready` is set once `tools` or `problem` is known."""
+
+    def __init__(self, entry: Message, cwd: str) -> None:
+        self.name: str = entry["name"]
+        self.tools: list[Message] = []
+        self.problem = ""
+        self.ready = threading.Event()
+        self._entry = entry
+        self._cwd = cwd
+        self._stopped = False
+        self._changing = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._wire: Wire | None = None
+        threading.Thread(target=self._open, daemon=True).start()
+
+    def ask_tool(self, tool: str, arguments: Message, mail: Mailbox) -> Call:
+        if self._wire is None:
+            raise RpcError(METHOD_NOT_FOUND, self.problem or f"{self.name} is still starting")
+        return self._wire.ask("tools/call", {"name": tool, "arguments": arguments}, mail)
+
+    def withdraw(self, call: Call) -> None:
+        """Tell the server that nobody waits for this call any more (MCP "cancellation")."""
+        if self._wire is None:
+            return
+        self._wire.forget(call)
+        try:
+            self._wire.notify("notifications/cancelled", {"requestId": call.identity})
+        except OSError as error:  # it died, which cancels the call just as well
+            self.problem = f"{self.name} is gone: {error}"
+
+    def tool(self, name: str) -> Message | None:
+        return next((tool for tool in self.tools if tool["name"] == name), None)
+
+    def close_input(self) -> None:
+        with self._changing:
+            self._stopped = True
+            process = self._process
+        if process is not None and process.stdin is not None and self._wire is not None:
+            self._wire.close(process.stdin, f"{self.name} was stopped")
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes] | None":
+        return self._process
+
+    def _open(self) -> None:
+        try:
+            process = self._spawn()
+            if process is not None:
+                self._shake_hands()
+        except (OSError, RpcError, TimeoutError) as error:
+            self.problem = str(error)
+        finally:
+            self.ready.set()
+
+    def _spawn(self) -> "subprocess.Popen[bytes] | None":
+        import subprocess
+
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        command = [self._entry["command"], *self._entry["args"]]
+        with self._changing:
+            if self._stopped:
+                return None
+            process = subprocess.Popen(
+                command,
+                cwd=self._cwd,
+                env={**inherited, **self._entry["env"]},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+            )
+            assert process.stdin is not None
+            self._process, self._wire = process, Wire(process.stdin.fileno())
+        threading.Thread(target=self._read, args=(process, self._wire), daemon=True).start()
+        return process
+
+    def _shake_hands(self) -> None:
+        about = {"name": "acp-launch-demo", "version": acp_launch.__version__}
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+        answered = self._request("initialize", params).get("protocolVersion")
+        if answered not in VERSIONS:
+            raise RpcError(METHOD_NOT_FOUND, f"it speaks MCP {answered!r}, which this agent does not")
+        assert self._wire is not None
+        self._wire.notify("notifications/initialized", {})
+        self.tools = self._all_tools()
+
+    def _all_tools(self) -> list[Message]:
+        tools: list[Message] = []
+        params: Message = {}
+        for _ in range(PAGES):
+            page = self._request("tools/list", params)
+            listed = page.get("tools")
+            tools += [tool for tool in listed if _usable(tool)] if isinstance(listed, list) else []
+            if not isinstance(page.get("nextCursor"), str):
+                return tools
+            params = {"cursor": page["nextCursor"]}
+        raise RpcError(METHOD_NOT_FOUND, f"its list of tools has no end ({PAGES} pages read)")
+
+    def _request(self, method: str, params: Message) -> Message:
+        assert self._wire is not None
+        mail: Mailbox = SimpleQueue()
+        self._wire.ask(method, params, mail)
+        try:
+            arrived = mail.get(timeout=HANDSHAKE)
+        except Empty as error:
+            raise TimeoutError(f"no answer to {method} within {HANDSHAKE:.0f} s") from error
+        assert arrived is not None
+        return result_of(arrived[1])
+
+    def _read(self, process: "subprocess.Popen[bytes]", wire: Wire) -> None:
+        import io
+
+        assert process.stdout is not None
+        assert isinstance(process.stdout, io.RawIOBase)
+        for line in io.BufferedReader(process.stdout):
+            try:
+                message = decode(line)
+                if message is not None:
+                    _receive(wire, message)
+            except (RpcError, OSError):  # noise on its stdout, or it stopped reading: neither ends the connection
+                continue
+        self.problem = f"{self.name} closed its output{_status(process)}"
+        wire.lose(self.problem)
+
+
+def stop(servers: list[Server]) -> None:
+    """End all of them together, within sum(RUNGS) seconds: close stdin, then TERM, then KILL."""
+    for server in servers:
+        server.close_input()
+    processes = [server.process for server in servers if server.process is not None]
+    for seconds, push in zip(RUNGS, ("terminate", "kill", ""), strict=True):
+        deadline = time.monotonic() + seconds
+        processes = [process for process in processes if not _ended(process, deadline)]
+        for process in processes if push else ():
+            getattr(process, push)()
+
+
+def _ended(process: "subprocess.Popen[bytes]", deadline: float) -> bool:
+    import subprocess
+
+    try:
+        process.wait(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _receive(wire: Wire, message: Message) -> None:
+    if "method" not in message:
+        wire.deliver(message)
+    elif message["method"] == "ping" and "id" in message:
+        wire.answer(message["id"], {})
+    elif "id" in message:
+        wire.refuse(message["id"], RpcError(METHOD_NOT_FOUND, f"{message['method']} is not offered by this client"))
+
+
+def _usable(tool: object) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("name"), str)
+
+
+def _status(process: "subprocess.Popen[bytes]") -> str:
+    status = process.poll()
+    return "" if status is None else f" (exit status {status})"

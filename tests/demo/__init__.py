@@ -1,0 +1,1 @@
+"""The demo agent and the demo MCP server, as processes."""

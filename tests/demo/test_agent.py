@@ -1,0 +1,299 @@
+"""The demo agent keeps every promise of its `initialize` answer. Every line it writes is judged by the oracle."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.demo.client import Client, choose, prompt_params, script_entry, server_entry
+
+
+def test_it_says_that_it_is_scripted_and_what_it_can_do(agent: Client) -> None:
+    answer = agent.initialize()
+    assert answer["protocolVersion"] == 1
+    assert answer["agentInfo"]["title"] == "Demo agent (scripted, no model)"
+    assert answer["agentCapabilities"]["loadSession"] is True
+    assert set(answer["agentCapabilities"]["sessionCapabilities"]) == {
+        "list",
+        "resume",
+        "close",
+        "delete",
+        "additionalDirectories",
+    }
+    assert answer["authMethods"] == []
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_it_answers_its_own_version_whatever_is_offered(agent: Client, version: int) -> None:
+    assert agent.result("initialize", {"protocolVersion": version})["protocolVersion"] == 1
+
+
+@pytest.mark.parametrize("text", ["help", "", "/help"])
+def test_help_lists_every_command_in_several_chunks_of_one_message(agent: Client, tmp_path: Path, text: str) -> None:
+    session = agent.open(tmp_path)
+    agent.prompt(session, text)
+    chunks = [update for update in agent.updates if update["sessionUpdate"] == "agent_message_chunk"]
+    assert len(chunks) > 5
+    assert len({chunk["messageId"] for chunk in chunks}) == 1
+    assert all(f"`{name}" in agent.said() for name in ("tools", "note", "notes", "call", "plan", "count", "history"))
+
+
+def test_what_it_does_not_understand_it_echoes_and_points_to_help(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    answer = agent.prompt(session, "good  morning\nworld")
+    assert agent.said().startswith("You said: good  morning\nworld\n\n")
+    assert "`help`" in agent.said()
+    assert answer["stopReason"] == "end_turn"
+    assert answer["usage"]["inputTokens"] == 3
+    assert answer["usage"]["totalTokens"] == 3 + len(agent.said().split())
+
+
+def test_a_first_prompt_gives_the_session_a_title_and_every_turn_its_usage(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    agent.prompt(session, "hello")
+    kinds = [update["sessionUpdate"] for update in agent.updates]
+    assert {"sessionUpdate": "session_info_update", "title": "hello"} in agent.updates
+    assert kinds[-1] == "usage_update"
+    agent.prompt(session, "again")
+    assert "session_info_update" not in [update["sessionUpdate"] for update in agent.updates]
+
+
+def test_commands_are_advertised_after_the_session_is_opened(agent: Client, tmp_path: Path) -> None:
+    agent.open(tmp_path)
+    message = agent.until(lambda message: message.get("method") == "session/update")
+    names = [command["name"] for command in message["params"]["update"]["availableCommands"]]
+    assert "note" in names
+
+
+def test_tools_lists_each_server_with_its_tools_or_what_is_wrong_with_it(agent: Client, tmp_path: Path) -> None:
+    missing = {"name": "missing", "command": "/nonexistent/server", "args": [], "env": []}
+    session = agent.open(tmp_path, server_entry(), missing, script_entry("mcp_crasher", "start"))
+    agent.prompt(session, "tools")
+    assert "**notes**: connected, 3 tools" in agent.said()
+    assert "`add_note` (asks first): Append a note" in agent.said()
+    assert "`list_notes`: List all notes" in agent.said()
+    assert "**missing**: not connected: [Errno 2]" in agent.said()
+    assert "**mcp_crasher**: not connected" in agent.said()
+
+
+def test_a_note_is_written_after_permission_and_can_be_read_back(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, server_entry())
+    agent.prompt(session, "note buy milk")
+    assert agent.statuses() == ["pending", "in_progress", "completed"]
+    assert agent.asked[0]["params"]["toolCall"]["kind"] == "edit"
+    assert [option["kind"] for option in agent.asked[0]["params"]["options"]] == [
+        "allow_once",
+        "allow_always",
+        "reject_once",
+    ]
+    assert (tmp_path / "home" / "notes.txt").read_text() == "buy milk\n"
+    agent.prompt(session, "notes")
+    assert agent.said() == "1. buy milk"
+    assert len(agent.asked) == 1
+
+
+def test_a_rejected_note_is_not_written_and_the_agent_says_so(agent: Client, tmp_path: Path) -> None:
+    agent.permission = choose("reject-once")
+    session = agent.open(tmp_path, server_entry())
+    assert agent.prompt(session, "note buy milk")["stopReason"] == "end_turn"
+    assert agent.statuses() == ["pending", "failed"]
+    assert agent.said() == "I did not do it: permission was refused."
+    assert not (tmp_path / "home" / "notes.txt").exists()
+
+
+def test_always_is_remembered_for_the_session(agent: Client, tmp_path: Path) -> None:
+    agent.permission = choose("allow-always")
+    session = agent.open(tmp_path, server_entry())
+    agent.prompt(session, "note one")
+    agent.prompt(session, "remember two")
+    assert len(agent.asked) == 1
+    assert (tmp_path / "home" / "notes.txt").read_text() == "one\ntwo\n"
+
+
+def test_a_cancelled_permission_ends_the_turn_as_cancelled(agent: Client, tmp_path: Path) -> None:
+    agent.permission = lambda params: {"outcome": {"outcome": "cancelled"}}
+    session = agent.open(tmp_path, server_entry())
+    assert agent.prompt(session, "note x")["stopReason"] == "cancelled"
+    assert agent.statuses() == ["pending", "failed"]
+
+
+def test_any_tool_can_be_called_with_json_arguments(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, server_entry("first"))
+    agent.prompt(session, 'call first add {"a": 2, "b": 40}')
+    assert agent.said() == "42"
+    agent.prompt(session, 'call first add {"a": "two"}')
+    assert agent.said() == "The tool `add` failed: a must be a number"
+    assert agent.statuses()[-1] == "failed"
+    agent.prompt(session, "call first nothing")
+    assert agent.said().startswith("There is no tool `nothing` on a server `first`.")
+
+
+def test_a_server_that_dies_in_a_call_fails_that_call_alone(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, script_entry("mcp_crasher"), server_entry())
+    agent.prompt(session, "call mcp_crasher crash")
+    assert agent.statuses()[-1] == "failed"
+    assert "mcp_crasher closed its output" in agent.said()
+    agent.prompt(session, "add 2 3")
+    assert agent.said() == "5"
+
+
+def test_a_plan_progresses_to_the_end(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    agent.prompt(session, "plan")
+    plans = [update["entries"] for update in agent.updates if update["sessionUpdate"] == "plan"]
+    assert [entry["status"] for entry in plans[0]] == ["in_progress", "pending", "pending"]
+    assert [entry["status"] for entry in plans[-1]] == ["completed"] * 3
+
+
+def test_thoughts_are_thoughts_and_directories_are_told(agent: Client, tmp_path: Path) -> None:
+    more = tmp_path / "more"
+    more.mkdir()
+    session = agent.open(tmp_path, additionalDirectories=[str(more)])
+    agent.prompt(session, "think about it")
+    assert agent.said("agent_thought_chunk") == "about it"
+    agent.prompt(session, "where")
+    assert agent.said() == f"Working directory: {tmp_path}\nAdditional directory: {more}\n"
+
+
+def test_environment_values_are_never_said_nor_given_to_servers(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, server_entry())
+    agent.prompt(session, "tools")
+    child = psutil.Process(agent.process.pid).children()[0]
+    assert "DEMO_SECRET" not in child.environ()
+    agent.prompt(session, "env DEMO_SECRET")
+    assert "hunter2" not in agent.said()
+
+
+@pytest.mark.parametrize("way", ["session/cancel", "$/cancel_request"])
+def test_a_cancel_stops_the_turn_between_two_chunks(agent: Client, tmp_path: Path, way: str) -> None:
+    session = agent.open(tmp_path)
+    request = agent.begin_prompt(session, "count 10000")
+    agent.until(lambda message: "3 " in str(message.get("params")))
+    agent.notify(way, {"sessionId": session} if way == "session/cancel" else {"requestId": request})
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+    assert agent.prompt(session, "hello")["stopReason"] == "end_turn"
+
+
+def test_a_cancel_while_permission_is_asked_ends_the_turn(agent: Client, tmp_path: Path) -> None:
+    agent.permission = None
+    session = agent.open(tmp_path, server_entry())
+    request = agent.begin_prompt(session, "note x")
+    question = agent.until(lambda message: message.get("method") == "session/request_permission")
+    agent.notify("session/cancel", {"sessionId": session})
+    agent.send({"id": question["id"], "result": {"outcome": {"outcome": "cancelled"}}})
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+    assert agent.statuses() == ["pending", "failed"]
+
+
+def test_a_withdrawn_prompt_withdraws_its_permission_question(agent: Client, tmp_path: Path) -> None:
+    agent.permission = None
+    session = agent.open(tmp_path, server_entry())
+    request = agent.begin_prompt(session, "note x")
+    question = agent.until(lambda message: message.get("method") == "session/request_permission")
+    agent.notify("$/cancel_request", {"requestId": request})
+    withdrawn = agent.until(lambda message: message.get("method") == "$/cancel_request")
+    assert withdrawn["params"] == {"requestId": question["id"]}
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+
+
+def test_a_cancel_during_a_tool_call_is_passed_on_to_the_server(agent: Client, tmp_path: Path) -> None:
+    seen = tmp_path / "cancelled"
+    session = agent.open(tmp_path, script_entry("mcp_slow", str(seen)))
+    request = agent.begin_prompt(session, "call mcp_slow wait")
+    agent.until(lambda message: "in_progress" in str(message))
+    agent.notify("session/cancel", {"sessionId": session})
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+    agent.result("session/close", {"sessionId": session})
+    assert seen.read_text() == "2"  # after initialize (0) and tools/list (1)
+
+
+def test_only_one_prompt_runs_at_a_time(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    first = agent.begin_prompt(session, "count 10000")
+    agent.until(lambda message: "1 " in str(message.get("params")))
+    assert agent.code("session/prompt", prompt_params(session, "hello")) == -32600
+    agent.notify("session/cancel", {"sessionId": session})
+    assert agent.answer_to(first)["result"]["stopReason"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{ not json\n", -32700),
+        (b"\xff\xfe\n", -32700),
+        (b"[]\n", -32600),
+        (b"42\n", -32600),
+        (b'{"jsonrpc":"2.0"}\n', -32600),
+        (b'{"jsonrpc":"2.0","id":[1],"method":"initialize"}\n', -32600),
+        (b'{"id":1,"method":"initialize"}\n', -32600),
+    ],
+)
+def test_what_is_not_a_message_is_refused_with_a_null_id_and_ends_nothing(
+    agent: Client, line: bytes, code: int
+) -> None:
+    agent.raw(b"\n\xef\xbb\xbf\r\n" + line)
+    answer = agent.answer_to(None)
+    assert answer["error"]["code"] == code
+    assert agent.initialize()["protocolVersion"] == 1
+
+
+def test_methods_come_after_initialize_and_unknown_ones_are_not_found(agent: Client, tmp_path: Path) -> None:
+    assert agent.code("session/new", {"cwd": str(tmp_path), "mcpServers": []}) == -32600
+    agent.initialize()
+    assert agent.code("_vendor/thing", {}) == -32601
+    assert agent.code("session/set_mode", {"sessionId": "x", "modeId": "y"}) == -32601
+    agent.notify("_vendor/notice", {})
+    agent.notify("session/cancel", {"sessionId": "nobody"})
+    agent.raw(b'{"jsonrpc":"2.0","id":true,"result":{}}\n{"jsonrpc":"2.0","id":{"a":1},"result":{}}\n')
+    assert agent.code("initialize", {"protocolVersion": 1}) == -32600
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cwd": "relative"},
+        {"cwd": "/nonexistent/directory"},
+        {"cwd": None},
+        {"mcpServers": None},
+        {"mcpServers": [{"name": "a", "command": "relative", "args": [], "env": []}]},
+        {"mcpServers": [{"name": "a", "command": "/bin/true", "args": []}]},
+        {"mcpServers": [{"name": "a", "command": "/bin/true", "args": [], "env": {"A": "b"}}]},
+        {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com", "headers": []}]},
+        {"additionalDirectories": ["/nonexistent/directory"]},
+    ],
+)
+def test_a_session_with_wrong_parameters_is_refused(agent: Client, tmp_path: Path, change: dict[str, object]) -> None:
+    agent.initialize()
+    assert agent.code("session/new", {"cwd": str(tmp_path), "mcpServers": [], **change}) == -32602
+
+
+def test_content_that_was_not_advertised_is_refused_and_links_are_named(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    assert agent.code("session/prompt", {"sessionId": session, "prompt": [image]}) == -32602
+    link = {"type": "resource_link", "uri": "file:///a.py", "name": "a.py"}
+    embedded = {"type": "resource", "resource": {"uri": "file:///b.py", "text": "pass"}}
+    blocks = [{"type": "text", "text": "look"}, link, embedded]
+    agent.result("session/prompt", {"sessionId": session, "prompt": blocks})
+    assert agent.said().endswith("Attached: a.py, file:///b.py")
+
+
+@pytest.mark.parametrize("stop", ["eof", "term"])
+def test_it_ends_at_once_and_takes_stubborn_servers_along(
+    start: Callable[[], Client], tmp_path: Path, stop: str
+) -> None:
+    client = start()
+    session = client.open(tmp_path, server_entry(), script_entry("mcp_stubborn"))
+    client.prompt(session, "tools")
+    children = psutil.Process(client.process.pid).children(recursive=True)
+    assert len(children) == 2
+    client.begin_prompt(session, "count 10000")
+    client.until(lambda message: "1 " in str(message.get("params")))
+    if stop == "term":
+        client.process.terminate()
+        assert client.process.wait(5) == 143
+    assert client.finish() == (0 if stop == "eof" else 143)
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+    assert client.violations == []

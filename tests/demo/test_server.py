@@ -1,0 +1,84 @@
+"""The demo MCP server: handshake, tools, errors, end of input."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.demo.client import Client, command
+
+
+def open_server(server: Client, version: str = "2025-11-25") -> dict[str, object]:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    result = server.result("initialize", params)
+    server.notify("notifications/initialized", {})
+    return result
+
+
+def call(server: Client, tool: str, **arguments: object) -> tuple[str, bool]:
+    result = server.result("tools/call", {"name": tool, "arguments": arguments})
+    return result["content"][0]["text"], result["isError"]
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+def test_a_known_version_is_kept(server: Client, version: str) -> None:
+    assert open_server(server, version)["protocolVersion"] == version
+
+
+def test_an_unknown_version_is_answered_with_the_newest_we_speak(server: Client) -> None:
+    assert open_server(server, "2099-01-01")["protocolVersion"] == "2025-11-25"
+
+
+def test_ping_is_answered_before_the_handshake_and_tools_are_not(server: Client) -> None:
+    assert server.result("ping", {}) == {}
+    assert server.code("tools/list", {}) == -32600
+
+
+def test_tools_say_which_of_them_only_read(server: Client) -> None:
+    open_server(server)
+    tools = {tool["name"]: tool for tool in server.result("tools/list", {})["tools"]}
+    assert {name: tool["annotations"]["readOnlyHint"] for name, tool in tools.items()} == {
+        "add_note": False,
+        "list_notes": True,
+        "add": True,
+    }
+    assert tools["add"]["inputSchema"]["required"] == ["a", "b"]
+
+
+def test_notes_are_kept_one_to_a_line(server: Client, tmp_path: Path) -> None:
+    open_server(server)
+    assert call(server, "list_notes") == ("There are no notes yet.", False)
+    assert call(server, "add_note", text="two\nlines, größer") == ("Noted: two lines, größer", False)
+    assert call(server, "list_notes") == ("1. two lines, größer", False)
+    assert (tmp_path / "home" / "notes.txt").read_text("utf-8") == "two lines, größer\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "complaint"),
+    [
+        ("add_note", {}, "text must be a string that is not empty"),
+        ("add_note", {"text": "x" * 10_001}, "text has 10001 characters; a note has at most 10000"),
+        ("add", {"a": 1}, "b must be a number"),
+        ("add", {"a": True, "b": 1}, "a must be a number"),
+    ],
+)
+def test_what_a_tool_cannot_do_is_a_result_with_is_error(
+    server: Client, tool: str, arguments: dict[str, object], complaint: str
+) -> None:
+    open_server(server)
+    assert call(server, tool, **arguments) == (complaint, True)
+
+
+def test_unknown_tools_and_methods_are_protocol_errors(server: Client) -> None:
+    open_server(server)
+    assert server.code("tools/call", {"name": "rm"}) == -32602
+    assert server.code("tools/call", {"name": "add", "arguments": [1]}) == -32602
+    assert server.code("tools/list", 7) == -32602
+    assert server.code("resources/list", {}) == -32601
+    server.raw(b"not json\n")
+    assert server.answer_to(None)["error"]["code"] == -32700
+
+
+def test_it_ends_with_its_input() -> None:
+    done = subprocess.run(command("acp_launch.demo.server"), input=b"", capture_output=True, timeout=10, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -1,0 +1,184 @@
+"""The demo agent's sessions outlive it: load, resume, list, close, delete, and what a crash or a damaged file does."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.demo.client import Client, choose, server_entry
+
+Start = Callable[[], Client]
+
+
+def journals(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "sessions"
+
+
+def again(client: Client, method: str, session: str, cwd: Path) -> dict[str, object]:
+    client.updates.clear()
+    return client.request(method, {"sessionId": session, "cwd": str(cwd), "mcpServers": []})
+
+
+def test_load_replays_the_whole_conversation_before_it_answers(start: Start, tmp_path: Path) -> None:
+    with start() as client:
+        client.permission = choose("allow-once")
+        session = client.open(tmp_path, server_entry())
+        client.prompt(session, "note buy milk")
+        live = [update for update in client.updates if update["sessionUpdate"].startswith(("agent", "tool"))]
+        client.prompt(session, "hello there")
+        live += [update for update in client.updates if update["sessionUpdate"].startswith(("agent", "tool"))]
+    with start() as client:
+        client.initialize()
+        assert again(client, "session/load", session, tmp_path)["result"] == {}
+        assert [update for update in client.updates if update["sessionUpdate"] != "user_message_chunk"] == live
+        assert client.said("user_message_chunk") == "note buy milkhello there"
+        assert client.updates[0]["sessionUpdate"] == "user_message_chunk"
+        client.prompt(session, "history")
+        assert client.said() == "Before this one, the session had 2 turns. The last prompt was: hello there"
+
+
+def test_resume_goes_on_without_replay(start: Start, tmp_path: Path) -> None:
+    with start() as client:
+        session = client.open(tmp_path)
+        client.prompt(session, "hello")
+    with start() as client:
+        client.initialize()
+        assert again(client, "session/resume", session, tmp_path)["result"] == {}
+        assert client.updates == []
+        client.prompt(session, "history")
+        assert client.said().startswith("Before this one, the session had 1 turn.")
+
+
+def test_what_was_said_before_a_kill_is_there_afterwards(start: Start, tmp_path: Path) -> None:
+    client = start()
+    session = client.open(tmp_path)
+    client.begin_prompt(session, "count 10000")
+    client.until(lambda message: "5 " in str(message.get("params")))
+    client.process.kill()
+    client.finish()
+    with start() as client:
+        client.initialize()
+        again(client, "session/load", session, tmp_path)
+        assert client.said().startswith("1 2 3 4 5 ")
+
+
+def test_an_unfinished_last_line_is_dropped_and_the_session_goes_on(start: Start, tmp_path: Path) -> None:
+    with start() as client:
+        session = client.open(tmp_path)
+        client.prompt(session, "hello")
+    path = journals(tmp_path) / f"{session}.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"turn": "half a li')
+    with start() as client:
+        client.initialize()
+        assert "result" in again(client, "session/load", session, tmp_path)
+        client.prompt(session, "history")
+        assert "had 1 turn." in client.said()
+    assert all(isinstance(json.loads(line), dict) for line in path.read_bytes().splitlines())
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage\n", b'{"sessionId":"another"}\n', b"[]\n"])
+def test_a_damaged_session_is_not_listed_and_cannot_be_loaded(start: Start, tmp_path: Path, content: bytes) -> None:
+    with start() as client:
+        session = client.open(tmp_path)
+        other = client.result("session/new", {"cwd": str(tmp_path), "mcpServers": []})["sessionId"]
+        path = journals(tmp_path) / f"{session}.jsonl"
+        path.write_bytes(content)
+        listed = client.result("session/list", {})["sessions"]
+        assert [item["sessionId"] for item in listed] == [other]
+        error = client.request("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})["error"]
+        assert error["code"] == -32603
+        assert "damaged" in error["message"]
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("session", ["unknown", "0" * 32, "../../etc/passwd", "", "A" * 32, "0" * 31 + "\n"])
+def test_an_unknown_or_impossible_id_is_not_found(agent: Client, tmp_path: Path, session: str) -> None:
+    agent.initialize()
+    for method in ("session/load", "session/resume"):
+        assert agent.code(method, {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}) == -32002
+    assert agent.result("session/delete", {"sessionId": session}) == {}
+    assert agent.code("session/close", {"sessionId": session}) == -32002
+
+
+def test_a_session_is_loaded_in_its_own_directory_only(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    params = {"sessionId": session, "cwd": str(other), "mcpServers": []}
+    assert agent.code("session/load", params) == -32602
+    assert agent.result("session/load", {**params, "cwd": f"{tmp_path}/"}) == {}
+
+
+def test_listing_is_paged_newest_first_and_filtered_by_directory(agent: Client, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    agent.initialize()
+    made = [
+        agent.result("session/new", {"cwd": str(other if number % 2 else tmp_path), "mcpServers": []})["sessionId"]
+        for number in range(45)
+    ]
+    agent.prompt(made[0], "be the newest")
+    pages = []
+    params: dict[str, object] = {}
+    while True:
+        answer = agent.result("session/list", params)
+        pages.append(answer["sessions"])
+        if "nextCursor" not in answer:
+            break
+        params = {"cursor": answer["nextCursor"]}
+    assert [len(page) for page in pages] == [20, 20, 5]
+    listed = [item["sessionId"] for page in pages for item in page]
+    assert listed[0] == made[0]
+    assert sorted(listed) == sorted(made)
+    assert pages[0][0]["title"] == "be the newest"
+    mine = agent.result("session/list", {"cwd": str(other)})
+    assert {item["cwd"] for item in mine["sessions"]} == {str(other)}
+    assert len(mine["sessions"]) == 20
+    assert agent.code("session/list", {"cursor": "nonsense"}) == -32602
+    assert agent.code("session/list", {"cwd": "relative"}) == -32602
+
+
+def test_closing_ends_the_turn_first_and_the_session_can_be_loaded_again(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    running = agent.begin_prompt(session, "count 10000")
+    agent.until(lambda message: "1 " in str(message.get("params")))
+    closing = agent.begin("session/close", {"sessionId": session})
+    assert agent.answer_to(running)["result"]["stopReason"] == "cancelled"
+    assert agent.answer_to(closing)["result"] == {}
+    assert agent.code("session/prompt", {"sessionId": session, "prompt": []}) == -32002
+    assert "result" in again(agent, "session/load", session, tmp_path)
+
+
+def test_a_deleted_session_is_gone_even_while_another_process_has_it_open(start: Start, tmp_path: Path) -> None:
+    with start() as one, start() as other:
+        session = one.open(tmp_path)
+        other.initialize()
+        other.result("session/resume", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        assert other.result("session/delete", {"sessionId": session}) == {}
+        assert other.result("session/list", {})["sessions"] == []
+        error = one.request("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]})
+        assert error["error"]["code"] == -32002
+        assert list(journals(tmp_path).iterdir()) == []
+
+
+def test_two_processes_writing_one_session_keep_every_line_whole(start: Start, tmp_path: Path) -> None:
+    with start() as one, start() as other:
+        session = one.open(tmp_path)
+        other.initialize()
+        other.result("session/resume", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []})
+        text = "word " * 4000
+        threads = [
+            threading.Thread(target=lambda client=client: [client.prompt(session, text) for _ in range(3)])
+            for client in (one, other)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        one.prompt(session, "history")
+        assert "had 6 turns" in one.said()
+    lines = (journals(tmp_path) / f"{session}.jsonl").read_bytes().splitlines()
+    assert len([line for line in lines if "turn" in json.loads(line)]) == 7
