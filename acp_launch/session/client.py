@@ -1,0 +1,121 @@
+"""
+What we answer when the agent asks, and what we remember of what it tells.
+
+Every question gets exactly one answer: by policy at once, by a person when there is one to ask, `cancelled` when
+the turn is. Several may be open at the same time (C-11, C-60, C-61).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from acp_launch.protocol import acp
+from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated, Withdrawn
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import Permission
+from acp_launch.session.permission import Policy, choose, judge
+from acp_launch.session.toolcall import ToolCalls, title
+
+# Asks a person; gives the id of the option chosen, or None for "none of them".
+Ask = Callable[[dict[str, Any], list[Any]], Awaitable[str | None]]
+
+TOOL_KINDS = frozenset({"tool_call", "tool_call_update"})
+
+
+class Client:
+    def __init__(self, connection: Connection, *, policy: Policy, ask: Ask | None) -> None:
+        """`ask` is None when there is no one to ask: then `ask` means deny, and stderr says so."""
+        self.calls = ToolCalls()
+        self.replayed = 0
+        self.history_complete = False  # whether what was replayed so far ends with the agent's words
+        self.title = ""  # of the session, as the agent names it (C-57)
+        self.denied = ""  # the last tool call that was denied because no one could be asked, unless work went on
+        self._connection = connection
+        self._observer = connection.observer
+        self._policy = policy
+        self._ask = ask
+        self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
+        connection.listen(self)
+
+    @property
+    def asking(self) -> bool:
+        """Whether a person is being asked: that is not the agent's silence."""
+        return bool(self._questions)
+
+    def updated(self, update: Updated) -> None:
+        if update.replay:
+            self.replayed += 1
+            self.history_complete = update.kind == "agent_message_chunk" or (
+                self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
+            )
+        if update.kind in TOOL_KINDS:
+            self._tool(update)
+        elif update.kind == "session_info_update":
+            self._info(update)
+        self._observer.update(update)
+
+    def opened(self, opened: Opened) -> None:
+        """Nothing to do here: whoever opened the session gets the answer."""
+
+    def asked(self, question: PermissionAsked) -> None:
+        call = self.calls.merge(question.tool_call)
+        verdict = judge(self._policy, acp.text(call.get("kind")) or None)
+        if verdict.answer == "ask" and self._ask is not None:
+            task = self._connection.beside(self._question(question, call, self._ask))
+            self._questions[bytes(question.id)] = (question.session_id, task)
+            return
+        allowed = verdict.answer == "allow"
+        by = f"{verdict.by}, and no one to ask" if verdict.answer == "ask" else verdict.by
+        if verdict.answer == "ask":
+            self.denied = title(call)
+            self._observer.note(f"permission denied, no terminal to ask on: {self.denied}")
+        self._answer(question, call, choose(allowed, question.options), allowed=allowed, by=by)
+
+    def withdrawn(self, withdrawn: Withdrawn) -> None:
+        session_id, task = self._questions.pop(bytes(withdrawn.id), ("", None))
+        if task is not None:
+            task.cancel()
+        self._connection.send(self._connection.conversation.withdraw(session_id, withdrawn.id))
+
+    def cancel(self, session_id: str) -> None:
+        """`session/cancel`; open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63)."""
+        for line in self._connection.conversation.cancel(session_id):
+            self._connection.send(line)
+        for _, task in self._questions.values():
+            task.cancel()
+        self._questions.clear()
+        self.calls.cancel()
+
+    async def _question(self, question: PermissionAsked, call: dict[str, Any], ask: Ask) -> None:
+        chosen = await ask(call, question.options)
+        self._questions.pop(bytes(question.id), None)
+        kinds = {option.get("optionId"): option.get("kind") for option in question.options if isinstance(option, dict)}
+        allowed = str(kinds.get(chosen, "")).startswith("allow")
+        self._answer(question, call, chosen, allowed=allowed, by="you")
+
+    def _answer(
+        self, question: PermissionAsked, call: dict[str, Any], option_id: str | None, *, allowed: bool, by: str
+    ) -> None:
+        self._connection.send(self._connection.conversation.permit(question.session_id, question.id, option_id))
+        allowed = allowed and option_id is not None
+        self._observer.permission(
+            Permission(title(call), call, question.options, allowed=allowed, option_id=option_id, by=by)
+        )
+
+    def _tool(self, update: Updated) -> None:
+        call = self.calls.merge(acp.mapping(acp.decoded(update.update)))
+        if call.get("status") == "completed":
+            self.denied = ""
+
+    def _info(self, update: Updated) -> None:
+        info = acp.mapping(acp.decoded(update.update))
+        if "title" in info:
+            self.title = acp.text(info["title"])
+
+
+def usage(result: msgspec.Raw) -> dict[str, Any] | None:
+    """The `usage` member many agents add to a turn's answer."""
+    found = acp.mapping(acp.decoded(result)).get("usage")
+    return found if isinstance(found, dict) else None

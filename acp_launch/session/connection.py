@@ -1,0 +1,231 @@
+"""
+The pump between a transport and a conversation: one reader, one writer, requests of ours as futures.
+
+Lines are handled one after the other, inside the reader, so updates keep their order and an answer is delivered only
+after the updates before it (C-10); what needs time (asking a person) runs beside it (C-11). The reader stops reading
+while the observer has no room. When the agent ends, in whatever way, every open request fails at once with how it
+ended and its last words (C-12).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, RemoteProtocolError
+from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.conversation import Conversation, Opened, PermissionAsked, Reply, Updated, Withdrawn
+from acp_launch.protocol.framing import LineFramer
+from acp_launch.protocol.peer import Answered, Call, Junk
+from acp_launch.session.observer import Observer
+from acp_launch.session.waits import awaited
+from acp_launch.transport.base import Transport, TransportClosed
+
+MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers an agent may leave unread
+LAST_WORDS = 1.0  # seconds for an agent that closed its stdin to end, so that we can say how
+
+
+class Listener(Protocol):
+    """Who handles what the agent sends; called in wire order and must not block."""
+
+    def updated(self, update: Updated) -> None: ...
+    def opened(self, opened: Opened) -> None: ...
+    def asked(self, question: PermissionAsked) -> None: ...
+    def withdrawn(self, withdrawn: Withdrawn) -> None: ...
+
+
+class Connection:
+    def __init__(self, transport: Transport, observer: Observer, tasks: asyncio.TaskGroup, *, max_line: int) -> None:
+        self.conversation = Conversation()
+        self.observer = observer
+        self.negotiated: acp.Negotiated | None = None
+        self.noise: list[str] = []  # the first lines that were no messages, while nothing was negotiated
+        self._transport = transport
+        self._tasks = tasks
+        self._framer = LineFramer(limit=max_line)
+        self._running: set[asyncio.Task[None]] = set()
+        self._listener: Listener | None = None
+        self._waiting: dict[int, tuple[str, asyncio.Future[Answered]]] = {}
+        self._over: Callable[[str], LaunchError] | None = None
+        self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unsent = 0
+        self._heard = asyncio.get_running_loop().time()
+        self._junk = 0
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = listener
+
+    @property
+    def agent(self) -> acp.Negotiated:
+        """Who the agent is and what it can do, once it said so."""
+        assert self.negotiated is not None, "negotiate comes first"
+        return self.negotiated
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something while the pump goes on; it ends with the connection at the latest."""
+        task = self._tasks.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def close(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+    def heard(self) -> float:
+        """Loop time of the last sign of life."""
+        return self._heard
+
+    def send(self, line: bytes) -> None:
+        """Queue a line; b"" is nothing."""
+        if line:
+            self._unsent += len(line)
+            self._outbox.put_nowait(line)
+
+    async def call(self, call: Call, *, what: str, limit: float, since: Callable[[], float] | None = None) -> Raw:
+        """Send a request and wait for its answer; `what` names the wait.
+
+        Raises:
+            AgentError: the agent ended first.
+            AuthRequired: it answered -32000 (C-30).
+            AgentRefused: it answered with another error.
+            WaitExpired: it did not answer in time; a late answer is ignored (C-66).
+        """
+        if self._over:
+            raise self._over(call.method)
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._waiting[call.number] = (call.method, future)
+        self.send(call.line)
+        try:
+            answer = await awaited(future, what=what, limit=limit, waiting=self.observer.waiting, since=since)
+        finally:
+            self._waiting.pop(call.number, None)
+        if answer.fault is not None:
+            raise self._refused(call.method, answer.fault)
+        return answer.result
+
+    def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
+        if fault.code == jsonrpc.AUTH_REQUIRED:
+            return self._auth_required(fault)
+        detail = [] if fault.data is None else [f"data: {jsonrpc.encode(fault.data).decode(errors='replace')[:2000]}"]
+        return AgentRefused(
+            f"the agent answered {method} with an error: {fault.message} ({fault.code})",
+            code=fault.code,
+            detail=detail,
+        )
+
+    def _auth_required(self, fault: jsonrpc.Fault) -> LaunchError:
+        methods = self.negotiated.auth_methods if self.negotiated else ()
+        offered = [f"{method.name} ({method.id}): {method.description}".rstrip(": ") for method in methods]
+        return AuthRequired(
+            f"the agent wants a login first: {fault.message}",
+            fix="log in with the agent's own command, then run this again",
+            detail=[f"it offers: {line}" for line in offered],
+        )
+
+    async def read(self) -> None:
+        """Pump until the agent ends; never raises for what the agent does, but fails what waits for it."""
+        try:
+            while chunk := await self._transport.read():
+                self._heard = asyncio.get_running_loop().time()
+                for line in self._framer.feed(chunk):
+                    self._handle(line)
+                await self.observer.drain()
+        except LaunchError as error:
+            failure = error
+            self._end(lambda _: failure)
+            return
+        how, last_words = await self._transport.describe_end()
+        self._end(lambda method: self._death(how, last_words, method))
+
+    async def write(self) -> None:
+        """Write what was queued, in order, until cancelled or the agent stops taking it."""
+        try:
+            while True:
+                line = await self._outbox.get()
+                await self._transport.write(line)
+                self._unsent -= len(line)
+        except TransportClosed:
+            # An agent that closed its stdin is mostly ending: give the reader a moment to learn how.
+            await asyncio.sleep(LAST_WORDS)
+            how, last_words = "closed its stdin", ()
+            self._end(lambda method: self._death(how, last_words, method))
+
+    def _handle(self, line: bytes) -> None:
+        for event in self.conversation.receive(line):
+            if isinstance(event, Updated):
+                if self._listener:
+                    self._listener.updated(event)
+            elif isinstance(event, Answered):
+                self._answer(event)
+            elif isinstance(event, Junk):
+                self._note_junk(event, line)
+            elif isinstance(event, Reply):
+                self._reply(event.line)
+            else:
+                self._tell(event)
+
+    def _tell(self, event: Opened | PermissionAsked | Withdrawn) -> None:
+        if self._listener is None:
+            return
+        if isinstance(event, Opened):
+            self._listener.opened(event)
+        elif isinstance(event, PermissionAsked):
+            self._listener.asked(event)
+        else:
+            self._listener.withdrawn(event)
+
+    def _answer(self, answer: Answered) -> None:
+        _, future = self._waiting.get(answer.number, ("", None))
+        if future is not None and not future.done():  # a late answer to what we gave up is fine (C-66)
+            future.set_result(answer)
+
+    def _reply(self, line: bytes) -> None:
+        if self._unsent > MAX_REPLIES:
+            raise RemoteProtocolError("the agent sends requests and does not read the answers")
+        self.send(line)
+
+    def _note_junk(self, junk: Junk, line: bytes) -> None:
+        if not line.strip():
+            return
+        self._junk += 1
+        if self.negotiated is None and len(self.noise) < 5:
+            self.noise.append(line[:200].decode(errors="replace").strip())
+        if self._junk in (1, 100, 10_000):
+            self.observer.note(f"the agent's stdout holds {junk.reason}; ignored ({self._junk} so far)")
+
+    def _death(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
+        return AgentError(f"the agent {how} before it answered {method}", detail=last_words)
+
+    def _end(self, error: Callable[[str], LaunchError]) -> None:
+        if self._over is None:
+            self._over = error
+        for method, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(self._over(method))
+
+
+@asynccontextmanager
+async def connect(transport: Transport, observer: Observer, *, max_line: int) -> AsyncIterator[Connection]:
+    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            connection = Connection(transport, observer, tasks, max_line=max_line)
+            connection.beside(connection.read())
+            connection.beside(connection.write())
+            try:
+                yield connection
+            finally:
+                connection.close()
+    except BaseExceptionGroup as failures:
+        raise first(failures) from None
+
+
+def first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception a group stands for: what the body raised, before anything that followed from it."""
+    failure: BaseException = failures
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure

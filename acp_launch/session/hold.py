@@ -1,0 +1,119 @@
+"""
+One holder of a named session at a time, by a lock the kernel lets go of when the holder dies, however it dies.
+
+The lock is an flock on a file per session; what the file says is only for the message to the second one. A file is
+never deleted: whoever opened it before the deletion would hold a lock that nobody else can see. It is some 100 bytes.
+The descriptor is not inherited by programs we start, so a child that outlives us holds nothing.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from acp_launch.errors import SessionError
+from acp_launch.session.folder import make_private
+
+Key = tuple[str, str, str]  # project, profile, name
+NOTE_LIMIT = 4096  # bytes read of what the holder wrote
+
+
+@contextmanager
+def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = None) -> Iterator[None]:
+    """Be the only one in the session `key` while the block runs; never waits.
+
+    `verb` is what we are doing and `now` since when (Unix seconds), for whoever comes second.
+
+    Raises:
+        SessionError: another process is in it, or the lock cannot be had at all.
+    """
+    path = _place(state_dir, key)
+    with _explained(path, key[2]):
+        descriptor = _open(path)
+    try:
+        with _explained(path, key[2]):
+            _take(descriptor, key[2])
+            _write_note(descriptor, _note(key, verb, time.time() if now is None else now))
+        try:
+            yield
+        finally:
+            os.ftruncate(descriptor, 0)  # so that the next holder is never taken for us
+    finally:
+        os.close(descriptor)
+
+
+def _place(state_dir: Path, key: Key) -> Path:
+    import hashlib  # 4 ms
+
+    digest = hashlib.sha256("\0".join(key).encode(errors="surrogatepass")).hexdigest()
+    return state_dir / "locks" / f"{digest[:40]}.lock"
+
+
+@contextmanager
+def _explained(path: Path, name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SessionError(
+            f'session "{name}" cannot be held: {path}: {error.strerror}',
+            fix=f"check the owner and mode of {path.parent}, or set ACP_LAUNCH_STATE_DIR to a local directory",
+        ) from error
+
+
+def _open(path: Path) -> int:
+    make_private(path.parent)
+    # Python's descriptors are close-on-exec; not blocking, should a pipe have the name.
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
+    path.chmod(0o600)  # past any umask
+    return descriptor
+
+
+def _take(descriptor: int, name: str) -> None:
+    try:
+        import fcntl
+    except ModuleNotFoundError as error:
+        raise SessionError(
+            f'session "{name}" cannot be held: this system has no flock', fix="use Linux, macOS or WSL"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise SessionError(
+            f'session "{name}" is in use by {_read_note(descriptor)}',
+            fix="wait for it, end it, or use another --session",
+        ) from error
+
+
+def _note(key: Key, verb: str, now: float) -> bytes:
+    _, profile, name = key
+    # The profile of `--agent 'COMMAND ARGS…'` is that command line, and an argument may be a secret.
+    command, *args = profile.split(None, 1) or [profile]
+    shown = f"--agent '{command} …'" if args else profile
+    return json.dumps(
+        {"pid": os.getpid(), "since": now, "command": f"acp-launch {verb} {shown} --session {name}"}
+    ).encode()
+
+
+def _write_note(descriptor: int, note: bytes) -> None:
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, note, 0)
+
+
+def _read_note(descriptor: int) -> str:
+    """Who holds the lock, as far as it has said so; a note of a dead process is not the holder's."""
+    try:
+        note = json.loads(os.pread(descriptor, NOTE_LIMIT, 0))
+        pid, since, command = int(note["pid"]), float(note["since"]), str(note["command"])
+        os.kill(pid, 0)
+    except (ValueError, TypeError, KeyError, OverflowError, OSError):
+        return "another process"
+    return f"process {pid} ({command}), since {_clock(since)}"
+
+
+def _clock(moment: float) -> str:
+    """`12:03:11`, with the date in front when that was not today."""
+    local = time.localtime(moment)
+    today = time.localtime()[:3] == local[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", local)

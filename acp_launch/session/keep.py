@@ -1,0 +1,65 @@
+"""What a run leaves in the store: written when its session is open, so that `kill -9` loses no session."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.session.observer import SessionReady
+from acp_launch.session.registry import Key, Record, open_registry
+
+TITLE = 80  # characters of the first prompt that stand in for a title
+
+
+class Keeper:
+    """Keeps one session of `plan` in the store under `state`."""
+
+    def __init__(self, state: Path, plan: LaunchPlan, record: Record | None, prompt: str) -> None:
+        """`record` is the session that is continued; `prompt` names a new one until the agent does."""
+        self._state = state
+        self._plan = plan
+        self._record = record
+        self._prompt = prompt
+        self._key: Key | None = None
+
+    def opened(self, ready: SessionReady, agent: Negotiated) -> None:
+        now = time.time()
+        record = self._record or self._fresh(ready, now)
+        record = replace(
+            record, agent_name=agent.name, agent_version=agent.agent_version, last_used=now, session_id=ready.session_id
+        )
+        self._key = record.key
+        with open_registry(self._state) as registry:
+            registry.save(record)
+
+    def ended(self, title: str) -> None:
+        """`title` as the agent names the session; empty keeps the one there is."""
+        if self._key is not None:
+            with open_registry(self._state) as registry:
+                registry.touch(self._key, time.time(), title or None)
+
+    def _fresh(self, ready: SessionReady, now: float) -> Record:
+        return Record(
+            project=str(self._plan.project),
+            profile=self._plan.profile,
+            name=ready.name,
+            session_id=ready.session_id,
+            agent_name="",
+            agent_version="",
+            agent_command=str(self._plan.agent.command),
+            cwd=str(self._plan.cwd),
+            title=" ".join(self._prompt.split())[:TITLE],
+            created=now,
+            last_used=now,
+        )
+
+
+def drift(record: Record, agent: Negotiated) -> str:
+    """What changed about the agent since the session was last used; empty when nothing did."""
+    if agent.name and record.agent_name and agent.name != record.agent_name:
+        return f'the session "{record.name}" was made with {record.agent_name}, and this is {agent.name}'
+    if agent.agent_version != record.agent_version:
+        now, before = agent.agent_version or "unknown", record.agent_version or "unknown"
+        return f"{agent.name or 'the agent'} is now version {now}, it was {before}"
+    return ""

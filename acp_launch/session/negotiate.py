@@ -1,0 +1,33 @@
+"""`initialize`, alone and first: what the agent is and what it can do."""
+
+from acp_launch.errors import AgentError, LaunchError, WaitExpired
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.session.connection import Connection
+
+ACP_MODE = "is the command right? many agents speak ACP only with a flag or as an adapter of their own"
+
+
+async def negotiate(connection: Connection, *, limit: float) -> Negotiated:
+    """Shake hands within `limit` seconds.
+
+    Raises:
+        AgentError: the agent ended, refused, or is no ACP agent.
+        RemoteProtocolError: it speaks another version (C-17).
+        WaitExpired: it said nothing in time.
+    """
+    call = connection.conversation.initialize()
+    try:
+        result = await connection.call(call, what="answer to initialize from the agent", limit=limit)
+    except (AgentError, WaitExpired) as error:
+        raise _explained(error, connection.noise) from None
+    connection.negotiated = connection.conversation.negotiated(result)
+    connection.observer.negotiated(connection.negotiated)
+    return connection.negotiated
+
+
+def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
+    """The same error with the reason most likely behind it: a program that is not an ACP agent."""
+    error.fix = error.fix or ACP_MODE
+    if noise:
+        error.detail = (*(f"it printed: {line}" for line in noise), *error.detail)
+    return error

@@ -1,0 +1,66 @@
+"""What a session tells whoever shows it: the console implements this, tests record it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import How, Updated
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReady:
+    """A session is open and its history, if any, is behind us. `name` is ours, `session_id` the agent's."""
+
+    session_id: str
+    name: str
+    how: How
+    replayed: int  # updates of the history
+    result: Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A permission question and what was answered. `by` says who decided; `option_id` None means `cancelled`."""
+
+    title: str
+    tool_call: dict[str, Any]
+    options: Sequence[Any]
+    allowed: bool
+    option_id: str | None
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """How a turn ended; `result` is the whole answer to `session/prompt`."""
+
+    stop_reason: str
+    usage: dict[str, Any] | None
+    denied: str  # the tool call nobody could be asked about, when that ended the work; else empty
+    title: str  # of the session, as the agent names it; empty when it does not
+    result: Raw
+
+
+class Observer(Protocol):
+    def negotiated(self, negotiated: Negotiated) -> None: ...
+
+    def ready(self, session: SessionReady) -> None: ...
+
+    def update(self, update: Updated) -> None:
+        """Called for every update in wire order; 100,000 times in a long turn, so be quick."""
+
+    def permission(self, permission: Permission) -> None: ...
+
+    def waiting(self, what: str, seconds: float, limit: float) -> None:
+        """`what` has been awaited for `seconds`; at `limit` it becomes an error."""
+
+    def note(self, text: str) -> None:
+        """One line a person should read, and a script may skip."""
+
+    def ended(self, turn: TurnEnd) -> None: ...
+
+    async def drain(self) -> None:
+        """Return when there is room for more; the agent is not read meanwhile (back-pressure)."""

@@ -1,0 +1,97 @@
+"""Open a session: new, or one from the store, loaded with its history or resumed without (ACP v1 "session setup")."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acp_launch.errors import AgentRefused, SessionError
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.acp import Capabilities
+from acp_launch.protocol.conversation import How
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import SessionReady
+
+# gemini sends most of a history after its answer to session/load (facts/agents.md), so silence ends a replay:
+# a short one when the history already ended with the agent's words, as it does with everybody else.
+QUIET = 0.1  # seconds
+QUIET_UNFINISHED = 0.5
+QUIET_AT_MOST = 10.0  # seconds a replay may go on after the answer
+OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Where a session lives: sent whole every time it is opened, nothing is remembered by the agent."""
+
+    cwd: Path
+    directories: tuple[Path, ...]
+    servers: Sequence[object]
+
+
+def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
+    """`load`, or `resume` when the history is not wanted or cannot be had.
+
+    Raises:
+        SessionError: the agent can do neither; never a silent fresh start (DESIGN §7).
+    """
+    if able.resume and not (replay and able.load):
+        return "resume"
+    if able.load:
+        return "load"
+    raise SessionError(
+        f'the agent can neither load nor resume a session, so "{name}" cannot be continued',
+        fix="start afresh under this name: --new",
+    )
+
+
+async def open_session(
+    connection: Connection, client: Client, stay: Stay, *, how: How, session_id: str, name: str, limit: float
+) -> SessionReady:
+    """Open it within `limit` seconds; for a load, wait until its history has come in whole.
+
+    Raises:
+        SessionError: the agent has forgotten the session.
+        AgentError, AuthRequired, WaitExpired: as `Connection.call`.
+    """
+    call = connection.conversation.open(
+        how,
+        session_id,
+        cwd=str(stay.cwd),
+        servers=stay.servers,
+        directories=[str(directory) for directory in stay.directories],
+    )
+    try:
+        result = await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit)
+    except AgentRefused as error:
+        raise _forgotten(error, name) if how != "new" else error from None
+    if how == "new":
+        session_id = connection.conversation.session_id(result)
+    if how == "load":
+        await _settled(connection, QUIET if client.history_complete else QUIET_UNFINISHED)
+    ready = SessionReady(session_id, name, how, client.replayed, result)
+    connection.observer.ready(ready)
+    return ready
+
+
+def _forgotten(error: AgentRefused, name: str) -> Exception:
+    """-32002 is "not found"; codex, gemini and opencode say -32603, so their own words come along."""
+    if error.code == jsonrpc.NOT_FOUND:
+        return SessionError(f'the agent has forgotten the session "{name}"', fix="start afresh under this name: --new")
+    return SessionError(
+        f'the session "{name}" cannot be continued: {error.message}',
+        fix="start afresh under this name: --new",
+        detail=error.detail,
+    )
+
+
+async def _settled(connection: Connection, quiet: float) -> None:
+    """Return after `quiet` seconds without a word from the agent."""
+    loop = asyncio.get_running_loop()
+    answered = loop.time()
+    while (now := loop.time()) < answered + QUIET_AT_MOST:
+        left = max(connection.heard(), answered) + quiet - now
+        if left <= 0:
+            return
+        await asyncio.sleep(left)

@@ -1,0 +1,65 @@
+"""One prompt turn: prompt → updates… → stop reason (ACP v1 "prompt turn")."""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec import Raw
+
+from acp_launch.errors import AgentRefused, WaitExpired
+from acp_launch.protocol import acp
+from acp_launch.session.client import Client, usage
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import TurnEnd
+
+CANCELLED = Raw(b'{"stopReason":"cancelled"}')
+CANCEL_GRACE = 10.0  # seconds for a cancelled turn to end; real agents need less than 0.2
+
+
+class Turn:
+    """A turn that can be cancelled while it runs."""
+
+    def __init__(self, connection: Connection, client: Client, session_id: str, *, silence: float) -> None:
+        """`silence` is the longest silence in seconds; while a person is being asked, nobody is silent."""
+        self._connection = connection
+        self._client = client
+        self._session_id = session_id
+        self._silence = silence
+        self._patience = asyncio.timeout(None)
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Ask the agent to end the turn; it is over when the agent answers, or after the grace (C-62)."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._client.cancel(self._session_id)
+            self._patience.reschedule(asyncio.get_running_loop().time() + CANCEL_GRACE)
+
+    async def run(self, blocks: Sequence[object]) -> TurnEnd:
+        """Send the prompt and wait for the turn's end.
+
+        Raises:
+            AgentError, AuthRequired: as `Connection.call`.
+            WaitExpired: the agent was silent too long, or went on after being cancelled.
+        """
+        call = self._connection.conversation.prompt(self._session_id, blocks)
+        try:
+            async with self._patience:
+                result = await self._connection.call(
+                    call, what="sign of life from the agent in its turn", limit=self._silence, since=self._alive
+                )
+        except TimeoutError:
+            raise WaitExpired(f"the agent went on for {CANCEL_GRACE:.0f} s after its turn was cancelled") from None
+        except AgentRefused:
+            if not self._cancelled:
+                raise
+            result = CANCELLED  # agents must not turn a cancellation into an error, and some do
+        return self._end(result)
+
+    def _alive(self) -> float:
+        return asyncio.get_running_loop().time() if self._client.asking else self._connection.heard()
+
+    def _end(self, result: Raw) -> TurnEnd:
+        reason = acp.text(acp.mapping(acp.decoded(result)).get("stopReason")) or "unknown"
+        turn = TurnEnd(reason, usage(result), self._client.denied, self._client.title, result)
+        self._connection.observer.ended(turn)
+        return turn

@@ -1,0 +1,282 @@
+"""Ring 2. The pump: order, death, back-pressure, junk; and that nothing hangs."""
+
+import asyncio
+import json
+
+import pytest
+
+from acp_launch.errors import AgentError, AgentRefused, AuthRequired, RemoteProtocolError, WaitExpired
+from acp_launch.session import connection as module
+from acp_launch.session.negotiate import negotiate
+from tests.session.recording import Agent, Recorder, connected, negotiated, question, update
+
+
+def test_nothing_is_sent_before_initialize_is_answered() -> None:
+    """C-15."""
+
+    async def story() -> None:
+        async with connected() as (connection, agent, recorder):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            request = await agent.hears("initialize")
+            assert recorder.told == []
+            await agent.answers(request, {"protocolVersion": 1})
+            assert (await handshake).version == 1
+            assert [kind for kind, _ in recorder.told] == ["negotiated"]
+
+    asyncio.run(story())
+
+
+def test_an_answer_is_delivered_after_the_updates_before_it() -> None:
+    """C-10: all of them in one chunk, which is when it goes wrong elsewhere."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, _):
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears("session/new")
+            numbers = list(range(500))
+            await agent.says(
+                {"id": request["id"], "result": {"sessionId": "s1"}}, *(update("s1", number) for number in numbers)
+            )
+            await opening
+            prompt = asyncio.create_task(
+                connection.call(connection.conversation.prompt("s1", []), what="the end", limit=5)
+            )
+            request = await agent.hears("session/prompt")
+            more = list(range(500, 1000))
+            await agent.says(
+                *(update("s1", number) for number in more), {"id": request["id"], "result": {"stopReason": "end_turn"}}
+            )
+            await prompt
+            assert recorder.of("update") == [*numbers, *more]
+
+    asyncio.run(story())
+
+
+async def open_new(connection: module.Connection) -> None:
+    call = connection.conversation.open("new", "", cwd="/w", servers=[], directories=[])
+    await connection.call(call, what="a session", limit=5)
+
+
+def test_the_death_of_the_agent_fails_every_open_request_at_once_with_its_last_words() -> None:
+    """C-12."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, _):
+            calls = [asyncio.create_task(open_new(connection)) for _ in range(3)]
+            for _ in calls:
+                await agent.hears("session/new")
+            await agent.dies("was killed by SIGKILL", "out of memory", "good bye")
+            for call in calls:
+                with pytest.raises(AgentError) as caught:
+                    await call
+                assert caught.value.message == "the agent was killed by SIGKILL before it answered session/new"
+                assert caught.value.detail == ("out of memory", "good bye")
+            with pytest.raises(AgentError, match="was killed by SIGKILL"):
+                await open_new(connection)
+
+    asyncio.run(story())
+
+
+def test_a_program_that_is_no_agent_is_quoted() -> None:
+    async def story() -> None:
+        async with connected() as (connection, agent, _):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            await agent.hears("initialize")
+            await agent.writes(b"Usage: tool [OPTIONS]\n\nOptions:\n")
+            await agent.dies("exited with status 2", "no such option")
+            with pytest.raises(AgentError) as caught:
+                await handshake
+            assert caught.value.message == "the agent exited with status 2 before it answered initialize"
+            assert caught.value.detail == (
+                "it printed: Usage: tool [OPTIONS]",
+                "it printed: Options:",
+                "no such option",
+            )
+            assert caught.value.fix.startswith("is the command right?")
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_says_nothing_expires_by_name() -> None:
+    async def story() -> None:
+        async with connected() as (connection, agent, _):
+            with pytest.raises(WaitExpired, match=r"^no answer to initialize from the agent within 0\.05 s$"):
+                await negotiate(connection, limit=0.05)
+            await agent.hears("initialize")
+
+    asyncio.run(story())
+
+
+def test_a_late_answer_to_a_request_given_up_is_tolerated() -> None:
+    """C-66."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, _):
+            call = connection.conversation.open("new", "", cwd="/w", servers=[], directories=[])
+            with pytest.raises(WaitExpired):
+                await connection.call(call, what="a session", limit=0.01)
+            request = await agent.hears("session/new")
+            await agent.answers(request, {"sessionId": "late"})
+            second = asyncio.create_task(open_new(connection))
+            await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
+            await second
+            assert recorder.of("note") == []
+
+    asyncio.run(story())
+
+
+def test_auth_required_names_the_methods() -> None:
+    """C-30."""
+
+    async def story() -> None:
+        async with connected() as (connection, agent, _):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            methods = [
+                {"id": "oauth", "name": "Sign in", "description": "opens a browser"},
+                {"id": "key", "name": "API key"},
+            ]
+            await agent.answers(await agent.hears(), {"protocolVersion": 1, "authMethods": methods})
+            await handshake
+            opening = asyncio.create_task(open_new(connection))
+            await agent.refuses(await agent.hears(), -32000, "Authentication required")
+            with pytest.raises(AuthRequired) as caught:
+                await opening
+            assert caught.value.exit_code == 6
+            assert caught.value.message == "the agent wants a login first: Authentication required"
+            assert caught.value.detail == ("it offers: Sign in (oauth): opens a browser", "it offers: API key (key)")
+
+    asyncio.run(story())
+
+
+def test_an_error_answer_carries_code_message_and_data() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, _):
+            opening = asyncio.create_task(open_new(connection))
+            await agent.refuses(await agent.hears(), -32603, "Internal error", data={"details": "bad path"})
+            with pytest.raises(AgentRefused) as caught:
+                await opening
+            assert caught.value.message == "the agent answered session/new with an error: Internal error (-32603)"
+            assert caught.value.detail == ('data: {"details":"bad path"}',)
+            assert caught.value.code == -32603
+
+    asyncio.run(story())
+
+
+def test_junk_between_messages_is_noted_once_and_changes_nothing() -> None:
+    """C-3, C-4."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, _):
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears()
+            await agent.writes(
+                b'\xef\xbb\xbfbanner\n\r\n[1,2]\n"x"\nnull\n{"id":{},"result":1}\n{"id":77,"result":{}}\n'
+            )
+            await agent.answers(request, {"sessionId": "s1"})
+            await opening
+            assert recorder.of("note") == [
+                "the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)"
+            ]
+
+    asyncio.run(story())
+
+
+def test_a_line_over_the_cap_is_an_error_for_whoever_waits() -> None:
+    """C-5."""
+
+    async def story() -> None:
+        async with connected(max_line=5000) as (connection, agent, _):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            await agent.hears()
+            await agent.writes(b"x" * 5001)
+            with pytest.raises(RemoteProtocolError, match="a line of more than 5,000 bytes"):
+                await handshake
+
+    asyncio.run(story())
+
+
+def test_the_agent_is_not_read_while_the_observer_has_no_room() -> None:
+    """Back-pressure: what is not read stays in the pipe, and the agent's writes wait."""
+
+    async def story() -> None:
+        recorder = Recorder()
+        async with connected(recorder) as (connection, agent, _):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            await agent.answers(await agent.hears(), {"protocolVersion": 1})
+            await handshake
+            recorder.room.clear()
+            await agent.writes(b"x\n")  # read, then the pump waits for room
+            flood = asyncio.create_task(agent.writes(b"y" * 200_000 + b"\n"))
+            done, _ = await asyncio.wait({flood}, timeout=0.05)
+            assert not done
+            recorder.room.set()
+            await flood
+
+    asyncio.run(story())
+
+
+async def asks_without_end(agent: Agent) -> None:
+    number = 0
+    while True:
+        number += 1
+        await agent.says({"id": f"{number:01000}", "method": "_x/y", "params": {}})
+
+
+def test_an_agent_that_asks_and_never_reads_the_answers_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded memory: its requests would pile up our answers for ever."""
+    monkeypatch.setattr(module, "MAX_REPLIES", 100_000)
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, _):
+            opening = asyncio.create_task(open_new(connection))
+            await agent.hears()
+            flood = asyncio.create_task(asks_without_end(agent))
+            with pytest.raises(RemoteProtocolError, match="sends requests and does not read the answers"):
+                await opening
+            flood.cancel()
+
+    asyncio.run(story())
+
+
+def test_an_unknown_request_is_answered_while_ours_is_open() -> None:
+    """C-8, C-11: qwen asks craft/drainMidTurnQueue in mid-turn and goes on after -32601."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, _):
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears("session/new")
+            await agent.says({"id": 0, "method": "craft/drainMidTurnQueue", "params": {}})
+            assert (await agent.hears())["error"]["code"] == -32601
+            await agent.answers(request, {"sessionId": "s1"})
+            await opening
+
+    asyncio.run(story())
+
+
+def test_the_oracle_sees_what_it_should() -> None:
+    """The test peer itself: a malformed client line does not pass."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, _):
+            connection.send(
+                json.dumps({"jsonrpc": "2.0", "id": 9, "method": "session/new", "params": {}}).encode() + b"\n"
+            )
+            with pytest.raises(AssertionError):
+                await agent.hears()
+
+    asyncio.run(story())
+
+
+def test_permission_questions_are_answered_while_a_call_is_open() -> None:
+    """C-11, C-60."""
+
+    async def story() -> None:
+        async with negotiated(default="allow") as (connection, agent, _, _):
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears("session/new")
+            await agent.says(question("q"))
+            assert (await agent.hears())["result"] == {"outcome": {"outcome": "selected", "optionId": "yes"}}
+            await agent.answers(request, {"sessionId": "s1"})
+            await opening
+
+    asyncio.run(story())

@@ -1,0 +1,354 @@
+"""Ring 2. Opening and turns: replay, cancelling, questions, denial."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.errors import AgentRefused, SessionError, WaitExpired
+from acp_launch.protocol.acp import Capabilities
+from acp_launch.session import opening
+from acp_launch.session import turn as turns
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import SessionReady, TurnEnd
+from acp_launch.session.opening import Stay, how_to_continue, open_session
+from acp_launch.session.turn import Turn
+from tests.session.recording import Agent, Recorder, negotiated, question, update
+
+HERE = Stay(Path("/w"), (), [])
+TEXT = [{"type": "text", "text": "hi"}]
+
+
+def opened(connection: Connection, client: Client, how: Any = "new", id: str = "") -> "asyncio.Task[SessionReady]":
+    return asyncio.create_task(open_session(connection, client, HERE, how=how, session_id=id, name="n", limit=5))
+
+
+async def in_turn(
+    connection: Connection, agent: Agent, client: Client
+) -> tuple[Turn, "asyncio.Task[TurnEnd]", dict[str, Any]]:
+    """A new session with a turn under way, and the request the agent has not answered yet."""
+    ready = opened(connection, client)
+    await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
+    await ready
+    turn = Turn(connection, client, "s1", silence=5)
+    running = asyncio.create_task(turn.run(TEXT))
+    return turn, running, await agent.hears("session/prompt")
+
+
+def test_a_turn_ends_with_its_stop_reason_and_usage() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            _, running, request = await in_turn(connection, agent, client)
+            assert request["params"] == {"sessionId": "s1", "prompt": TEXT}
+            await agent.says(
+                update("s1", 1),
+                {"id": request["id"], "result": {"stopReason": "end_turn", "usage": {"totalTokens": 3}}},
+            )
+            end = await running
+            assert (end.stop_reason, end.usage, end.denied) == ("end_turn", {"totalTokens": 3}, "")
+            assert [kind for kind, _ in recorder.told] == ["negotiated", "ready", "update", "ended"]
+
+    asyncio.run(story())
+
+
+def test_a_replay_is_complete_when_the_answer_comes_last() -> None:
+    """C-44."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            ready = opened(connection, client, "load", "s9")
+            request = await agent.hears("session/load")
+            await agent.says(
+                update("s9", 1, "user_message_chunk"),
+                update("s9", 2),
+                {"id": request["id"], "result": None},
+            )
+            assert (await ready).replayed == 2
+            assert recorder.of("replay") == [1, 2]
+            assert recorder.of("update") == []
+
+    asyncio.run(story())
+
+
+def test_a_replay_is_complete_when_most_of_it_comes_after_the_answer() -> None:
+    """gemini: one update before the answer, twenty after it."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            ready = opened(connection, client, "load", "s9")
+            request = await agent.hears("session/load")
+            await agent.says(update("s9", 0, "user_message_chunk"), {"id": request["id"], "result": {}})
+            for number in range(1, 21):
+                await agent.says(update("s9", number))
+                await asyncio.sleep(0.01)  # apart from each other, as they come
+            assert (await ready).replayed == 21
+            running = asyncio.create_task(Turn(connection, client, "s9", silence=5).run(TEXT))
+            request = await agent.hears("session/prompt")
+            await agent.says(update("s9", "live"), {"id": request["id"], "result": {"stopReason": "end_turn"}})
+            await running
+            assert recorder.of("replay") == list(range(21))
+            assert recorder.of("update") == ["live"]
+
+    asyncio.run(story())
+
+
+def test_an_agent_that_never_stops_replaying_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "QUIET_AT_MOST", 0.2)
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            ready = opened(connection, client, "load", "s9")
+            await agent.answers(await agent.hears("session/load"), {})
+            while not ready.done():
+                await agent.says(update("s9", 1))
+                await asyncio.sleep(0.01)
+            assert (await ready).session_id == "s9"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("able", "replay", "how"),
+    [
+        (Capabilities(load=True, resume=True), True, "load"),
+        (Capabilities(load=True, resume=True), False, "resume"),
+        (Capabilities(load=True), False, "load"),
+        (Capabilities(resume=True), True, "resume"),
+    ],
+)
+def test_load_is_for_history_and_resume_for_its_absence(able: Capabilities, replay: bool, how: str) -> None:
+    assert how_to_continue(able, replay=replay, name="n") == how
+
+
+def test_an_agent_that_can_do_neither_is_an_error_that_names_new() -> None:
+    with pytest.raises(SessionError) as caught:
+        how_to_continue(Capabilities(), replay=True, name="fix-42")
+    assert caught.value.message == 'the agent can neither load nor resume a session, so "fix-42" cannot be continued'
+    assert caught.value.fix == "start afresh under this name: --new"
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-32002, 'the agent has forgotten the session "n"'),
+        (-32603, 'the session "n" cannot be continued: the agent answered session/load with an error: gone (-32603)'),
+    ],
+)
+def test_a_forgotten_session_is_never_a_silent_fresh_start(code: int, message: str) -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            ready = opened(connection, client, "load", "s9")
+            await agent.refuses(await agent.hears("session/load"), code, "gone")
+            with pytest.raises(SessionError) as caught:
+                await ready
+            assert caught.value.message == message
+            assert caught.value.fix == "start afresh under this name: --new"
+
+    asyncio.run(story())
+
+
+def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None:
+    """C-61, C-62."""
+
+    async def story() -> None:
+        never: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        asked = asyncio.Semaphore(0)
+
+        async def ask(call: dict[str, Any], options: list[Any]) -> str | None:
+            asked.release()
+            return await never
+
+        async with negotiated(ask=ask) as (connection, agent, recorder, client):
+            turn, running, request = await in_turn(connection, agent, client)
+            await agent.says(question(0), question("b", call="c2"))
+            await asked.acquire()
+            await asked.acquire()
+            turn.cancel()
+            turn.cancel()
+            await agent.hears("session/cancel")
+            answers = [await agent.hears(), await agent.hears()]
+            assert [answer["id"] for answer in answers] == [0, "b"]
+            assert all(answer["result"] == {"outcome": {"outcome": "cancelled"}} for answer in answers)
+            await agent.says(update("s1", "late"))
+            await agent.says({"id": request["id"], "result": {"stopReason": "cancelled"}})
+            assert (await running).stop_reason == "cancelled"
+            assert recorder.of("update")[-1] == "late"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("code", [-32800, -32603])
+def test_an_error_after_a_cancel_counts_as_cancelled(code: int) -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            turn, running, request = await in_turn(connection, agent, client)
+            turn.cancel()
+            await agent.hears("session/cancel")
+            await agent.refuses(request, code, "aborted")
+            assert (await running).stop_reason == "cancelled"
+
+    asyncio.run(story())
+
+
+def test_an_error_without_a_cancel_is_an_error() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            _, running, request = await in_turn(connection, agent, client)
+            await agent.refuses(request, 400, "model overloaded")
+            with pytest.raises(AgentRefused, match=r"model overloaded \(400\)"):
+                await running
+
+    asyncio.run(story())
+
+
+def test_an_agent_deaf_to_cancel_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "CANCEL_GRACE", 0.05)
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            turn, running, _ = await in_turn(connection, agent, client)
+            turn.cancel()
+            with pytest.raises(WaitExpired, match="after its turn was cancelled"):
+                await running
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("default", "approve", "chosen", "allowed"),
+    [
+        ("allow", None, "yes", True),
+        ("deny", None, "no", False),
+        ("ask", None, "no", False),
+        ("deny", "all", "yes", True),
+    ],
+)
+def test_a_question_is_answered_by_policy(default: Any, approve: Any, chosen: str, allowed: bool) -> None:
+    async def story() -> None:
+        async with negotiated(default=default, approve=approve) as (connection, agent, recorder, client):
+            _, running, request = await in_turn(connection, agent, client)
+            await agent.says(question(0))
+            assert (await agent.hears())["result"]["outcome"] == {"outcome": "selected", "optionId": chosen}
+            await agent.answers(request, {"stopReason": "end_turn"})
+            end = await running
+            (permission,) = recorder.of("permission")
+            assert (permission.allowed, permission.option_id) == (allowed, chosen)
+            assert end.denied == ("Do c1" if default == "ask" else "")
+
+    asyncio.run(story())
+
+
+def test_nothing_to_reject_with_is_answered_cancelled() -> None:
+    """C-64."""
+
+    async def story() -> None:
+        async with negotiated(default="deny") as (connection, agent, _, client):
+            await in_turn(connection, agent, client)
+            await agent.says(question(0, options=[{"optionId": "y", "name": "Y", "kind": "allow_once"}]))
+            assert (await agent.hears())["result"] == {"outcome": {"outcome": "cancelled"}}
+
+    asyncio.run(story())
+
+
+def test_a_denial_nobody_could_prevent_is_forgotten_when_the_work_goes_on() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            _, running, request = await in_turn(connection, agent, client)
+            await agent.says(question(0))
+            await agent.hears()
+            body = {"sessionUpdate": "tool_call", "toolCallId": "c7", "title": "Read", "status": "completed"}
+            await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
+            await agent.answers(request, {"stopReason": "end_turn"})
+            assert (await running).denied == ""
+
+    asyncio.run(story())
+
+
+def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> None:
+    """C-11, C-65."""
+
+    async def story() -> None:
+        answers: dict[str, asyncio.Future[str | None]] = {}
+        asked = asyncio.Semaphore(0)
+
+        async def ask(call: dict[str, Any], options: list[Any]) -> str | None:
+            answers[call["title"]] = asyncio.get_running_loop().create_future()
+            asked.release()
+            return await answers[call["title"]]
+
+        async with negotiated(ask=ask) as (connection, agent, recorder, client):
+            await in_turn(connection, agent, client)
+            await agent.says(question(1, call="a"), question(2, call="b"))
+            await asked.acquire()
+            await asked.acquire()
+            await agent.says({"method": "$/cancel_request", "params": {"requestId": 1}})
+            withdrawn = await agent.hears()
+            assert (withdrawn["id"], withdrawn["error"]["code"]) == (1, -32800)
+            answers["Do b"].set_result("always")
+            assert (await agent.hears())["result"]["outcome"] == {"outcome": "selected", "optionId": "always"}
+            (permission,) = recorder.of("permission")
+            assert (permission.allowed, permission.by) == (True, "you")
+
+    asyncio.run(story())
+
+
+def test_a_person_who_is_asked_makes_nobody_silent() -> None:
+    """The deadline of a turn's silence stands still while we wait for a person."""
+
+    async def story() -> None:
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        async def ask(call: dict[str, Any], options: list[Any]) -> str | None:
+            return await answer
+
+        async with negotiated(ask=ask) as (connection, agent, _, client):
+            ready = opened(connection, client)
+            await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
+            await ready
+            running = asyncio.create_task(Turn(connection, client, "s1", silence=0.1).run(TEXT))
+            request = await agent.hears("session/prompt")
+            await agent.says(question(0))
+            done, _ = await asyncio.wait({running}, timeout=0.4)
+            assert not done
+            answer.set_result("no")
+            await agent.hears()
+            await agent.answers(request, {"stopReason": "end_turn"})
+            assert (await running).stop_reason == "end_turn"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("infos", "title"),
+    [
+        ([{"title": "First"}, {"updatedAt": "2026-01-01T00:00:00Z"}], "First"),
+        ([{"title": "First"}, {"title": None}], ""),
+        ([], ""),
+    ],
+)
+def test_the_title_the_agent_gives_is_kept_and_null_clears_it(infos: list[dict[str, Any]], title: str) -> None:
+    """C-57: omitted is not null."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            _, running, request = await in_turn(connection, agent, client)
+            for info in infos:
+                body = {"sessionUpdate": "session_info_update", **info}
+                await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
+            await agent.answers(request, {"stopReason": "end_turn"})
+            assert (await running).title == title
+
+    asyncio.run(story())
+
+
+def test_the_recorder_is_an_observer() -> None:
+    """The double has the shape of the real thing: mypy checks it here."""
+    from acp_launch.session.observer import Observer
+
+    async def story() -> None:
+        observer: Observer = Recorder()
+        await observer.drain()
+
+    asyncio.run(story())
