@@ -41,6 +41,7 @@ class Connection:
         self.conversation = Conversation()
         self.observer = observer
         self.negotiated: acp.Negotiated | None = None
+        self.held_back = False  # the observer has no room, so the agent is not read
         self.noise: list[str] = []  # the first lines that were no messages, while nothing was negotiated
         self._transport = transport
         self._tasks = tasks
@@ -132,7 +133,9 @@ class Connection:
                 self._heard = asyncio.get_running_loop().time()
                 for line in self._framer.feed(chunk):
                     self._handle(line)
+                self.held_back = True
                 await self.observer.drain()
+                self.held_back = False
         except LaunchError as error:
             failure = error
             self._end(lambda _: failure)

@@ -1,8 +1,9 @@
 """
 One holder of a named session at a time, by a lock the kernel lets go of when the holder dies, however it dies.
 
-The lock is an flock on a file per session; what the file says is only for the message to the second one. A file is
-never deleted: whoever opened it before the deletion would hold a lock that nobody else can see. It is some 100 bytes.
+The lock is an flock on a file per session; what the file says is only for the message to the second one. The holder
+deletes the file before it lets go; whoever locked a file that was deleted meanwhile holds what nobody else can see, and
+tries again. So only a holder that was killed leaves a file, of some 100 bytes, and the next one deletes it.
 The descriptor is not inherited by programs we start, so a child that outlives us holds nothing.
 """
 
@@ -31,24 +32,44 @@ def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = No
     """
     path = _place(state_dir, key)
     with _explained(path, key[2]):
-        descriptor = _open(path)
+        descriptor = _locked(path, key[2])
     try:
         with _explained(path, key[2]):
-            _take(descriptor, key[2])
             _write_note(descriptor, _note(key, verb, time.time() if now is None else now))
-        try:
-            yield
-        finally:
-            os.ftruncate(descriptor, 0)  # so that the next holder is never taken for us
+        yield
     finally:
+        path.unlink(missing_ok=True)  # ours to delete: it is locked
         os.close(descriptor)
 
 
 def _place(state_dir: Path, key: Key) -> Path:
-    import hashlib  # 4 ms
+    """A name people can read, made unique by a checksum of the whole key (hashlib would cost 4 ms)."""
+    from zlib import crc32
 
-    digest = hashlib.sha256("\0".join(key).encode(errors="surrogatepass")).hexdigest()
-    return state_dir / "locks" / f"{digest[:40]}.lock"
+    readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in f"{key[1][:40]}-{key[2][:60]}")
+    checksum = crc32("\0".join(key).encode(errors="surrogatepass"))
+    return state_dir / "locks" / f"{readable.encode('ascii', 'replace').decode().replace('?', '_')}-{checksum:08x}.lock"
+
+
+def _locked(path: Path, name: str) -> int:
+    """An open descriptor of the file at `path`, locked by us."""
+    while True:
+        descriptor = _open(path)
+        try:
+            _take(descriptor, name)
+            if _is_at(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # its last holder deleted it between our open and our lock
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -66,7 +87,7 @@ def _open(path: Path) -> int:
     make_private(path.parent)
     # Python's descriptors are close-on-exec; not blocking, should a pipe have the name.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
-    path.chmod(0o600)  # past any umask
+    os.fchmod(descriptor, 0o600)  # past any umask
     return descriptor
 
 
@@ -88,11 +109,8 @@ def _take(descriptor: int, name: str) -> None:
 
 def _note(key: Key, verb: str, now: float) -> bytes:
     _, profile, name = key
-    # The profile of `--agent 'COMMAND ARGS…'` is that command line, and an argument may be a secret.
-    command, *args = profile.split(None, 1) or [profile]
-    shown = f"--agent '{command} …'" if args else profile
     return json.dumps(
-        {"pid": os.getpid(), "since": now, "command": f"acp-launch {verb} {shown} --session {name}"}
+        {"pid": os.getpid(), "since": now, "command": f"acp-launch {verb} {profile} --session {name}"}
     ).encode()
 
 

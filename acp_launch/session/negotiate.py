@@ -11,7 +11,7 @@ async def negotiate(connection: Connection, *, limit: float) -> Negotiated:
     """Shake hands within `limit` seconds.
 
     Raises:
-        AgentError: the agent ended, refused, or is no ACP agent.
+        AgentError: the agent ended, refused, or is no ACP agent: it printed text and did not answer in time.
         RemoteProtocolError: it speaks another version (C-17).
         WaitExpired: it said nothing in time.
     """
@@ -27,7 +27,9 @@ async def negotiate(connection: Connection, *, limit: float) -> Negotiated:
 
 def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
     """The same error with the reason most likely behind it: a program that is not an ACP agent."""
+    printed = [f"it printed: {line}" for line in noise]
+    if noise and isinstance(error, WaitExpired):
+        return AgentError(f"this is no ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed)
     error.fix = error.fix or ACP_MODE
-    if noise:
-        error.detail = (*(f"it printed: {line}" for line in noise), *error.detail)
+    error.detail = (*printed, *error.detail)
     return error

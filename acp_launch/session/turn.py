@@ -13,6 +13,7 @@ from acp_launch.session.observer import TurnEnd
 
 CANCELLED = Raw(b'{"stopReason":"cancelled"}')
 CANCEL_GRACE = 10.0  # seconds for a cancelled turn to end; real agents need less than 0.2
+STUCK_GRACE = 0.5  # seconds when nobody takes our output, so that we cannot read how it ends
 
 
 class Turn:
@@ -32,7 +33,8 @@ class Turn:
         if not self._cancelled:
             self._cancelled = True
             self._client.cancel(self._session_id)
-            self._patience.reschedule(asyncio.get_running_loop().time() + CANCEL_GRACE)
+            grace = STUCK_GRACE if self._connection.held_back else CANCEL_GRACE
+            self._patience.reschedule(asyncio.get_running_loop().time() + grace)
 
     async def run(self, blocks: Sequence[object]) -> TurnEnd:
         """Send the prompt and wait for the turn's end.
@@ -48,6 +50,8 @@ class Turn:
                     call, what="sign of life from the agent in its turn", limit=self._silence, since=self._alive
                 )
         except TimeoutError:
+            if self._connection.held_back:
+                return self._end(CANCELLED)
             raise WaitExpired(f"the agent went on for {CANCEL_GRACE:.0f} s after its turn was cancelled") from None
         except AgentRefused:
             if not self._cancelled:

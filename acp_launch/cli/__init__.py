@@ -1,0 +1,1 @@
+"""Flags in, exit code out: one short function per verb, one file per noun; lazy imports live here."""

@@ -1,0 +1,38 @@
+"""The command line: which verbs there are. `--help` imports nothing of what they do."""
+
+import typer
+
+from acp_launch.cli import profiles, sessions
+from acp_launch.cli.run import run
+
+app = typer.Typer(
+    name="acp-launch",
+    help="docker compose for coding agents: one YAML profile starts an agent, its directories and its MCP servers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Try it without an account: acp-launch run demo help",
+)
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(False, "--version", "-V", help="Print the version and exit.", is_eager=True),
+) -> None:
+    """Answered here too, for `acp-launch --version run`."""
+    if version:
+        from acp_launch import __version__
+
+        typer.echo(f"acp-launch {__version__}")
+        raise typer.Exit
+
+
+app.command()(run)
+app.command()(profiles.validate)
+app.command()(profiles.plan)
+app.command("list")(profiles.list_)
+app.command()(profiles.show)
+app.command()(profiles.schema)
+app.add_typer(sessions.app, name="session")

@@ -1,0 +1,167 @@
+"""From the wish on the command line to the exit code. Nothing starts before everything that can be checked was."""
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_launch.cli import prompt
+from acp_launch.cli.screen import Screen
+from acp_launch.cli.start import started, stderr_log
+from acp_launch.errors import LaunchError, MachineError, UsageError
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.settings import Settings, load
+
+if TYPE_CHECKING:
+    from acp_launch.session.observer import TurnEnd
+    from acp_launch.session.permission import Approve
+    from acp_launch.session.registry import Record
+
+ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What the command line asks for."""
+
+    words: tuple[str, ...]
+    file: Path | None
+    agent: str | None
+    session: str | None
+    latest: bool
+    new: bool
+    replay: bool
+    cwd: Path | None
+    output: str
+    approve: "Approve | None"
+    timeout: float | None
+    verbose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
+
+    settings: Settings
+    secrets: dict[str, str]
+    name: str
+    record: "Record | None"
+
+    def __repr__(self) -> str:
+        return f"Kept(name={self.name!r}, ...)"
+
+
+def carry_out(wish: Wish) -> int:
+    """Do it, and give the exit code."""
+    screen = Screen(wish.output)
+    try:
+        return _carried_out(wish, screen)
+    except LaunchError as error:
+        screen.failed(error)
+        raise
+
+
+def _carried_out(wish: Wish, screen: Screen) -> int:
+    from acp_launch.process.spawn import require_platform
+
+    require_platform()
+    settings = load()
+    profile, words = _profile_and_words(wish)
+    plan = _plan(profile, wish, settings)
+    text = prompt.read(words, wish.file)
+    secrets = _secrets(plan)
+    with ExitStack() as stack:
+        name, record = _session(wish, plan, settings, stack)
+        return _turn(wish, plan, text, screen, Kept(settings, secrets, name, record))
+
+
+def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
+    """With `--agent` there is no profile, and every word belongs to the prompt."""
+    if wish.agent is not None:
+        return "", wish.words
+    if not wish.words:
+        raise UsageError("which profile?", fix="acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles")
+    return wish.words[0], wish.words[1:]
+
+
+def _plan(profile: str, wish: Wish, settings: Settings) -> LaunchPlan:
+    from acp_launch.cli.planning import adhoc_plan, profile_plan
+
+    if wish.agent is not None:
+        return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
+    return profile_plan(profile, settings, cwd=wish.cwd, session=wish.session)
+
+
+def _secrets(plan: LaunchPlan) -> dict[str, str]:
+    from acp_launch.plan.resolve import missing_secrets
+    from acp_launch.secret.provider import lookup
+
+    if problems := missing_secrets(plan, os.environ):
+        raise MachineError(problems)
+    return lookup(plan.secrets, os.environ)[0]
+
+
+def _session(wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack) -> "tuple[str, Record | None]":
+    """The session's name, its record when it is continued; held by us until `stack` closes."""
+    from acp_launch.session.hold import hold
+
+    if wish.latest and (wish.session or wish.new):
+        raise UsageError("--continue takes the latest session, so it goes without --session and --new")
+    name, record = _chosen(wish, plan, settings)
+    stack.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
+    return name, record
+
+
+def _chosen(wish: Wish, plan: LaunchPlan, settings: Settings) -> "tuple[str, Record | None]":
+    if not wish.latest and plan.session is None:
+        from acp_launch.session.name import fresh_name
+
+        return fresh_name(), None
+    if wish.new and plan.session is not None:
+        return plan.session, None
+    from acp_launch.session import choice
+    from acp_launch.session.registry import open_registry
+
+    with open_registry(settings.state) as registry:
+        if wish.latest or plan.session is None:
+            found = choice.latest(registry, plan)
+        else:
+            found = choice.named(registry, plan, plan.session)
+    return found.name, found.record
+
+
+def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:
+    """Spawn the agent, and only then import what talks to it: both take their time together."""
+    with started(plan, kept.secrets) as spawned:
+        import asyncio
+
+        from acp_launch.launch import Job, launch
+        from acp_launch.session.keep import Keeper
+        from acp_launch.session.permission import Policy
+
+        keeper = Keeper(kept.settings.state, plan, kept.record, text)
+        with stderr_log(kept.settings, plan, echo=wish.verbose) as log:
+            job = Job(
+                prompt=text,
+                name=kept.name,
+                continued=kept.record,
+                replay=wish.replay,
+                policy=Policy(plan.permission, wish.approve),
+                ask=screen.ask(),
+                timeout=wish.timeout,
+                opened=keeper.opened,
+                secrets=kept.secrets,
+                max_line=kept.settings.max_line,
+                log=log,
+            )
+            end = asyncio.run(launch(plan, job, spawned, screen.observer))
+    keeper.ended(end.title)
+    return exit_code(end)
+
+
+def exit_code(end: "TurnEnd") -> int:
+    """What a turn's end means to a shell."""
+    if end.denied:
+        return DENIED
+    return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT

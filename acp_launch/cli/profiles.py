@@ -1,0 +1,121 @@
+"""
+The verbs about profiles: `validate`, `plan`, `list`, `show`, `schema`.
+
+None of them starts anything, and all of them work on every platform. What they need is imported in their bodies,
+so that `--help` loads no YAML.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.plan.resolve import Resolved
+    from acp_launch.profile.discover import Found
+    from acp_launch.settings import Settings
+
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[PROFILE]...", help="Names or paths; all there are when none is given.")
+]
+Name = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="List inherited variables by name.")]
+Target = Annotated[Path | None, typer.Option("--write", "-o", metavar="FILE", help="Write it to FILE, not to stdout.")]
+
+
+def validate(names: Names = None, as_json: Json = False) -> None:
+    """Check profiles: every problem in one go, each with its line."""
+    from acp_launch.console import profiles
+    from acp_launch.problem import errors
+    from acp_launch.profile.load import inspect
+
+    _, settings = _here()
+    reports = [(found, inspect(found, cache=settings.cache)[1]) for found in _chosen(names or [])]
+    profiles.show_reports(reports, as_json=as_json)
+    if any(errors(problems) for _, problems in reports):
+        raise typer.Exit(ProfileError.exit_code)
+
+
+def plan(name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False) -> None:
+    """Show exactly what would start, and where each value came from. Secrets stay references."""
+    from acp_launch.console import plans, problems
+
+    try:
+        resolved = _resolved(name, cwd)
+    except ProblemsError as error:
+        if not as_json:
+            raise
+        problems.show(error.problems, as_json=True)
+        raise typer.Exit(error.exit_code) from None
+    plans.show(resolved, as_json=as_json, verbose=verbose)
+
+
+def list_(as_json: Json = False) -> None:
+    """List the profiles that can be named from here, shadowed and broken ones too."""
+    from acp_launch.console import profiles
+    from acp_launch.profile.load import inspect
+
+    _, settings = _here()
+    profiles.show_list([(found, *inspect(found, cache=settings.cache)) for found in _chosen([])], as_json=as_json)
+
+
+def show(name: Name) -> None:
+    """Print a profile's file as it is; its path goes to stderr."""
+    from acp_launch.profile.load import read
+
+    (found,) = _chosen([name])
+    text, problems = read(found.file)
+    if text is None:
+        raise ProfileError(problems)
+    typer.echo(f"# {found.file}", err=True)
+    typer.echo(text, nl=not text.endswith("\n"))
+
+
+def schema(file: Target = None) -> None:
+    """Write the JSON Schema of the profile format, for editors."""
+    from acp_launch.profile.schema import text
+
+    if file is None:
+        typer.echo(text(), nl=False)
+        return
+    try:
+        file.write_text(text(), encoding="utf-8", newline="\n")
+    except OSError as fault:
+        raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
+
+
+def _resolved(name: str, cwd: Path | None) -> "Resolved":
+    import os
+
+    from acp_launch.plan.resolve import resolve
+    from acp_launch.profile.discover import find
+    from acp_launch.profile.load import load
+
+    start, settings = _here()
+    loaded = load(find(name, start=start, settings=settings), cache=settings.cache)
+    resolved = resolve(loaded, cwd=start, environ=os.environ, cwd_override=cwd)
+    if resolved.plan is None:
+        raise MachineError(resolved.problems)
+    return resolved
+
+
+def _chosen(names: list[str]) -> "list[Found]":
+    from acp_launch.profile.discover import discover, find
+
+    start, settings = _here()
+    if not names:
+        return discover(start=start, settings=settings)
+    return [find(name, start=start, settings=settings) for name in names]
+
+
+def _here() -> "tuple[Path, Settings]":
+    from acp_launch import settings
+
+    try:
+        return Path.cwd(), settings.load()
+    except FileNotFoundError:
+        raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None

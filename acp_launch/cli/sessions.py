@@ -1,0 +1,192 @@
+"""The verbs about named sessions: `list`, `show`, `rename`, `close`, `rm`."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from acp_launch.errors import SessionError, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.connection import Connection
+    from acp_launch.session.registry import Record, Registry
+    from acp_launch.settings import Settings
+
+app = typer.Typer(help="Named sessions: list, show, rename, close, rm.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
+Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Its profile, where two have that name.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+
+
+@app.command("list")
+def list_(
+    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="Those of every project.")] = False,
+    agent: Annotated[bool, typer.Option("--agent", help="Ask the profile's agent which sessions it knows.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the sessions of this project, the latest first."""
+    import time
+    from pathlib import Path
+
+    from acp_launch.console import sessions
+    from acp_launch.console.width import terminal_width
+
+    if agent:
+        _list_of_agent(profile, everything, as_json)
+        return
+    project = None if everything else _project()
+    with _registry() as registry:
+        records = registry.list(project, profile)
+    if as_json:
+        typer.echo(sessions.table_json(records))
+    elif records:
+        typer.echo(sessions.table(records, now=time.time(), home=str(Path.home()), width=terminal_width()))
+    else:
+        typer.echo("no sessions here yet; --all shows those of other projects", err=True)
+
+
+@app.command()
+def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
+    """Show what is known of a session."""
+    import time
+    from pathlib import Path
+
+    from acp_launch.console import sessions
+
+    with _registry() as registry:
+        record = _the(registry, name, profile)
+    if as_json:
+        typer.echo(sessions.details_json(record))
+    else:
+        typer.echo(sessions.details(record, now=time.time(), home=str(Path.home())))
+
+
+@app.command()
+def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
+    """Give a session another name."""
+    from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
+
+    if fault := session_name_fault(new):
+        raise UsageError(fault, fix=SESSION_NAME_FIX)
+    with _registry() as registry:
+        record = _the(registry, name, profile)
+        with _held(record, "session rename"):
+            registry.rename(record.key, new)
+
+
+@app.command()
+def close(name: Name, profile: Profile = None) -> None:
+    """Tell the agent to free what it keeps for a session; the session stays."""
+    with _registry() as registry:
+        record = _the(registry, name, profile)
+    with _held(record, "session close"):
+        if not _end("close", record):
+            typer.echo(f"{record.agent_name or 'the agent'} has nothing to close: it keeps no session open", err=True)
+
+
+@app.command()
+def rm(
+    name: Name,
+    profile: Profile = None,
+    local: Annotated[bool, typer.Option("--local", help="Forget it here, and do not start the agent.")] = False,
+) -> None:
+    """Delete a session, at the agent too when the agent can."""
+    with _registry() as registry:
+        record = _the(registry, name, profile)
+        with _held(record, "session rm"):
+            if not local and not _end("delete", record):
+                who = record.agent_name or "the agent"
+                typer.echo(f"{who} cannot delete sessions; forgotten here, it may still have it", err=True)
+            registry.remove(record.key)
+
+
+def _end(how: Any, record: "Record") -> bool:
+    from acp_launch.cli.errand import errand
+    from acp_launch.session.housekeeping import end_session
+
+    plan = _plan_of(record)
+
+    async def story(connection: "Connection") -> bool:
+        return await end_session(connection, how, record.session_id, limit=plan.timeouts.session)
+
+    return errand(plan, _settings(), story)
+
+
+def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None:
+    from pathlib import Path
+
+    from acp_launch.cli.errand import errand
+    from acp_launch.cli.planning import profile_plan
+    from acp_launch.console import agentsessions
+    from acp_launch.session.housekeeping import list_sessions
+
+    if profile is None:
+        raise UsageError("which agent?", fix="acp-launch session list PROFILE --agent")
+    plan = profile_plan(profile, _settings(), cwd=None, session=None)
+
+    async def story(connection: "Connection") -> list[dict[str, Any]]:
+        if not connection.agent.capabilities.list:
+            raise SessionError(f"{connection.agent.title or 'the agent'} does not list its sessions")
+        cwd = None if everything else str(plan.cwd)
+        return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
+
+    found = errand(plan, _settings(), story)
+    if as_json:
+        typer.echo(agentsessions.as_json(found))
+    elif found:
+        typer.echo(agentsessions.table(found, home=str(Path.home())))
+    else:
+        typer.echo("the agent knows no session of this directory; --all asks for every one", err=True)
+
+
+def _plan_of(record: "Record") -> "LaunchPlan":
+    """The plan that runs a session's agent, as it is configured now."""
+    from pathlib import Path
+
+    from acp_launch.cli.planning import profile_plan
+
+    if record.profile.startswith("--agent "):
+        # Only a digest of that command line is kept: an argument may be a secret.
+        raise SessionError(
+            f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',
+            fix="forget it here only: acp-launch session rm --local",
+        )
+    return profile_plan(record.profile, _settings(), cwd=Path(record.cwd), session=None)
+
+
+def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
+    """The one session of this project that is meant."""
+    found = [record for record in registry.list(_project(), profile) if record.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        profiles = ", ".join(record.profile for record in found)
+        raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
+    raise SessionError(f'there is no session "{name}" here', fix="acp-launch session list --all shows every session")
+
+
+def _held(record: "Record", verb: str) -> Any:
+    from acp_launch.session.hold import hold
+
+    return hold(_settings().state, record.key, verb=verb)
+
+
+def _registry() -> "Registry":
+    from acp_launch.session.registry import open_registry
+
+    return open_registry(_settings().state)
+
+
+def _settings() -> "Settings":
+    from acp_launch import settings
+
+    return settings.load()
+
+
+def _project() -> str:
+    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import project_of
+
+    return str(project_of(here()))

@@ -1,0 +1,171 @@
+"""
+`--output text` on a terminal: Markdown as it grows, thoughts dimmed, tool calls, plans, usage (rich).
+
+What is finished is printed once and scrolls away; only the unfinished end of a message and the tool calls that run
+are drawn again, at most twelve times a second, so nothing flickers and a long answer costs what it adds.
+"""
+
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.live import Live as Region
+from rich.markdown import Markdown
+from rich.segment import Segment
+from rich.text import Text
+
+from acp_launch.console.markdown import finished
+from acp_launch.console.notices import Notices
+from acp_launch.console.stderr import harmless
+from acp_launch.errors import LaunchError
+from acp_launch.protocol import acp
+from acp_launch.protocol.conversation import Updated
+from acp_launch.session.observer import TurnEnd
+from acp_launch.session.toolcall import OVER, ToolCalls, title
+
+MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "in_progress": "…", "pending": "…"}
+BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow"}
+REDRAWS = 12  # a second
+
+
+class Tail:
+    """The last lines of a growing Markdown text: never taller than the screen, where redrawing would smear."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(Markdown(self._text), options, pad=False)
+        for line in lines[-max(3, options.size.height - 6) :]:
+            yield from line
+            yield Segment.line()
+
+
+class Live(Notices):
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._region = Region(console=self._console, transient=True, refresh_per_second=REDRAWS)
+        self._text = ""
+        self._begun = False  # whether a part of this message was printed already
+        self._thought = ""
+        self._plan: list[Text] = []
+        self._calls = ToolCalls()
+        self._running: dict[str, dict[str, Any]] = {}
+        self._usage: dict[str, Any] = {}
+
+    def update(self, update: Updated) -> None:
+        if update.replay:
+            return
+        body = acp.mapping(acp.decoded(update.update))
+        match update.kind:
+            case "agent_message_chunk":
+                self._say(acp.text(acp.mapping(body.get("content")).get("text")))
+            case "agent_thought_chunk":
+                self._think(acp.text(acp.mapping(body.get("content")).get("text")))
+            case "tool_call" | "tool_call_update":
+                self._tool(acp.text(body.get("toolCallId")), self._calls.merge(body))
+            case "plan":
+                self._plan = [_entry(entry) for entry in map(acp.mapping, acp.sequence(body.get("entries")))]
+            case "usage_update":
+                self._usage = body
+            case "notice":
+                self._print(
+                    Text(f"{acp.text(body.get('severity'))}: {harmless(acp.text(body.get('title')))}", "yellow")
+                )
+        self._redraw()
+
+    def pause(self) -> None:
+        """Give the terminal to somebody else, a question for instance; the next update takes it back."""
+        self._region.stop()
+
+    def ended(self, turn: TurnEnd) -> None:
+        self._close()
+        super().ended(turn)
+        if line := _usage(self._usage, turn.usage):
+            self._console.print(Text(line, "dim"))
+
+    def failed(self, error: LaunchError) -> None:
+        self._close()
+
+    def _say(self, text: str) -> None:
+        self._flush_thought()
+        done, self._text = finished(self._text + harmless(text))
+        if done:
+            self._print_message(done)
+
+    def _think(self, text: str) -> None:
+        self._flush_text()
+        self._thought += harmless(text)
+
+    def _tool(self, id: str, call: dict[str, Any]) -> None:
+        self._flush()
+        status = acp.text(call.get("status")) or "pending"
+        if status in OVER:
+            self._running.pop(id, None)
+            self._print(_line(call, status))
+        else:
+            self._running[id] = call
+
+    def _flush(self) -> None:
+        self._flush_thought()
+        self._flush_text()
+
+    def _flush_thought(self) -> None:
+        if self._thought:
+            self._print(Text(self._thought.strip(), "dim italic"))
+            self._thought = ""
+
+    def _flush_text(self) -> None:
+        if self._text.strip():
+            self._print_message(self._text)
+        self._text, self._begun = "", False
+
+    def _print_message(self, text: str) -> None:
+        if self._begun:
+            self._print(Text())
+        self._print(Markdown(text))
+        self._begun = True
+
+    def _close(self) -> None:
+        """Print what was still being drawn, and give the terminal back."""
+        self._flush()
+        for line in self._plan:
+            self._print(line)
+        self._region.stop()
+
+    def _print(self, what: Text | Markdown) -> None:
+        self._console.print(what)
+
+    def _redraw(self) -> None:
+        calls = [_line(call, acp.text(call.get("status")) or "pending") for call in self._running.values()]
+        thought = [Text(self._thought, "dim italic")] if self._thought else []
+        self._region.update(Group(*thought, Tail(self._text), *calls, *self._plan))
+        if not self._region.is_started:
+            self._region.start()
+
+
+def _line(call: dict[str, Any], status: str) -> Text:
+    text = f"{MARKS.get(status, '?')} {harmless(title(call), keep='')}"
+    return Text.assemble(
+        (text, STYLES.get(status, "cyan")), (f"  {acp.text(call.get('kind'))}", "dim"), (f" {status}", "dim")
+    )
+
+
+def _entry(entry: dict[str, Any]) -> Text:
+    status = acp.text(entry.get("status"))
+    text = harmless(acp.text(entry.get("content")), keep="")
+    return Text(f"{BOXES.get(status, '[?]')} {text}", "dim" if status == "completed" else "")
+
+
+def _usage(update: dict[str, Any], result: dict[str, Any] | None) -> str:
+    """One line about tokens and cost, as far as the agent tells."""
+    parts = []
+    if isinstance(update.get("used"), int) and isinstance(update.get("size"), int):
+        parts.append(f"context {update['used']:,} of {update['size']:,} tokens")
+    cost = acp.mapping(update.get("cost"))
+    if isinstance(cost.get("amount"), int | float):
+        parts.append(f"cost {cost['amount']:.4g} {harmless(acp.text(cost.get('currency')), keep='')}")
+    for key, value in (result or {}).items():
+        if key.endswith("Tokens") and isinstance(value, int):
+            parts.append(f"{harmless(key[:-6], keep='')} {value:,}")
+    return " · ".join(parts)

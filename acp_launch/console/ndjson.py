@@ -1,0 +1,71 @@
+"""
+`--output json`: one event a line, nothing else on stdout. README "Events" documents every type.
+
+An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from acp_launch.console.outlet import Outlet
+from acp_launch.errors import LaunchError, ProblemsError
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import Updated
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+
+encode = msgspec.json.Encoder().encode
+
+
+class Ndjson:
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._session = ""
+        self._heads: dict[bool, bytes] = {}
+
+    def emit(self, type: str, members: Mapping[str, object]) -> None:
+        self._outlet.write(encode({"type": type, **members}) + b"\n")
+
+    def negotiated(self, negotiated: Negotiated) -> None:
+        self.emit("initialized", {"result": negotiated.raw})
+
+    def ready(self, session: SessionReady) -> None:
+        members = {"sessionId": session.session_id, "name": session.name, "how": session.how}
+        self.emit("session", {**members, "replayed": session.replayed, "result": session.result})
+
+    def update(self, update: Updated) -> None:
+        if update.session_id != self._session:
+            self._address(update.session_id)
+        self._outlet.write(self._heads[update.replay], memoryview(update.update), b"}\n")
+
+    def _address(self, session_id: str) -> None:
+        """The part of an update's line that is the same for a whole session."""
+        self._session = session_id
+        for replay, type in ((False, "update"), (True, "replay")):
+            self._heads[replay] = encode({"type": type, "sessionId": session_id})[:-1] + b',"update":'
+
+    def permission(self, permission: Permission) -> None:
+        members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}
+        self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
+
+    def waiting(self, what: str, waited: float, limit: float) -> None:
+        self.emit("waiting", {"for": what, "seconds": waited, "limit": limit})
+
+    def note(self, text: str) -> None:
+        self.emit("note", {"text": text})
+
+    def ended(self, turn: TurnEnd) -> None:
+        members = {"stopReason": turn.stop_reason, "usage": turn.usage, "denied": turn.denied or None}
+        self.emit("result", {**members, "result": turn.result})
+
+    def failed(self, error: LaunchError) -> None:
+        """The last line of a run that went wrong."""
+        problems = [problem.as_json() for problem in error.problems] if isinstance(error, ProblemsError) else []
+        fixes = {} if problems else {"message": error.message, "fix": error.fix, "detail": error.detail}
+        self.emit("error", {"exitCode": error.exit_code, **fixes, "problems": problems})
+
+    def pause(self) -> None:
+        """A question is asked on stderr; stdout is not in its way."""
+
+    async def drain(self) -> None:
+        await self._outlet.drain()

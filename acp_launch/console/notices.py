@@ -1,0 +1,55 @@
+"""What every kind of output says on stderr: waits, notes, permissions, how the turn ended."""
+
+from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+from acp_launch.errors import LaunchError
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import Updated
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.waits import seconds
+
+ENDINGS = {
+    "max_tokens": "the agent stopped: its token limit is reached",
+    "max_turn_requests": "the agent stopped: its limit of model requests in one turn is reached",
+    "refusal": "the agent refused to go on; the prompt and what came after it will not be part of the next one",
+    "cancelled": "the turn was cancelled",
+}
+
+
+class Notices:
+    """An observer that shows no answer; the kinds of output build on it."""
+
+    def negotiated(self, negotiated: Negotiated) -> None:
+        """Nothing to say to a person."""
+
+    def ready(self, session: SessionReady) -> None:
+        """Only a continued session is worth a word."""
+        if session.how != "new":
+            history = f" ({session.replayed} updates of its history)" if session.how == "load" else ""
+            say(f"acp-launch: continuing session {session.name}{history}", style=DIM)
+
+    def update(self, update: Updated) -> None:
+        """Shown by the kinds of output."""
+
+    def permission(self, permission: Permission) -> None:
+        answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
+        say(f"acp-launch: {answer}: {harmless(permission.title, keep='')} ({permission.by})", style=DIM)
+
+    def waiting(self, what: str, waited: float, limit: float) -> None:
+        say(f"acp-launch: no {what} for {seconds(waited)}; giving up at {seconds(limit)}", style=DIM)
+
+    def note(self, text: str) -> None:
+        say(f"acp-launch: {harmless(text, keep='')}", style=YELLOW)
+
+    def ended(self, turn: TurnEnd) -> None:
+        if turn.stop_reason != "end_turn":
+            unknown = f"the agent ended the turn for a reason of its own: {turn.stop_reason}"
+            say(f"acp-launch: {harmless(ENDINGS.get(turn.stop_reason, unknown), keep='')}", style=YELLOW)
+
+    def failed(self, error: LaunchError) -> None:
+        """The run is over without an end of its turn: what was shown is left whole; `error` is shown by others."""
+
+    def pause(self) -> None:
+        """Leave the terminal to a question."""
+
+    async def drain(self) -> None:
+        """Nothing is held back."""

@@ -1,0 +1,79 @@
+"""
+stdout as bytes, never blocking the event loop on a full pipe.
+
+A blocked write would make us deaf to Ctrl-C and to deadlines, and making stdout non-blocking would change it for
+every process that shares it. So we ask the kernel first, and write no more than it can take at once (PIPE_BUF).
+"""
+
+import asyncio
+import os
+import select
+import stat
+
+from acp_launch.errors import LaunchError
+
+SIGPIPE = 13
+JOINED = 1 << 20  # bytes up to which many small pieces become one write; a copy of 48 MB would not pay
+
+
+class OutputClosed(LaunchError):  # noqa: N818 - it reads as what happened
+    """Raised when whoever read our stdout is gone; the exit code is what a shell shows for SIGPIPE."""
+
+    exit_code = 128 + SIGPIPE
+
+
+class Outlet:
+    def __init__(self, descriptor: int = 1) -> None:
+        self._descriptor = descriptor
+        self._pending: list[bytes | memoryview] = []
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._piece = 1 << 20 if regular else select.PIPE_BUF
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLOUT)
+
+    def write(self, *pieces: bytes | memoryview) -> None:
+        """Take pieces that belong together; they leave with the next `drain`."""
+        self._pending += pieces
+
+    async def drain(self) -> None:
+        """Write everything that was taken, waiting for the reader where it is slow.
+
+        Raises:
+            OutputClosed: nobody reads any more.
+            LaunchError: the disk is full, or another failure of the file behind stdout.
+        """
+        async with self._one_at_a_time:  # the pump and the end of a turn both drain: no line within another
+            data = memoryview(b"".join(self._pending))
+            self._pending.clear()
+            try:
+                await self._write(data)
+            except asyncio.CancelledError:
+                # Half a line may be out already: the rest of it goes before anything else.
+                self._pending.insert(0, bytes(data[self._written :]))
+                raise
+
+    async def _write(self, data: memoryview) -> None:
+        self._written = 0
+        while self._written < len(data):
+            if not self._poll.poll(0):
+                await self._writable()
+            self._written += self._put(data[self._written : self._written + self._piece])
+
+    def _put(self, piece: memoryview) -> int:
+        try:
+            return os.write(self._descriptor, piece)
+        except BlockingIOError:  # somebody else made it non-blocking
+            return 0
+        except BrokenPipeError:
+            raise OutputClosed("stdout was closed") from None
+        except OSError as error:
+            raise LaunchError(f"cannot write to stdout: {error.strerror}") from None
+
+    async def _writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_writer(self._descriptor, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_writer(self._descriptor)

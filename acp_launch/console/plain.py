@@ -1,0 +1,127 @@
+"""
+`--output text` into a pipe, and `--output quiet`: the agent's text on stdout, everything else on stderr.
+
+A message ends where the agent does something else (a tool call, a thought, a plan) or its `messageId` changes.
+"""
+
+import msgspec
+
+from acp_launch.console.notices import Notices
+from acp_launch.console.outlet import Outlet
+from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.errors import LaunchError
+from acp_launch.protocol import acp
+from acp_launch.protocol.conversation import Updated
+from acp_launch.session.observer import Permission, TurnEnd
+from acp_launch.session.toolcall import OVER, ToolCalls, title
+
+SAME_MESSAGE = frozenset({"usage_update", "available_commands_update", "session_info_update", "config_option_update"})
+
+
+class Messages(Notices):
+    """Finds the messages in a stream of updates; a history that is replayed is not shown."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._message_id: str | None = None
+        self._over = True  # the next chunk begins a new message
+
+    def update(self, update: Updated) -> None:
+        if update.replay:
+            return
+        if update.kind == "agent_message_chunk":
+            self._chunk(update)
+        elif update.kind not in SAME_MESSAGE:
+            self._over = True
+            self.beside(update)
+
+    def _chunk(self, update: Updated) -> None:
+        try:
+            chunk = acp.chunk.decode(update.update)
+        except msgspec.DecodeError:
+            return  # content of a kind we do not know (C-58)
+        if self._over or (chunk.messageId and chunk.messageId != self._message_id):
+            self.begin()
+        self._over, self._message_id = False, chunk.messageId or self._message_id
+        self.say(chunk.content.text)
+
+    def begin(self) -> None:
+        """A new message begins."""
+
+    def say(self, text: str) -> None:
+        """A piece of the agent's message."""
+
+    def beside(self, update: Updated) -> None:
+        """Something that is not the agent's message."""
+
+
+class Quiet(Messages):
+    """Only the final message, when the turn is over."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__(outlet)
+        self._pieces: list[str] = []
+
+    def begin(self) -> None:
+        self._pieces.clear()
+
+    def say(self, text: str) -> None:
+        self._pieces.append(text)
+
+    def ended(self, turn: TurnEnd) -> None:
+        text = "".join(self._pieces)
+        self._outlet.write(text.encode() + (b"" if text.endswith("\n") or not text else b"\n"))
+        super().ended(turn)
+
+    async def drain(self) -> None:
+        await self._outlet.drain()
+
+
+class Plain(Messages):
+    """The agent's text as it comes."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__(outlet)
+        self._last = "\n"
+        self._calls = ToolCalls()
+        self._thinking = False
+
+    def begin(self) -> None:
+        if self._last != "\n":
+            self.say("\n")
+
+    def say(self, text: str) -> None:
+        if text:
+            self._outlet.write(text.encode())
+            self._last = text[-1]
+
+    def beside(self, update: Updated) -> None:
+        body = acp.mapping(acp.decoded(update.update))
+        if update.kind in ("tool_call", "tool_call_update"):
+            self._tool(self._calls.merge(body))
+        elif update.kind == "plan":
+            for entry in map(acp.mapping, acp.sequence(body.get("entries"))):
+                say(f"plan: {acp.text(entry.get('status'))}: {harmless(acp.text(entry.get('content')))}", style=DIM)
+        elif update.kind == "notice":
+            say(f"agent: {harmless(acp.text(body.get('title')))}", style=DIM)
+
+    def permission(self, permission: Permission) -> None:
+        self._calls.merge(permission.tool_call)  # gemini tells a call's title nowhere else
+        super().permission(permission)
+
+    def _tool(self, call: dict[str, object]) -> None:
+        if call.get("status") in OVER or "shown" not in call:
+            kind = acp.text(call.get("kind")) or "tool"
+            status = acp.text(call.get("status")) or "pending"
+            say(f"{kind}: {harmless(title(call), keep='')}: {status}", style=DIM)
+        call["shown"] = True
+
+    def ended(self, turn: TurnEnd) -> None:
+        self.begin()
+        super().ended(turn)
+
+    def failed(self, error: LaunchError) -> None:
+        self.begin()
+
+    async def drain(self) -> None:
+        await self._outlet.drain()

@@ -1,0 +1,130 @@
+"""
+A plan for people and for scripts: exactly what would start, and where each value came from.
+
+Values of environment variables and headers are never shown, only their names: a plan is pasted into issues and
+kept by CI. Arguments and addresses are shown with references where a secret or a variable of the shell stands.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from acp_launch.console import problems
+from acp_launch.console.stderr import harmless
+from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.resolve import Resolved
+
+
+def show(resolved: Resolved, *, as_json: bool, verbose: bool = False) -> None:
+    """The plan on stdout; the profile's warnings on stderr, or within the JSON. There must be a plan."""
+    assert resolved.plan is not None
+    if as_json:
+        warnings = [problem.as_json() for problem in resolved.problems]
+        sys.stdout.write(json.dumps({**described(resolved.plan), "problems": warnings}) + "\n")
+        return
+    problems.show(resolved.problems, as_json=False)
+    sys.stdout.write(as_text(resolved.plan, verbose=verbose) + "\n")
+
+
+def as_text(plan: LaunchPlan, *, verbose: bool = False) -> str:
+    """`verbose` lists the inherited variables instead of counting them."""
+    return "\n".join(harmless(line, keep="") for line in _lines(plan, verbose))
+
+
+def described(plan: LaunchPlan) -> dict[str, Any]:
+    """The same as data; inherited variables are listed."""
+    return {
+        "profile": plan.profile,
+        "file": str(plan.file) if plan.file else None,
+        "description": plan.description,
+        "project": str(plan.project),
+        "cwd": str(plan.cwd),
+        "additional_directories": [str(directory) for directory in plan.additional_directories],
+        "session": plan.session,
+        "permissions": {"default": plan.permission},
+        "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
+        "agent": {**_program(plan.agent), "cwd": str(plan.agent.cwd)},
+        "mcp_servers": [_server(server) for server in plan.servers],
+        "secrets": [secret.name for secret in plan.secrets],
+    }
+
+
+def _timeouts(plan: LaunchPlan) -> Mapping[str, float]:
+    return {name: getattr(plan.timeouts, name) for name in ("initialize", "session", "silence")}
+
+
+def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
+    return {
+        "command": str(program.command),
+        "args": [argument.display() for argument in program.args],
+        "env": _origins(program.env),
+    }
+
+
+def _server(server: ServerPlan) -> dict[str, Any]:
+    if isinstance(server, StdioPlan):
+        return {"name": server.name, "type": "stdio", **_program(server)}
+    headers = _origins(server.headers)
+    return {"name": server.name, "type": server.type, "url": server.url.display(), "headers": headers}
+
+
+def _origins(values: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"origin": str(value.origin), "secrets": [secret.name for secret in value.secrets]}
+        for name, value in sorted(values.items())
+    }
+
+
+def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    yield f"profile      {plan.profile}" + (f"  ({plan.file})" if plan.file else "")
+    if plan.description:
+        yield f"             {plan.description}"
+    yield f"project      {plan.project}"
+    yield f"directory    {plan.cwd}"
+    for directory in plan.additional_directories:
+        yield f"also         {directory}"
+    yield f"session      {plan.session or '(a new one)'}"
+    yield f"permissions  {plan.permission}"
+    yield "timeouts     " + ", ".join(f"{name} {seconds}" for name, seconds in _timeouts(plan).items())
+    yield "agent"
+    yield from _program_lines(plan.agent, verbose)
+    for server in plan.servers:
+        yield from _server_lines(server, verbose)
+
+
+def _server_lines(server: ServerPlan, verbose: bool) -> Iterator[str]:
+    if isinstance(server, StdioPlan):
+        yield f"mcp server {server.name} (stdio)"
+        yield from _program_lines(server, verbose)
+        return
+    yield f"mcp server {server.name} ({server.type})"
+    yield f"  url        {server.url.display()}"
+    yield from _value_lines("headers", server.headers, verbose)
+
+
+def _program_lines(program: ProcessPlan | StdioPlan, verbose: bool) -> Iterator[str]:
+    yield f"  command    {program.command}"
+    if program.args:
+        yield "  arguments  " + " ".join(_quoted(argument.display()) for argument in program.args)
+    yield from _value_lines("variables", program.env, verbose)
+
+
+def _value_lines(title: str, values: Mapping[str, Value], verbose: bool) -> Iterator[str]:
+    shown = {name: value for name, value in values.items() if verbose or value.origin != INHERITED}
+    rows = [f"{name}  {_from(value)}" for name, value in sorted(shown.items())]
+    if hidden := len(values) - len(shown):
+        rows.append(f"{hidden} inherited")
+    for index, row in enumerate(rows):
+        yield f"  {'' if index else title:10} {row}"
+
+
+def _from(value: Value) -> str:
+    return ", ".join([str(value.origin), *(str(secret) for secret in value.secrets)])
+
+
+def _quoted(argument: str) -> str:
+    """As a shell would need it, so that an empty argument and one with spaces can be told apart."""
+    import shlex
+
+    return argument if argument.startswith("${") else shlex.quote(argument)

@@ -1,0 +1,42 @@
+"""
+Problems as people read them (stderr, with a closing line) and as scripts do (stdout, JSON).
+
+A profile may come from a stranger, so nothing in a message can move the cursor or change colours.
+"""
+
+from collections.abc import Sequence
+
+from acp_launch.console.stderr import DIM, RED, YELLOW, harmless, paint, say
+from acp_launch.problem import Problem, errors
+
+
+def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing was started") -> None:
+    """Print them all. `outcome` ends the closing line, which counts errors; warnings alone have none."""
+    if as_json:
+        import json
+        import sys
+
+        sys.stdout.write(json.dumps({"problems": [problem.as_json() for problem in problems]}) + "\n")
+        return
+    for line in (*map(_text, problems), *_closing(problems, outcome)):
+        say(line)
+
+
+def _closing(problems: Sequence[Problem], outcome: str) -> list[str]:
+    """`2 problems, 1 warning; nothing was started`, or no line when nothing stops us."""
+    count = len(errors(problems))
+    warnings = len(problems) - count
+    noted = f", {_counted(warnings, 'warning')}" if warnings else ""
+    return [f"{_counted(count, 'problem')}{noted}; {outcome}"] if count else []
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _text(problem: Problem) -> str:
+    what, _, fix = str(problem).partition("\n    fix: ") if problem.fix else (str(problem), "", "")
+    place = harmless(problem.place, keep="")
+    message = harmless(what, keep="").removeprefix(place)
+    head = place + paint(message, YELLOW if problem.severity == "warning" else RED)
+    return f"{head}\n    {paint('fix:', DIM)} {harmless(fix, keep='')}" if fix else head

@@ -1,0 +1,77 @@
+"""What `validate` and `list` say about profiles: answers on stdout, problems on stderr, or all of it as JSON."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from acp_launch.console import problems as problem_lines
+from acp_launch.console.stderr import harmless
+from acp_launch.problem import Problem, errors
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import Loaded, shown
+
+Report = tuple[Found, Sequence[Problem]]
+Entry = tuple[Found, Loaded | None, Sequence[Problem]]
+
+
+def show_reports(reports: Sequence[Report], *, as_json: bool) -> None:
+    """One `FILE: ok` per good profile; the problems of the others, and how many profiles are wrong."""
+    everything = [problem for _, problems in reports for problem in problems]
+    if as_json:
+        _print_json({"profiles": list(map(_verdict, reports)), "problems": [each.as_json() for each in everything]})
+        return
+    for found, problems in reports:
+        if not errors(problems):
+            _print(f"{shown(found.file)}: ok")
+    wrong = sum(bool(errors(problems)) for _, problems in reports)
+    problem_lines.show(everything, as_json=False, outcome=f"{wrong} of {len(reports)} profiles cannot be used")
+
+
+def _verdict(report: Report) -> dict[str, Any]:
+    found, problems = report
+    return {"name": found.name, "file": str(found.file), "ok": not errors(problems)}
+
+
+def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
+    """One line per profile: its name, where it is from, what it is for."""
+    if as_json:
+        _print_json({"profiles": [_described(*entry) for entry in entries]})
+        return
+    rows = [(found.name, found.origin, _remark(found, loaded, problems)) for found, loaded, problems in entries]
+    for row in _aligned(rows):
+        _print(row)
+
+
+def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "origin": found.origin,
+        "description": loaded.profile.description if loaded else "",
+        "file": str(found.file),
+        "project": str(found.project),
+        "shadowed_by": str(found.shadowed_by) if found.shadowed_by else None,
+        "problems": len(errors(problems)),
+    }
+
+
+def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> str:
+    count = len(errors(problems))
+    wrong = f"({count} problem{'s' if count != 1 else ''}: acp-launch validate {shown(found.file)})" if count else ""
+    hidden = f"(shadowed by {shown(found.shadowed_by)})" if found.shadowed_by else ""
+    description = loaded.profile.description if loaded else ""
+    return " ".join(filter(None, (description, wrong, hidden))) or shown(found.file)
+
+
+def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterable[str]:
+    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
+    for name, origin, remark in rows:
+        yield f"{name:{widths[0]}}  {origin:{widths[1]}}  {remark}"
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(harmless(line, keep="") + "\n")
+
+
+def _print_json(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,0 +1,31 @@
+"""Everything that is not the answer: one line a thing, on stderr, coloured only for a terminal (NO_COLOR)."""
+
+import os
+import sys
+
+DIM, RED, YELLOW = "2", "31", "33"
+
+
+def say(text: str, *, style: str = "") -> None:
+    """Write a line to stderr."""
+    sys.stderr.write(f"{paint(text, style)}\n")
+    sys.stderr.flush()
+
+
+def paint(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style and coloured() else text
+
+
+def coloured() -> bool:
+    return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def harmless(text: str, *, keep: str = "\n\t") -> str:
+    """`text` with control characters made visible, so that an agent cannot drive the terminal with it."""
+    if text.isprintable():
+        return text
+    return "".join(mark if mark in keep or mark.isprintable() else _visible(mark) for mark in text)
+
+
+def _visible(mark: str) -> str:
+    return "" if mark == "\r" else mark.encode("unicode_escape").decode()

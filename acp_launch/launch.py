@@ -1,0 +1,171 @@
+"""
+The story of a run on one page: attach → negotiate → offer → open → turn → stop.
+
+The agent was spawned before this module was imported, so that its start and our imports overlap. Whatever happens in
+the middle, the last line of the story is the same: the agent and everything it started are ended.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from acp_launch.bridge import offer
+from acp_launch.errors import MachineError, Stopped, WaitExpired
+from acp_launch.interrupts import Interrupts
+from acp_launch.plan.model import LaunchPlan, RemotePlan
+from acp_launch.problem import Problem
+from acp_launch.process.child import attach
+from acp_launch.process.spawn import Spawned
+from acp_launch.process.stop import stop
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.conversation import How
+from acp_launch.session.client import Ask, Client
+from acp_launch.session.connection import Connection, connect
+from acp_launch.session.keep import drift
+from acp_launch.session.negotiate import negotiate
+from acp_launch.session.observer import Observer, SessionReady, TurnEnd
+from acp_launch.session.opening import Stay, how_to_continue, open_session
+from acp_launch.session.permission import Policy
+from acp_launch.session.registry import Record
+from acp_launch.session.turn import Turn
+from acp_launch.transport.stdio import StdioTransport
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """What every talk with an agent needs."""
+
+    secrets: Mapping[str, str]
+    max_line: int  # bytes
+    log: Callable[[bytes], None]  # takes the agent's stderr
+
+    def __repr__(self) -> str:
+        return "Visit(...)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(Visit):
+    """One prompt in one session."""
+
+    prompt: str
+    name: str  # of the session
+    continued: Record | None  # None opens a new one
+    replay: bool  # whether its history is wanted
+    policy: Policy
+    ask: Ask | None  # None when there is no one to ask
+    timeout: float | None  # seconds for the whole turn
+    opened: Callable[[SessionReady, Negotiated], None]  # keeps the session in the store
+
+    def __repr__(self) -> str:
+        return f"Job(name={self.name!r}, ...)"
+
+
+async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observer) -> TurnEnd:
+    """Run one turn with the agent that was spawned for `plan`, and end the agent.
+
+    Raises:
+        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+    """
+
+    async def story(connection: Connection, interrupts: Interrupts) -> TurnEnd:
+        return await _turn(plan, job, connection, interrupts)
+
+    return await visit(plan, job, spawned, observer, story)
+
+
+async def visit(
+    plan: LaunchPlan,
+    needs: Visit,
+    spawned: Spawned,
+    observer: Observer,
+    story: Callable[[Connection, Interrupts], Awaitable[T]],
+) -> T:
+    """Shake hands with the agent, do what `story` says, and end the agent, however the story ended."""
+    async with Interrupts() as interrupts, attach(spawned, log=needs.log) as child:
+
+        async def met() -> T:
+            async with connect(StdioTransport(child), observer, max_line=needs.max_line) as connection:
+                await negotiate(connection, limit=plan.timeouts.initialize)
+                return await story(connection, interrupts)
+
+        try:
+            outcome = await interrupts.watch(met())
+        except WaitExpired as error:
+            error.detail = (*error.detail, *child.stderr_tail())
+            raise
+        finally:
+            interrupts.stopping()
+            await stop(child, hurry=interrupts.hurry)
+        if interrupts.signal_number is not None:  # it came while the agent was being stopped
+            raise Stopped("stopped", signal_number=interrupts.signal_number)
+        return outcome
+
+
+async def _turn(plan: LaunchPlan, job: Job, connection: Connection, interrupts: Interrupts) -> TurnEnd:
+    client = Client(connection, policy=job.policy, ask=job.ask)
+    ready = await _open(plan, job, connection, client)
+    turn = Turn(connection, client, ready.session_id, silence=plan.timeouts.silence)
+    with interrupts.turn(turn.cancel):
+        end = await _within(turn, job)
+    if interrupts.signal_number is not None:
+        raise Stopped("cancelled", signal_number=interrupts.signal_number)
+    await connection.observer.drain()
+    return end
+
+
+async def _open(plan: LaunchPlan, job: Job, connection: Connection, client: Client) -> SessionReady:
+    agent = connection.agent
+    how: How = "new"
+    if job.continued is not None:
+        how = how_to_continue(agent.capabilities, replay=job.replay, name=job.name)
+        if changed := drift(job.continued, agent):
+            connection.observer.note(changed)
+    ready = await open_session(
+        connection,
+        client,
+        _stay(plan, job, agent, connection.observer),
+        how=how,
+        session_id=job.continued.session_id if job.continued else "",
+        name=job.name,
+        limit=plan.timeouts.session,
+    )
+    job.opened(ready, agent)
+    return ready
+
+
+def _stay(plan: LaunchPlan, job: Job, negotiated: Negotiated, observer: Observer) -> Stay:
+    """Where the session will live, as far as the agent can take it."""
+    able = negotiated.capabilities
+    agent = negotiated.title or plan.agent.name
+    if refused := offer.untakeable(plan.servers, able):
+        raise MachineError([_untakeable(agent, server) for server in refused])
+    if plan.additional_directories and not able.additional_directories:
+        names = ", ".join(map(str, plan.additional_directories))
+        observer.note(f"{agent} takes no additional directories; it is not told about {names}")
+    return Stay(plan.cwd, plan.additional_directories, offer.entries(plan.servers, job.secrets))
+
+
+async def _within(turn: Turn, job: Job) -> TurnEnd:
+    """The turn, cancelled when it takes longer than `--timeout`."""
+    blocks = [{"type": "text", "text": job.prompt}]
+    if job.timeout is None:
+        return await turn.run(blocks)
+    late = asyncio.get_running_loop().call_later(job.timeout, turn.cancel)
+    try:
+        end = await turn.run(blocks)
+    finally:
+        late.cancel()
+    if late.when() <= asyncio.get_running_loop().time():
+        raise WaitExpired(f"the turn took longer than --timeout {job.timeout:g}s and was cancelled")
+    return end
+
+
+def _untakeable(agent: str, server: RemotePlan) -> Problem:
+    return server.url.origin.problem(
+        f'{agent} takes no {server.type} MCP servers, so it cannot have "{server.name}"'
+        f" (mcpCapabilities.{server.type} is not advertised)",
+        "remove the server from the profile, or use an agent that takes it",
+    )

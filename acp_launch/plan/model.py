@@ -1,0 +1,136 @@
+"""
+Everything decided, nothing started: what `plan` prints and what `run` does.
+
+Each `Value` knows where it came from and keeps its secrets as references; `reveal` is the one place where a
+secret becomes text, and its results go to a child's environment, an argument list or an HTTP header only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from acp_launch.problem import Problem
+from acp_launch.profile.model import Approval, Timeouts
+from acp_launch.secret.reference import EnvironmentReference, SecretReference
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from: a place in a profile, or `source` alone (`inherited`, `--agent`)."""
+
+    source: str
+    line: int = 0
+    column: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        return ":".join([self.source, *(str(number) for number in (self.line, self.column) if number)])
+
+    def problem(self, message: str, fix: str) -> Problem:
+        """Something wrong with the value, at its place."""
+        return Problem(self.source, self.line, self.column, self.path, message, fix)
+
+
+INHERITED = Origin("inherited")
+
+
+class Inherited(str):
+    """Text a `${env:NAME}` stood for. It may be a credential, so it is shown as the reference it came from."""
+
+    reference: EnvironmentReference
+
+    def __new__(cls, text: str, reference: EnvironmentReference) -> Self:
+        made = super().__new__(cls, text)
+        made.reference = reference
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Text in which only secrets are still open, and where it came from."""
+
+    parts: tuple[str | SecretReference, ...]
+    origin: Origin
+
+    @property
+    def secrets(self) -> tuple[SecretReference, ...]:
+        return tuple(part for part in self.parts if isinstance(part, SecretReference))
+
+    def display(self) -> str:
+        """The text with references for every secret and every value from the environment: safe to print."""
+        return "".join(str(part.reference) if isinstance(part, Inherited) else str(part) for part in self.parts)
+
+    def reveal(self, secrets: Mapping[str, str]) -> str:
+        """The text itself; `secrets` maps each reference's name to its value. KeyError when one is missing."""
+        return "".join(part if isinstance(part, str) else secrets[part.name] for part in self.parts)
+
+    def __repr__(self) -> str:  # an inherited value may be a credential too
+        return f"Value(..., origin={self.origin!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """One process to start. `command` is absolute and exists; `env` is its whole environment."""
+
+    name: str
+    command: Path
+    args: tuple[Value, ...]
+    env: Mapping[str, Value]
+    cwd: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StdioPlan:
+    """A stdio MCP server. `env` holds only what the profile sets: the agent starts it and adds its own."""
+
+    name: str
+    command: Path
+    args: tuple[Value, ...]
+    env: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePlan:
+    """An MCP server reached over the network; `type` is `http` or `sse`, as in ACP."""
+
+    name: str
+    type: str
+    url: Value
+    headers: Mapping[str, Value]
+
+
+ServerPlan = StdioPlan | RemotePlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`)."""
+
+    profile: str
+    file: Path | None
+    project: Path
+    description: str
+    agent: ProcessPlan
+    timeouts: Timeouts
+    cwd: Path
+    additional_directories: tuple[Path, ...]
+    session: str | None
+    permission: Approval
+    servers: tuple[ServerPlan, ...]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Every value of the launch, in order of appearance."""
+        values = [*self.agent.args, *self.agent.env.values()]
+        for server in self.servers:
+            if isinstance(server, StdioPlan):
+                values += [*server.args, *server.env.values()]
+            else:
+                values += [server.url, *server.headers.values()]
+        return tuple(values)
+
+    @property
+    def secrets(self) -> tuple[SecretReference, ...]:
+        """Every secret the launch needs, in order of appearance, each name once."""
+        return tuple({part.name: part for value in self.values for part in value.secrets}.values())

@@ -1,0 +1,116 @@
+"""
+A `Document` becomes a checked `Profile`, or every Problem at once. Pure.
+
+pydantic knows the shapes (`model`), `rules` what shapes cannot say; here both speak with one voice, and with the
+place in the text. MCP servers are validated one by one with the class their `type` names: errors of a union of
+three would tell a person nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from acp_launch.problem import Problem, errors
+from acp_launch.profile.document import Document
+from acp_launch.profile.faults import Fault, choose, describe, is_other_half, misplaced
+from acp_launch.profile.keypath import KeyPath, dotted
+from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
+from acp_launch.profile.nodes import Plain, found
+from acp_launch.profile.rules import broken
+
+VERSION = 1
+SERVERS: dict[str, type[McpServer]] = {"stdio": StdioServer, "http": HttpServer, "sse": SseServer}
+_Shape = TypeVar("_Shape")
+_OTHER_NAMES = dict.fromkeys(("streamable-http", "streamable_http", "streamablehttp", "https", "remote"), "http")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`profile` is None when a problem is an error; warnings alone leave it usable."""
+
+    profile: Profile | None
+    problems: tuple[Problem, ...]
+
+
+def check(document: Document) -> Checked:
+    """Everything wrong with the document, in the order of its lines."""
+    root = document.root
+    faults = [*_version(root), *broken(root)]
+    profile = _validated(Profile, {**root, "version": VERSION, "mcp_servers": {}}, (), faults)
+    servers = _servers(root.get("mcp_servers", {}), faults)
+    problems = sorted(_placed(document, faults), key=lambda problem: (problem.line, problem.column))
+    complete = None if profile is None or errors(problems) else replace(profile, mcp_servers=servers)
+    return Checked(complete, tuple(problems))
+
+
+def _placed(document: Document, faults: Iterable[Fault]) -> Iterable[Problem]:
+    for fault in faults:
+        line, column = document.locate(fault.path, key=fault.at_key, offset=fault.offset)
+        yield Problem(document.file, line, column, dotted(fault.path), fault.message, fault.fix, fault.severity)
+
+
+def _version(root: Mapping[str, Plain]) -> Iterable[Fault]:
+    if "version" not in root:
+        yield Fault(("version",), "the profile does not say which version of the format it is", "add: version: 1")
+    elif root["version"] != VERSION or isinstance(root["version"], bool):
+        written = found(root["version"])
+        yield Fault(("version",), f"expected version 1, the only one there is; found {written}", "write: version: 1")
+
+
+def _validated(shape: type[_Shape], value: Plain, path: KeyPath, faults: list[Fault]) -> _Shape | None:
+    try:
+        valid: _Shape = _adapter(cast("Any", shape)).validate_python(value)  # mypy doubts that a class can be hashed
+    except ValidationError as invalid:
+        reported = [error for error in invalid.errors(include_url=False) if not is_other_half(error)]
+        faults += dict.fromkeys(describe(error, shape, path) for error in reported)  # a union reports things twice
+        return None
+    return valid
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
+    if not isinstance(written, dict):
+        faults.append(misplaced(("mcp_servers",), "a mapping of names to servers", written))
+        return {}
+    servers = {}
+    for name, server in written.items():
+        path = ("mcp_servers", name)
+        kind = _kind(server, path, faults)
+        if kind and (valid := _validated(SERVERS[kind], {**server, "type": kind}, path, faults)):
+            servers[name] = valid
+    return servers
+
+
+def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
+    """Which class validates this server; None when nothing could be said about it."""
+    if not isinstance(server, dict):
+        faults.append(misplaced(path, "a mapping with a command or a url", server))
+        return None
+    if "command" in server and "url" in server:
+        fix = "keep the command (a local program) or the url (a server on the network)"
+        faults.append(Fault((*path, "url"), "a server has a command or a url, not both", fix, at_key=True))
+        return None
+    if "type" in server:
+        return _named_kind(server["type"], path, faults)
+    if "command" in server:
+        return "stdio"
+    if "url" in server:
+        faults.append(Fault((*path, "type"), "a server with a url needs a type", "add: type: http"))
+        return "http"
+    faults.append(Fault(path, "a server needs a command or a url", "add: command: ...", at_key=True))
+    return None
+
+
+def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
+    if isinstance(written, str) and written in SERVERS:
+        return written
+    meant = _OTHER_NAMES.get(written.lower()) if isinstance(written, str) else None
+    faults.append(choose((*path, "type"), written, tuple(SERVERS), meant))
+    return None

@@ -1,0 +1,274 @@
+"""
+YAML text becomes a `Document`: plain values to validate, and the line and column each of them came from.
+
+Pure: no file is read here. Nothing a text may hold raises; whatever is wrong with it becomes Problems, and as
+many of them at once as can be found. Text from a stranger costs bounded time and memory: its size, its depth and
+the number of nodes after aliases are expanded are limited.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+from acp_launch.problem import Problem
+from acp_launch.profile.keypath import KeyPath
+from acp_launch.profile.nodes import Node, Place, Plain, found, scalar
+from acp_launch.profile.source import MAX_SIZE, too_large
+from acp_launch.profile.syntax import syntax_problem
+
+MAX_NODES = 100_000  # aliases expanded; a "billion laughs" text passes this at once
+MAX_DEPTH = 64  # our format needs 5
+_UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_TYPED = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null")}
+_TEXT = {"!", "tag:yaml.org,2002:str"}
+_COLLECTIONS = {"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
+
+
+# path → line and column of its key, line and column of its value, what is before a text's first character
+Places = dict[KeyPath, tuple[int, int, int, int, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML mapping. `root` holds dicts, lists and scalars."""
+
+    file: str
+    tree: Node
+
+    @property
+    def root(self) -> dict[str, Plain]:
+        root: dict[str, Plain] = self.tree.value
+        return root
+
+    def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
+        """Line and column, from 1, of the value at `path` (or of its key), or of the nearest parent there is.
+
+        `offset` counts characters into a text; it is ignored where the text is not written as it stands.
+        """
+        node, owner = self.tree, self.tree.place
+        for step in path:
+            if isinstance(step, str) and step in node.entries:
+                owner, node = node.entries[step]
+            elif isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+                owner = node.place
+            else:
+                return owner.line, owner.column
+        if key:
+            return owner.line, owner.column
+        shift = 0 if node.lead is None or not offset else node.lead + offset
+        return node.place.line, node.place.column + shift
+
+    def places(self) -> Places:
+        """Every path there is, with all that `locate` needs; for keeping."""
+        found: Places = {}
+        waiting: list[tuple[KeyPath, Place, Node]] = [((), self.tree.place, self.tree)]
+        while waiting:
+            path, owner, node = waiting.pop()
+            found[path] = (owner.line, owner.column, node.place.line, node.place.column, node.lead)
+            waiting += [((*path, key), place, entry) for key, (place, entry) in node.entries.items()]
+            waiting += [((*path, index), item.place, item) for index, item in enumerate(node.items)]
+        return found
+
+
+def parse(text: str, file: str) -> tuple[Document | None, list[Problem]]:
+    """No document when the text is no YAML mapping; a document with problems when only parts of it are wrong."""
+    text = text.removeprefix("\ufeff")
+    if len(text) > MAX_SIZE:
+        return None, [too_large(file)]
+    if bad := _UNREADABLE.search(text):
+        line, column = text.count("\n", 0, bad.start()) + 1, bad.start() - text.rfind("\n", 0, bad.start())
+        what = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
+        return None, [Problem(file, line, column, "", what, "remove it; this may not be a text file")]
+    builder = _Builder(text, file)
+    try:
+        tree = builder.document()
+    except _Refused as refused:
+        return None, [*builder.problems, refused.problem]
+    except (YAMLError, ValueError, OverflowError) as fault:  # the last two: escapes beyond U+10FFFF
+        return None, [*builder.problems, syntax_problem(fault, file)]
+    return (Document(file, tree) if tree else None), builder.problems
+
+
+class _Refused(Exception):  # noqa: N818
+    """Raised to give up on the text at once."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class _Builder:
+    """Turns parser events into nodes. Not ruamel's composer: that one expands nothing, bounds nothing and
+    resolves scalars by YAML 1.1 when the text asks for it."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.problems: list[Problem] = []
+        self.anchors: dict[str, Node | None] = {}  # None while the anchored node is still being read
+        self.nodes = 0
+        self.events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
+
+    def document(self) -> Node | None:
+        event = self._next(StreamStartEvent, DocumentStartEvent)
+        if isinstance(event, StreamEndEvent):
+            self._empty()
+            return None
+        root = self._node(event, 1)
+        further = self._next(DocumentEndEvent)
+        if isinstance(further, DocumentStartEvent):
+            self._problem(further, "a profile is one YAML document; a second one begins here", 'remove the "---"')
+        if root.value is None:
+            self._empty()
+            return None
+        if not isinstance(root.value, dict):
+            what = f"a profile is a mapping of keys to values, found {found(root.value)}"
+            self._problem(event, what, "begin with: version: 1")
+            return None
+        return root
+
+    def _empty(self) -> None:
+        self.problems.append(Problem(self.file, 1, 1, "", "this file is empty", "begin with: version: 1"))
+
+    def _next(self, *skip: type) -> Any:
+        return next(event for event in self.events if not isinstance(event, skip))
+
+    def _problem(self, event: Any, message: str, fix: str) -> None:
+        mark = event.start_mark
+        self.problems.append(Problem(self.file, mark.line + 1, mark.column + 1, "", message, fix))
+
+    def _refuse(self, event: Any, message: str, fix: str) -> _Refused:
+        mark = event.start_mark
+        return _Refused(Problem(self.file, mark.line + 1, mark.column + 1, "", message, fix))
+
+    def _node(self, event: Any, depth: int) -> Node:
+        node = self._alias(event) if isinstance(event, AliasEvent) else self._fresh(event, depth)
+        self.nodes += node.size if isinstance(event, AliasEvent) else 1
+        if self.nodes > MAX_NODES:
+            raise self._refuse(event, f"more than {MAX_NODES:,} values, aliases expanded", "use fewer aliases")
+        if depth + node.height > MAX_DEPTH:
+            raise self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", "a profile needs 5")
+        return node
+
+    def _alias(self, event: Any) -> Node:
+        if event.anchor not in self.anchors:
+            raise self._refuse(
+                event, f'no anchor "&{event.anchor}" before this alias', 'quote text that begins with "*"'
+            )
+        node = self.anchors[event.anchor]
+        if node is None:
+            raise self._refuse(event, f'"*{event.anchor}" contains itself', "remove this alias")
+        return node
+
+    def _fresh(self, event: Any, depth: int) -> Node:
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        if depth >= MAX_DEPTH:
+            raise self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", "a profile needs 5")
+        if isinstance(event, ScalarEvent):
+            node = self._scalar(event)
+        elif isinstance(event, MappingStartEvent):
+            node = self._mapping(event, depth)
+        else:
+            node = self._sequence(event, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        return node
+
+    def _scalar(self, event: Any) -> Node:
+        tag = event.tag
+        if tag and tag not in _TYPED | _TEXT:
+            self._unknown_tag(event)
+        plain = event.implicit[0] or tag in _TYPED
+        value = scalar(event.value) if plain else event.value
+        if bad := re.search("[\0\ud800-\udfff]", event.value):
+            self._problem(event, f"no program can receive the character U+{ord(bad.group()):04X}", "remove the escape")
+        start = event.start_mark
+        lead = self.text.find(event.value, start.index, event.end_mark.index) - start.index
+        same_line = lead >= 0 and "\n" not in self.text[start.index : start.index + lead]
+        return Node(_place(event), value, lead=lead if same_line else None)
+
+    def _unknown_tag(self, event: Any) -> None:
+        self._problem(event, f'unknown tag "{event.tag}"', 'remove it, or quote text that begins with "!"')
+
+    def _sequence(self, event: Any, depth: int) -> Node:
+        self._collection_tag(event)
+        node = Node(_place(event), [])
+        while not isinstance(item := next(self.events), CollectionEndEvent):
+            node.append(self._node(item, depth + 1))
+        return node
+
+    def _mapping(self, event: Any, depth: int) -> Node:
+        self._collection_tag(event)
+        node = Node(_place(event), {})
+        merged: list[Node] = []
+        while not isinstance(key := next(self.events), CollectionEndEvent):
+            is_merge = isinstance(key, ScalarEvent) and key.value == "<<" and key.implicit[0]
+            name = None if is_merge else self._key(key, depth)
+            value = next(self.events)
+            child = self._node(value, depth + 1)
+            if is_merge:
+                merged += self._merged(value, child)
+            elif name is not None:
+                self._put(node, name, key, child)
+        self._inherit(node, merged, event)
+        return node
+
+    def _collection_tag(self, event: CollectionStartEvent) -> None:
+        if event.tag and event.tag not in _COLLECTIONS:
+            self._unknown_tag(event)
+
+    def _key(self, event: Any, depth: int) -> str | None:
+        """The key's text; None for a list or mapping in a key's place."""
+        key = self._node(event, depth + 1)
+        if isinstance(key.value, str):
+            return key.value
+        text = getattr(event, "value", None)
+        fix = f'quote it: "{text}"' if text else "write a name before the colon"
+        self._problem(event, f"keys must be text, found {found(key.value)}", fix)
+        return text
+
+    def _put(self, node: Node, name: str, event: Any, child: Node) -> None:
+        if name in node.entries:
+            first = node.entries[name][0].line
+            self._problem(event, f'the key "{name}" appears twice; the first is on line {first}', "keep one of them")
+            return
+        node.put(name, _place(event), child)
+
+    def _merged(self, event: Any, child: Node) -> Sequence[Node]:
+        sources = child.items if isinstance(child.value, list) else [child]
+        if all(isinstance(source.value, dict) for source in sources):
+            return sources
+        self._problem(event, '"<<" merges mappings, and this is none', "give it an alias of a mapping")
+        return []
+
+    def _inherit(self, node: Node, merged: Sequence[Node], event: Any) -> None:
+        """What is written in the mapping itself wins, then the earlier of the merged ones (YAML 1.1 "merge")."""
+        for source in merged:
+            for name, (place, child) in source.entries.items():
+                if name not in node.entries:
+                    node.put(name, place, child)
+                    self.nodes += child.size
+        if self.nodes > MAX_NODES:
+            raise self._refuse(event, f"more than {MAX_NODES:,} values, aliases expanded", "use fewer aliases")
+
+
+def _place(event: Any) -> Place:
+    # ruamel counts from 0; editors from 1.
+    return Place(event.start_mark.line + 1, event.start_mark.column + 1)

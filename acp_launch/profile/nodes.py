@@ -1,0 +1,87 @@
+"""
+The tree a profile's text becomes: each node knows its place, its plain value and how much it weighs. Pure.
+
+Scalars follow the YAML 1.2 core schema and nothing else: `yes`, `on`, `1_000` and `2026-01-31` are text.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+Plain = Any  # str, int, float, bool, None, list or dict of those: what YAML may hold
+
+_INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_WORDS = {
+    "": None,
+    **dict.fromkeys(("~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Line and column, from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Node:
+    """`size` and `height` count the node and all below it, aliases expanded; `lead` is how many columns lie
+    between the node's place and its first character, None when the text is not on that line as it stands."""
+
+    place: Place
+    value: Plain
+    size: int = 1
+    height: int = 1
+    lead: int | None = None
+    entries: dict[str, tuple[Place, "Node"]] = field(default_factory=dict)
+    items: list["Node"] = field(default_factory=list)
+
+    def append(self, item: "Node") -> None:
+        self.items.append(item)
+        self.value.append(item.value)
+        self._carry(item)
+
+    def put(self, key: str, place: Place, node: "Node") -> None:
+        self.entries[key] = (place, node)
+        self.value[key] = node.value
+        self._carry(node)
+
+    def _carry(self, child: "Node") -> None:
+        self.size += child.size
+        self.height = max(self.height, child.height + 1)
+
+
+def scalar(text: str) -> Plain:
+    """What plain (unquoted, untagged) text means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
+    return text
+
+
+def found(value: Plain) -> str:
+    """Name a value for a message: `the number 8080`, `a list`, `nothing`."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return f"the truth value {str(value).lower()}"
+    if isinstance(value, int | float):
+        return f"the number {value:g}" if isinstance(value, float) else f"the number {shorten(str(value))}"
+    if isinstance(value, str):
+        return f'the text "{shorten(value)}"'
+    return "a list" if isinstance(value, list | tuple) else "a mapping"
+
+
+def shorten(text: str) -> str:
+    """Enough of a value to recognise it in a message."""
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,104 @@
+"""
+What a profile must keep to beyond the shape of its values: names, addresses, and things nobody could mean. Pure.
+
+Each rule looks at raw values and passes over what has the wrong type: `check` speaks of that. So all of them run
+even when half of the profile is wrong.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
+from acp_launch.profile.faults import Fault
+from acp_launch.profile.keypath import KeyPath
+from acp_launch.profile.nodes import Plain, shorten
+from acp_launch.secret.provider import PREFIX
+from acp_launch.secret.reference import BadReference, SecretReference, parse
+
+SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
+HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
+ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
+INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
+
+
+def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
+    """Every rule the profile breaks."""
+    yield from _agent(_mapping(root, "agent"))
+    yield from _session(_mapping(root, "session"))
+    for name, server in _mapping(root, "mcp_servers").items():
+        path = ("mcp_servers", name)
+        if not re.fullmatch(SERVER_NAME, name):
+            fix = "use letters, digits, _ . and - only"
+            yield Fault(path, f'"{shorten(name)}" is not a server name', fix, at_key=True)
+        if isinstance(server, dict):
+            yield from _program(server, path)
+            yield from _remote(server, path)
+
+
+def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
+    value = owner.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _agent(agent: Mapping[str, Plain]) -> Iterator[Fault]:
+    yield from _program(agent, ("agent",))
+    inherited = agent.get("inherit_env")
+    for index, name in enumerate(inherited if isinstance(inherited, list) else []):
+        if isinstance(name, str) and not re.fullmatch(INHERITED_NAME, name):
+            what = f'"{shorten(name)}" is neither a variable\'s name nor a PREFIX_* pattern'
+            yield Fault(("agent", "inherit_env", index), what, "write NAME or PREFIX_*")
+
+
+def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    command, args = program.get("command"), program.get("args")
+    if isinstance(command, str) and not command.strip():
+        yield Fault((*path, "command"), "the command is empty", "write the program to start")
+    if isinstance(command, str):
+        yield from _exposed((*path, "command"), command, "in ps")
+    for index, argument in enumerate(args if isinstance(args, list) else []):
+        if isinstance(argument, str):
+            yield from _exposed((*path, "args", index), argument, "in ps")
+    for name in _mapping(program, "env"):
+        yield from _environment_name((*path, "env", name), name)
+
+
+def _exposed(path: KeyPath, text: str, where: str) -> Iterator[Fault]:
+    """A secret where others can read it: a warning, since some programs take it no other way."""
+    try:
+        secrets = [part for part in parse(text) if isinstance(part, SecretReference)]
+    except BadReference:  # `check` reports it
+        return
+    for secret in secrets:
+        if where == "in ps":
+            what, fix = f"{secret} is visible to every user of this machine in ps", "pass it in env"
+        else:
+            what, fix = f"{secret} in a url ends up in logs", "pass it in headers"
+        yield Fault(path, what, fix, offset=max(text.find(str(secret)), 0), severity="warning")
+
+
+def _environment_name(path: KeyPath, name: str) -> Iterator[Fault]:
+    if not re.fullmatch(ENVIRONMENT_NAME, name):
+        fix = "use a name without spaces and ="
+        yield Fault(path, f'"{shorten(name)}" is not a variable\'s name', fix, at_key=True)
+    elif name.upper().startswith(PREFIX):
+        what = f"{PREFIX}* is where acp-launch finds secrets; no child ever receives it"
+        yield Fault(path, what, "choose another name", at_key=True)
+
+
+def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
+    name = session.get("name")
+    if isinstance(name, str) and (fault := session_name_fault(name)):
+        yield Fault(("session", "name"), fault, SESSION_NAME_FIX)
+
+
+def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    if isinstance(url := server.get("url"), str):
+        yield from _exposed((*path, "url"), url, "in a url")
+        if fault := url_fault(url):
+            yield Fault((*path, "url"), fault, URL_FIX)
+    for name, value in _mapping(server, "headers").items():
+        if not re.fullmatch(HEADER_NAME, name):
+            what = f'"{shorten(name)}" is not a header\'s name'
+            yield Fault((*path, "headers", name), what, "use letters, digits and -", at_key=True)
+        if isinstance(value, str) and (fault := header_fault(value)):
+            yield Fault((*path, "headers", name), fault, "write it on one line")

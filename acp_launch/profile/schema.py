@@ -1,0 +1,79 @@
+"""
+The profile format as JSON Schema (draft 2020-12), for editors; `schema.json` at the top of the repository is its text.
+
+Shapes come from `model`, descriptions from the strings under its fields, and the patterns of names from `rules`, so
+that what an editor underlines is what `acp-launch validate` refuses.
+"""
+
+import ast
+import inspect
+import json
+from dataclasses import fields
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from acp_launch.profile import model, rules
+from acp_launch.profile.address import MAX_SESSION_NAME
+from acp_launch.profile.text import Duration
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema() -> dict[str, Any]:
+    """The schema as data."""
+    made = TypeAdapter(model.Profile).json_schema(ref_template="#/$defs/{model}")
+    shapes = {**made.pop("$defs"), "Profile": made}
+    for name, described in _descriptions().items():
+        _describe(shapes[name], name, described)
+    root = shapes.pop("Profile")
+    _restrict(root, shapes)
+    return {"$schema": DIALECT, **root, "title": "acp-launch profile", "$defs": dict(sorted(shapes.items()))}
+
+
+def text() -> str:
+    """What `schema.json` holds."""
+    return json.dumps(schema(), indent=2) + "\n"
+
+
+def _descriptions() -> dict[str, dict[str, str]]:
+    """Field descriptions by class: the string constant that follows each annotated name in the source."""
+    module = ast.parse(inspect.getsource(model))
+    return {part.name: _documented(part) for part in module.body if isinstance(part, ast.ClassDef)}
+
+
+def _documented(shape: ast.ClassDef) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for field, note in zip(shape.body, shape.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(note, ast.Expr):
+            found[field.target.id] = str(ast.literal_eval(note.value))
+    return found
+
+
+def _describe(shape: dict[str, Any], name: str, described: dict[str, str]) -> None:
+    shape["title"] = name
+    shape["additionalProperties"] = False
+    for key, field in shape["properties"].items():
+        field["title"] = key
+        field["description"] = described[key]
+        if "default" in field:
+            _set_default(field, getattr(model, name), key)
+
+
+def _set_default(field: dict[str, Any], shape: type, key: str) -> None:
+    default = next(entry.default for entry in fields(shape) if entry.name == key)
+    if isinstance(default, Duration):
+        field["default"] = str(default)  # as it is written, not in seconds
+
+
+def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
+    """What the types alone cannot say."""
+    root["properties"]["mcp_servers"]["propertyNames"] = {"pattern": rules.SERVER_NAME}
+    shapes["Session"]["properties"]["name"].update(maxLength=MAX_SESSION_NAME)
+    for program in ("Agent", "StdioServer"):
+        shapes[program]["properties"]["env"]["propertyNames"] = {"pattern": rules.ENVIRONMENT_NAME}
+        shapes[program]["properties"]["command"]["minLength"] = 1
+    for remote in ("HttpServer", "SseServer"):
+        shapes[remote]["properties"]["headers"]["propertyNames"] = {"pattern": rules.HEADER_NAME}
+    patterns = shapes["Agent"]["properties"]["inherit_env"]["anyOf"]
+    next(choice for choice in patterns if choice["type"] == "array")["items"]["pattern"] = rules.INHERITED_NAME

@@ -1,0 +1,88 @@
+"""
+Two kinds of text a profile holds: a `Duration` (`200ms`, `10s`, `2m`, `1h`) and a `Template` (text with references).
+
+Importing this costs nothing; pydantic asks each class for its schema, and only then is it imported. Both refuse
+with a `PydanticCustomError` whose context carries `fix` and, for a reference, `offset`: `check` reads them.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+from acp_launch.secret.reference import PATTERN, BadReference, parse
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = r"^(?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)$"
+
+
+class Duration(float):
+    """A positive length of time in seconds; as text it is written the way a profile writes it."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError when `text` is no duration."""
+        if not re.match(_DURATION, text) or text.endswith("\n"):
+            raise ValueError(f"expected a duration such as 10s, found {text!r}")
+        number = text.rstrip("mhs")
+        return cls(round(float(number) * _SECONDS[text[len(number) :]], 6))
+
+    def __str__(self) -> str:
+        for unit in ("h", "m", "s"):
+            if self >= _SECONDS[unit] and self % _SECONDS[unit] == 0:
+                return f"{int(self // _SECONDS[unit])}{unit}"
+        return f"{round(self * 1000, 3):g}ms"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(cls._checked)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        return {"type": "string", "pattern": _DURATION, "examples": ["200ms", "10s", "2m", "1h"]}
+
+    @classmethod
+    def _checked(cls, value: object) -> Self:
+        from pydantic_core import PydanticCustomError
+
+        if isinstance(value, str):
+            try:
+                return cls.parse(value)
+            except ValueError:
+                fix = "write a positive number and its unit: 200ms, 10s, 2m, 1h"
+                raise PydanticCustomError("bad_duration", "duration", {"fix": fix}) from None
+        number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        fix = f"write {value:g}s" if number else "write a duration such as 10s"
+        raise PydanticCustomError("bad_duration", "duration", {"fix": fix})
+
+
+class Template(str):
+    """Text in which references are allowed; one that passed validation parses."""
+
+    __slots__ = ()
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(cls._checked, core_schema.str_schema(strict=True))
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        return {"type": "string", "pattern": PATTERN}
+
+    @classmethod
+    def _checked(cls, value: str) -> Self:
+        from pydantic_core import PydanticCustomError
+
+        try:
+            parse(value)
+        except BadReference as bad:
+            # The message must not be a format string: what the person wrote may hold braces.
+            context = {"message": str(bad), "offset": bad.offset, "fix": bad.fix}
+            raise PydanticCustomError("bad_reference", "reference", context) from None
+        return cls(value)
