@@ -7,8 +7,9 @@ the middle, the last line of the story is the same: the agent and everything it 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from acp_launch.bridge import offer
 from acp_launch.errors import MachineError, Stopped, WaitExpired
@@ -34,8 +35,7 @@ from acp_launch.transport.stdio import StdioTransport
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class Visit(Struct, frozen=True, kw_only=True):
     """What every talk with an agent needs."""
 
     secrets: Mapping[str, str]
@@ -46,8 +46,7 @@ class Visit:
         return "Visit(...)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job(Visit):
+class Job(Visit, frozen=True, kw_only=True):
     """One prompt in one session."""
 
     prompt: str

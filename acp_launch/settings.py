@@ -1,8 +1,9 @@
 """The user's own knobs. For now all of them are environment variables, `ACP_LAUNCH_*`."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_launch.errors import UsageError
 
@@ -11,8 +12,7 @@ MAX_LINE = (
 )  # bytes; the longest line seen from a real agent is 569 kB, acpx and the TS SDK stop at 64 and 32 MiB
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Directories may not exist yet; whoever writes creates them, for the user alone."""
 
     config: Path

@@ -2,9 +2,10 @@
 
 import os
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(Struct, frozen=True, kw_only=True):
     """What the command line asks for."""
 
     words: tuple[str, ...]
@@ -39,8 +39,7 @@ class Wish:
     verbose: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
 
     settings: Settings

@@ -13,7 +13,7 @@ import stat
 from acp_launch.errors import LaunchError
 
 SIGPIPE = 13
-JOINED = 1 << 20  # bytes up to which many small pieces become one write; a copy of 48 MB would not pay
+JOINED = 1 << 20  # bytes
 
 
 class OutputClosed(LaunchError):  # noqa: N818 - it reads as what happened
@@ -26,6 +26,7 @@ class Outlet:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self._pending: list[bytes | memoryview] = []
+        self._one_at_a_time = asyncio.Lock()
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
         self._piece = 1 << 20 if regular else select.PIPE_BUF
         self._poll = select.poll()
@@ -43,21 +44,24 @@ class Outlet:
             LaunchError: the disk is full, or another failure of the file behind stdout.
         """
         async with self._one_at_a_time:  # the pump and the end of a turn both drain: no line within another
-            data = memoryview(b"".join(self._pending))
-            self._pending.clear()
-            try:
-                await self._write(data)
-            except asyncio.CancelledError:
-                # Half a line may be out already: the rest of it goes before anything else.
-                self._pending.insert(0, bytes(data[self._written :]))
-                raise
+            self._join()
+            while self._pending:
+                await self._send(memoryview(self._pending.pop(0)))
 
-    async def _write(self, data: memoryview) -> None:
-        self._written = 0
-        while self._written < len(data):
-            if not self._poll.poll(0):
-                await self._writable()
-            self._written += self._put(data[self._written : self._written + self._piece])
+    def _join(self) -> None:
+        """Many small pieces become one write; a copy of 48 MB would not pay."""
+        if sum(map(len, self._pending)) <= JOINED:
+            self._pending = [b"".join(self._pending)]
+
+    async def _send(self, data: memoryview) -> None:
+        try:
+            while data:
+                if not self._poll.poll(0):
+                    await self._writable()
+                data = data[self._put(data[: self._piece]) :]
+        except asyncio.CancelledError:
+            self._pending.insert(0, data)  # half a line may be out already: the rest goes before anything else
+            raise
 
     def _put(self, piece: memoryview) -> int:
         try:

@@ -8,9 +8,10 @@ is ASCII for the same reason. Names are never cut, since they are there to be ty
 import json
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:  # so that showing needs no sqlite3
     from acp_launch.session.registry import Record

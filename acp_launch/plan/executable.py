@@ -8,8 +8,9 @@ must be called by their own names.
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 # (a word in the program's name, how to get it); the first that fits
 _INSTALL = (
@@ -23,8 +24,7 @@ _INSTALL = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CannotRun:
+class CannotRun(Struct, frozen=True):
     """Why not, and what to do."""
 
     message: str

@@ -6,17 +6,17 @@ secret becomes text, and its results go to a child's environment, an argument li
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
 
 from acp_launch.problem import Problem
 from acp_launch.profile.model import Approval, Timeouts
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a value came from: a place in a profile, or `source` alone (`inherited`, `--agent`)."""
 
     source: str
@@ -46,8 +46,7 @@ class Inherited(str):
         return made
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """Text in which only secrets are still open, and where it came from."""
 
     parts: tuple[str | SecretReference, ...]
@@ -69,8 +68,7 @@ class Value:
         return f"Value(..., origin={self.origin!r})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessPlan:
+class ProcessPlan(Struct, frozen=True, kw_only=True):
     """One process to start. `command` is absolute and exists; `env` is its whole environment."""
 
     name: str
@@ -80,8 +78,7 @@ class ProcessPlan:
     cwd: Path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StdioPlan:
+class StdioPlan(Struct, frozen=True, kw_only=True):
     """A stdio MCP server. `env` holds only what the profile sets: the agent starts it and adds its own."""
 
     name: str
@@ -90,8 +87,7 @@ class StdioPlan:
     env: Mapping[str, Value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemotePlan:
+class RemotePlan(Struct, frozen=True, kw_only=True):
     """An MCP server reached over the network; `type` is `http` or `sse`, as in ACP."""
 
     name: str
@@ -103,8 +99,7 @@ class RemotePlan:
 ServerPlan = StdioPlan | RemotePlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
+class LaunchPlan(Struct, frozen=True, kw_only=True):
     """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`)."""
 
     profile: str

@@ -7,8 +7,9 @@ had is the next question, asked once, when something is about to start.
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_launch.plan.directory import distinct, usable
 from acp_launch.plan.environment import environment, search_path
@@ -23,8 +24,7 @@ from acp_launch.profile.model import HttpServer, SseServer, StdioServer
 from acp_launch.secret.provider import lookup, remedy
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
+class Resolved(Struct, frozen=True):
     """`plan` is None when a problem is an error. `problems` hold the profile's own warnings too."""
 
     plan: LaunchPlan | None
@@ -69,8 +69,7 @@ def missing_secrets(plan: LaunchPlan, environ: Mapping[str, str]) -> tuple[Probl
     )
 
 
-@dataclass(slots=True)
-class _Walk:
+class _Walk(Struct):
     substitution: Substitution
     typed: Path
 

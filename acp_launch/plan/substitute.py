@@ -4,7 +4,8 @@ a Problem at its place in the file, and the walk goes on, so that all of them ar
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from acp_launch.plan.executable import CannotRun
 from acp_launch.plan.model import Inherited, Origin, Value
@@ -20,8 +21,7 @@ from acp_launch.secret.reference import (
 )
 
 
-@dataclass(slots=True)
-class Substitution:
+class Substitution(Struct):
     """One walk over one profile. `variables` are what `${project}` and its like stand for."""
 
     loaded: Loaded

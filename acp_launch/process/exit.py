@@ -2,13 +2,13 @@
 
 import os
 import signal
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from acp_launch.process.spawn import STATUS_LOST
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """`status` or `signal`, the other is None; both are when somebody else reaped the process."""
 
     status: int | None

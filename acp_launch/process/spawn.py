@@ -11,9 +11,10 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
@@ -28,8 +29,7 @@ STATUS_LOST = -1  # somebody else reaped our child
 _known: dict[int, "Spawned"] = {}
 
 
-@dataclass(slots=True, eq=False)
-class Spawned:
+class Spawned(Struct, eq=False):
     """A started process: our ends of its pipes (non-blocking; -1 once closed) and its raw wait status once reaped.
 
     `started` together with `pid` is its identity (see `identity.Process`).

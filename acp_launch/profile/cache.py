@@ -13,10 +13,12 @@ import typing
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any
+
+from msgspec import Struct
 
 import acp_launch
 from acp_launch.profile.keypath import KeyPath
@@ -27,8 +29,7 @@ Table = dict[KeyPath, tuple[int, int, int, int, int | None]]  # see document.Pla
 SERVERS = {"stdio": StdioServer, "http": HttpServer, "sse": SseServer}
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     """Where each value of a kept profile is written; answers as the `Document` did."""
 
     table: Table

@@ -11,9 +11,11 @@ Nothing is read here but directory listings, and a path is taken at its word: `l
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import acp_launch
 from acp_launch.errors import UsageError
@@ -24,8 +26,7 @@ SUFFIXES = (".yaml", ".yml")
 Origin = Literal["path", "project", "user", "built-in"]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """`project` is what `${project}` means; `shadowed_by` the file that wins over this one."""
 
     name: str

@@ -6,9 +6,10 @@ again without parsing: what parses and checks is imported inside `inspect`.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from acp_launch.errors import ProfileError
 from acp_launch.problem import Problem, errors
@@ -24,8 +25,7 @@ class Positions(Protocol):
         """See `Document.locate`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """`problems` are warnings; `label` is the file as messages name it."""
 
     found: Found

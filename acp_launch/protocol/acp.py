@@ -5,11 +5,10 @@ A malformed optional member counts as omitted, a bad item of a list is dropped a
 capability is unsupported (C-19). Only what the agent must send is insisted on.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
@@ -24,8 +23,7 @@ CLIENT_CAPABILITIES: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """What the agent says it can do; anything it does not say is False."""
 
     load: bool = False
@@ -38,8 +36,7 @@ class Capabilities:
     sse: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AuthMethod:
+class AuthMethod(Struct, frozen=True):
     """A way to log in. A missing or unknown `type` is `agent` (C-28)."""
 
     id: str
@@ -48,8 +45,7 @@ class AuthMethod:
     type: str
 
 
-@dataclass(frozen=True, slots=True)
-class Negotiated:
+class Negotiated(Struct, frozen=True):
     """The agent's answer to `initialize`; `raw` is the whole of it, for scripts."""
 
     version: int

@@ -12,11 +12,10 @@ bounded store, until `session/new` is answered (C-43). What we do not know is ig
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from acp_launch.errors import LocalProtocolError
 from acp_launch.protocol import acp, jsonrpc
@@ -70,8 +69,7 @@ Event = Updated | Opened | PermissionAsked | Withdrawn | Reply | Answered | Junk
 NOTHING: tuple[Event, ...] = ()
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     replaying: bool = False
     prompt: int | None = None
     cancelling: bool = False

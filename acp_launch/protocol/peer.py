@@ -5,8 +5,6 @@ There are two id spaces (C-6): the numbers of our requests, and the ids of their
 came in. Each request of theirs is answered exactly once; an answer to nothing we asked is junk, not an error (C-3).
 """
 
-from dataclasses import dataclass
-
 from msgspec import UNSET, Raw, Struct
 
 from acp_launch.errors import LocalProtocolError
@@ -46,8 +44,7 @@ class Junk(Struct, frozen=True):
 Incoming = Called | Notified | Answered | Junk
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A request of ours, ready to be written."""
 
     number: int

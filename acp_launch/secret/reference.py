@@ -7,7 +7,8 @@ The `${…}` grammar: text in, literal pieces and references out. Pure: nothing 
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 VARIABLES = {
     "project": "the directory the profile belongs to",
@@ -29,8 +30,7 @@ PATTERN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentReference:
+class EnvironmentReference(Struct, frozen=True):
     """`default` stands in when the variable is unset or empty, as in a shell."""
 
     name: str
@@ -40,16 +40,14 @@ class EnvironmentReference:
         return f"${{env:{self.name}}}" if self.default is None else f"${{env:{self.name}:-{self.default}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class SecretReference:
+class SecretReference(Struct, frozen=True):
     name: str
 
     def __str__(self) -> str:
         return f"${{secret:{self.name}}}"
 
 
-@dataclass(frozen=True, slots=True)
-class VariableReference:
+class VariableReference(Struct, frozen=True):
     """`name` is one of `VARIABLES`."""
 
     name: str

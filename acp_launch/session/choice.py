@@ -1,14 +1,13 @@
 """Which session a run opens: the one named, the latest, or a new one (DESIGN §7)."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from acp_launch.errors import SessionError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.registry import Record, Registry
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """The session's name, and its record when it is to be continued."""
 
     name: str

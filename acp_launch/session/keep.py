@@ -1,8 +1,9 @@
 """What a run leaves in the store: written when its session is open, so that `kill -9` loses no session."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Negotiated

@@ -1,17 +1,15 @@
 """What a session tells whoever shows it: the console implements this, tests record it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import How, Updated
 
 
-@dataclass(frozen=True, slots=True)
-class SessionReady:
+class SessionReady(Struct, frozen=True):
     """A session is open and its history, if any, is behind us. `name` is ours, `session_id` the agent's."""
 
     session_id: str
@@ -21,8 +19,7 @@ class SessionReady:
     result: Raw
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(Struct, frozen=True):
     """A permission question and what was answered. `by` says who decided; `option_id` None means `cancelled`."""
 
     title: str
@@ -33,8 +30,7 @@ class Permission:
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnd:
+class TurnEnd(Struct, frozen=True):
     """How a turn ended; `result` is the whole answer to `session/prompt`."""
 
     stop_reason: str

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_launch.errors import AgentRefused, SessionError
 from acp_launch.protocol import jsonrpc
@@ -21,8 +22,7 @@ QUIET_AT_MOST = 10.0  # seconds a replay may go on after the answer
 OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(Struct, frozen=True):
     """Where a session lives: sent whole every time it is opened, nothing is remembered by the agent."""
 
     cwd: Path

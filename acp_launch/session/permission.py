@@ -8,8 +8,9 @@ choice lives in the agent, beyond any later policy.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from acp_launch.profile.model import Approval
 
@@ -20,16 +21,14 @@ ALLOW = ("allow_once", "allow_always")
 DENY = ("reject_once", "reject_always")
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """`default` from the profile, `approve` from the command line, which wins."""
 
     default: Approval
     approve: Approve | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     answer: Approval
     by: str
 

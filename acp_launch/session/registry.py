@@ -8,10 +8,12 @@ caller start afresh where somebody meant to go on. A call that returned survives
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from acp_launch.errors import SessionError
 from acp_launch.session import store
@@ -21,8 +23,7 @@ PATIENCE = 5.0  # seconds for the writes of others; ten at once need less than 0
 Key = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """A named session. Paths are text as the operating system gave them; times are Unix seconds."""
 
     project: str
@@ -42,9 +43,9 @@ class Record:
         return self.project, self.profile, self.name
 
 
-COLUMNS = ", ".join([*(column.name for column in fields(Record)), "seal"])
+COLUMNS = ", ".join([*Record.__struct_fields__, "seal"])
 SELECT = f"SELECT {COLUMNS} FROM session"
-INSERT = f"INSERT OR REPLACE INTO session ({COLUMNS}) VALUES ({', '.join('?' * (len(fields(Record)) + 1))})"
+INSERT = f"INSERT OR REPLACE INTO session ({COLUMNS}) VALUES ({', '.join('?' * (len(Record.__struct_fields__) + 1))})"
 BY_KEY = "project = ? AND profile = ? AND name = ?"
 NEWEST_FIRST = "ORDER BY last_used DESC, project, profile, name"
 

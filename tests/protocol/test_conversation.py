@@ -106,7 +106,7 @@ def test_an_answer_without_a_version_is_the_agents_fault(result: str) -> None:
 def test_what_is_omitted_null_or_malformed_is_unsupported(said: object) -> None:
     """C-19, C-22."""
     able = Talk(said).negotiated.capabilities
-    assert not any(getattr(able, name) for name in able.__slots__)
+    assert not any(getattr(able, name) for name in able.__struct_fields__)
 
 
 def test_bad_auth_methods_are_dropped_alone_and_unknown_types_are_agent() -> None:

@@ -3,10 +3,10 @@
 import os
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.errors import SessionError
 from acp_launch.session.registry import Record, open_registry

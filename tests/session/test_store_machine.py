@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from acp_launch.errors import SessionError
 from acp_launch.session.registry import open_registry

@@ -1,0 +1,186 @@
+"""What `session list` and `session show` print."""
+
+import json
+import subprocess
+import sys
+import unicodedata
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from msgspec.structs import replace
+
+from acp_launch.console.sessions import ago, cells, details, details_json, plain, table, table_json, tilde
+from acp_launch.session.registry import Record
+
+HOUR, DAY = 3600.0, 86400.0
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).timestamp()
+HOME = "/home/ada"
+FIX = Record(
+    project="/home/ada/src/shop",
+    profile="review",
+    name="fix-42",
+    session_id="6f1c",
+    agent_name="demo",
+    agent_version="1.2",
+    agent_command="demo --acp",
+    cwd="/home/ada/src/shop",
+    title="Fix the rounding of prices",
+    created=NOW - 3 * DAY,
+    last_used=NOW - 3 * HOUR,
+)
+OTHER = replace(FIX, name="default", title="", cwd="/srv/www", last_used=NOW - 70 * DAY)
+
+
+def shown(*records: Record, width: int | None = None) -> str:
+    return table(records, now=NOW, home=HOME, width=width, zone=UTC)
+
+
+def test_the_table_has_a_line_for_each_session() -> None:
+    assert shown(FIX, OTHER) == (
+        "NAME     PROFILE  TITLE                       LAST USED    DIRECTORY\n"
+        "fix-42   review   Fix the rounding of prices  3 hours ago  ~/src/shop\n"
+        "default  review                               2026-09-12   /srv/www"
+    )
+
+
+def test_no_sessions_are_no_lines() -> None:
+    assert shown() == ""
+    assert json.loads(table_json([])) == []
+
+
+def test_a_narrow_terminal_cuts_titles_at_the_end_and_directories_at_the_front() -> None:
+    assert shown(FIX, width=57) == (
+        "NAME    PROFILE  TITLE            LAST USED    DIRECTORY\n"
+        "fix-42  review   Fix the roundi…  3 hours ago  ~/src/shop"
+    )
+    assert shown(FIX, width=50) == (
+        "NAME    PROFILE  TITLE      LAST USED    DIRECTORY\nfix-42  review   Fix the …  3 hours ago  …src/shop"
+    )
+
+
+@pytest.mark.parametrize("width", range(51, 90))
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    wide = replace(FIX, title="日本語の題名 " * 9, cwd="/" + "très/loin/" * 9)
+    for line in shown(wide, FIX, OTHER, width=width).splitlines():
+        assert cells(line) <= width
+
+
+def test_names_are_never_cut_even_when_nothing_fits() -> None:
+    long = replace(FIX, name="a-rather-long-name-for-a-session", profile="a-long-profile")
+    line = shown(long, width=20).splitlines()[1]
+    assert line.startswith("a-rather-long-name-for-a-session  a-long-profile  ")
+
+
+def test_wide_and_combining_characters_keep_the_columns_straight() -> None:
+    heading, *rows = shown(replace(FIX, title="日本語"), replace(FIX, title="e\u0301te\u0301"), FIX).splitlines()
+    place = heading.index("LAST USED")
+    for row in rows:
+        assert cells(row[: row.index("3 hours ago")]) == place
+
+
+@pytest.mark.parametrize(
+    ("title", "safe"),
+    [
+        ("\x1b[31mred\x1b]0;owned\x07", "�[31mred�]0;owned�"),
+        ("two\nlines\r\nand\ttabs  here", "two lines and tabs here"),
+        ("c1 \x9b31m del \x7f nul \0", "c1 �31m del � nul �"),
+        ("over\u202eride \u2066isolate", "over�ride �isolate"),
+        ("separated\u2028lines\x85here", "separated lines here"),
+        ("half \ud83d", "half �"),
+        ("👩\u200d💻 कृपया\u200cजी", "👩\u200d💻 कृपया\u200cजी"),
+    ],
+)
+def test_a_title_cannot_touch_the_terminal(title: str, safe: str) -> None:
+    line = shown(replace(FIX, title=title)).splitlines()[1]
+    assert line == f"fix-42  review   {safe}  3 hours ago  ~/src/shop"
+    assert f"title:      {safe}\n" in details(replace(FIX, title=title), now=NOW, home=HOME, zone=UTC)
+
+
+def test_nothing_printed_from_any_field_can_touch_the_terminal() -> None:
+    evil = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0x202E, 0x2028]))
+    record = Record(evil, evil, evil, evil, evil, evil, evil, evil, evil, created=NOW, last_used=NOW)
+    texts = [shown(record), details(record, now=NOW, home=HOME), details_json(record), table_json([record])]
+    for character in "".join(texts).replace("\n", ""):
+        assert unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp")
+    assert len(texts[0].splitlines()) == 2
+    assert json.loads(details_json(record))["title"] == evil
+
+
+@pytest.mark.parametrize(
+    ("age", "words"),
+    [
+        (-30, "just now"),
+        (0, "just now"),
+        (59, "just now"),
+        (60, "1 minute ago"),
+        (HOUR - 1, "59 minutes ago"),
+        (HOUR, "1 hour ago"),
+        (DAY - 1, "23 hours ago"),
+        (DAY, "1 day ago"),
+        (13.9 * DAY, "13 days ago"),
+        (14 * DAY, "2 weeks ago"),
+        (62 * DAY, "8 weeks ago"),
+        (63 * DAY, "2026-09-19"),
+        (-60, "2026-11-21"),
+        (-2 * DAY, "2026-11-23"),
+    ],
+)
+def test_ages_in_words(age: float, words: str) -> None:
+    assert ago(NOW - age, now=NOW, zone=UTC) == words
+
+
+def test_dates_are_in_the_zone_asked_for() -> None:
+    assert ago(NOW - 70 * DAY, now=NOW, zone=timezone(timedelta(hours=13))) == "2026-09-13"
+
+
+@pytest.mark.parametrize(
+    ("path", "home", "words"),
+    [
+        ("/home/ada", "/home/ada", "~"),
+        ("/home/ada/x", "/home/ada", "~/x"),
+        ("/home/adam", "/home/ada", "/home/adam"),
+        ("/srv/home/ada", "/home/ada", "/srv/home/ada"),
+        ("/root", "/", "/root"),
+        ("/root", "", "/root"),
+    ],
+)
+def test_the_home_directory_is_a_tilde(path: str, home: str, words: str) -> None:
+    assert tilde(path, home) == words
+
+
+def test_the_details_of_one_session() -> None:
+    assert details(FIX, now=NOW, home=HOME, zone=UTC) == (
+        "name:       fix-42\n"
+        "profile:    review\n"
+        "project:    ~/src/shop\n"
+        "title:      Fix the rounding of prices\n"
+        "session id: 6f1c\n"
+        "agent:      demo 1.2\n"
+        "command:    demo --acp\n"
+        "directory:  ~/src/shop\n"
+        "created:    2026-11-18 12:00:00 (3 days ago)\n"
+        "last used:  2026-11-21 09:00:00 (3 hours ago)"
+    )
+
+
+def test_what_is_not_known_has_no_line() -> None:
+    lines = details(replace(FIX, title="", agent_name="", agent_version=""), now=NOW, home=HOME, zone=UTC).splitlines()
+    assert not [line for line in lines if line.startswith(("title:", "agent:"))]
+    assert len(lines) == 8
+
+
+def test_json_has_every_field_and_comes_back_whole() -> None:
+    assert Record(**json.loads(details_json(FIX))) == FIX
+    assert [Record(**each) for each in json.loads(table_json([FIX, OTHER]))] == [FIX, OTHER]
+
+
+def test_a_name_with_two_spaces_can_still_be_copied() -> None:
+    assert plain("a  b") == "a  b"
+
+
+def test_showing_loads_neither_sqlite_nor_rich() -> None:
+    code = (
+        "import sys, acp_launch.console.sessions; print({'sqlite3', 'rich', 'asyncio', 'pydantic'} & set(sys.modules))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert out.stdout == "set()\n"

@@ -1,0 +1,129 @@
+"""A command is found as the child will find it, or the reason it could not start is said (ours)."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_launch.plan.executable import CannotRun, find
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "bin").mkdir()
+    return tmp_path
+
+
+def program(file: Path, text: str = "#!/bin/sh\n", *, mode: int = 0o755) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode())
+    file.chmod(mode)
+    return file
+
+
+def looked_up(command: str, folder: Path, path: str | None = None) -> Path | CannotRun:
+    return find(command, project=folder, cwd=folder / "bin", path=str(folder / "bin") if path is None else path)
+
+
+def test_a_bare_name_is_looked_up_on_the_path_of_the_child(folder: Path) -> None:
+    file = program(folder / "bin" / "tool")
+    assert looked_up("tool", folder) == file
+
+
+def test_the_first_executable_one_on_the_path_wins(folder: Path) -> None:
+    program(folder / "first" / "tool", mode=0o644)
+    file = program(folder / "bin" / "tool")
+    (folder / "zero" / "tool").mkdir(parents=True)
+    path = os.pathsep.join(str(folder / name) for name in ("zero", "first", "bin"))
+    assert looked_up("tool", folder, path) == file
+
+
+def test_an_absolute_path_is_taken_as_it_is(folder: Path) -> None:
+    file = program(folder / "x" / "tool")
+    assert looked_up(str(file), folder) == file
+
+
+def test_a_relative_path_begins_at_the_project(folder: Path) -> None:
+    file = program(folder / "x" / "tool")
+    assert looked_up("./x/tool", folder) == file
+
+
+def test_an_empty_entry_of_the_path_is_the_childs_directory(folder: Path) -> None:
+    file = program(folder / "bin" / "tool")
+    assert looked_up("tool", folder, "") == file
+
+
+def test_links_are_not_followed_because_names_matter(folder: Path) -> None:
+    """A virtual environment's python is a link that must be called by its own name."""
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    assert looked_up("python", folder) == folder / "bin" / "python"
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "fix"),
+    [
+        (
+            "gone",
+            '"gone" is not on PATH (looked in 1 folder)',
+            "install it, or give an absolute path; a shell's aliases and functions do not count",
+        ),
+        (
+            "claude-agent-acp",
+            '"claude-agent-acp" is not on PATH (looked in 1 folder)',
+            "npm install -g @agentclientprotocol/claude-agent-acp, or give an absolute path",
+        ),
+        (
+            "npx -y foo",
+            '"npx -y foo" is not on PATH (looked in 1 folder)',
+            "put the arguments under args; command is the program alone",
+        ),
+        (
+            "~/bin/tool",
+            '"~/bin/tool": no shell runs here that would expand "~"',
+            "write ${home}/bin/tool",
+        ),
+        ("a\0b", "the command holds a NUL character", "remove it"),
+    ],
+)
+def test_what_is_not_there_is_named_with_a_way_out(command: str, message: str, fix: str, folder: Path) -> None:
+    assert looked_up(command, folder) == CannotRun(message, fix)
+
+
+def test_a_path_to_nothing_is_named_whole(folder: Path) -> None:
+    assert looked_up("./gone", folder) == CannotRun(
+        f'there is no program "{folder / "gone"}"', "correct the path; a relative one begins at the project"
+    )
+
+
+def test_a_directory_is_no_program(folder: Path) -> None:
+    assert looked_up("./bin", folder) == CannotRun(
+        f'"{folder / "bin"}" is a directory, not a program', "name the program in it"
+    )
+
+
+@pytest.mark.parametrize("command", ["tool", "bin/tool"])
+def test_a_file_without_the_executable_bit_says_so(command: str, folder: Path) -> None:
+    file = program(folder / "bin" / "tool", mode=0o644)
+    assert looked_up(command, folder) == CannotRun(f'"{file}" is not executable', f"chmod +x {file}")
+
+
+def test_a_script_whose_interpreter_is_gone_says_which(folder: Path) -> None:
+    file = program(folder / "bin" / "tool", "#!/no/such/python3 -I\n")
+    assert looked_up("tool", folder) == CannotRun(
+        f'"{file}" needs /no/such/python3, which does not exist',
+        "install python3, or correct the first line of the script",
+    )
+
+
+@pytest.mark.parametrize("line", ["#!/usr/bin/env nonesuch", "#!/usr/bin/env -S A=b nonesuch --x"])
+def test_a_script_whose_program_is_not_on_the_path_says_which(line: str, folder: Path) -> None:
+    file = program(folder / "bin" / "tool", f"{line}\n")
+    assert looked_up("tool", folder) == CannotRun(f'"{file}" needs nonesuch, which is not on PATH', "install nonesuch")
+
+
+def test_a_script_with_windows_line_ends_says_so(folder: Path) -> None:
+    file = program(folder / "bin" / "tool", "#!/bin/sh\r\necho\r\n")
+    assert looked_up("tool", folder) == CannotRun(
+        f'"{file}" has Windows line ends, so its "#!" line names no program', f"dos2unix {file}"
+    )

@@ -1,0 +1,306 @@
+"""A profile and this machine become a plan, or every problem at once with its place (ours)."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from acp_launch.plan.adhoc import adhoc
+from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
+from acp_launch.plan.resolve import Resolved, missing_secrets, resolve
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import load
+from acp_launch.secret.reference import SecretReference
+
+
+class Machine:
+    """A project with a `bin` on PATH, and a profile in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.typed = root / "typed"
+        self.home = root / "home"
+        for folder in ("bin", "typed", "home", "shared"):
+            (root / folder).mkdir()
+        self.agent = self.program("bin/agent")
+        self.environ: dict[str, str] = {"PATH": str(root / "bin"), "TOKEN": "hunter2"}
+
+    def program(self, name: str) -> Path:
+        file = self.root / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("#!/bin/sh\n")
+        file.chmod(0o755)
+        return file
+
+    def resolved(self, text: str, *, cwd_override: Path | None = None, session_override: str | None = None) -> Resolved:
+        file = self.root / "work.yaml"
+        file.write_text("version: 1\n" + text)
+        return resolve(
+            load(Found("work", file, self.root, "path")),
+            cwd=self.typed,
+            environ=self.environ,
+            home=self.home,
+            cwd_override=cwd_override,
+            session_override=session_override,
+        )
+
+    def plan(self, text: str) -> LaunchPlan:
+        made = self.resolved(text)
+        assert made.plan is not None, made.problems
+        return made.plan
+
+    def complaints(self, text: str) -> list[str]:
+        made = self.resolved(text)
+        assert made.plan is None
+        return [str(problem).replace(f"{self.root}/", "") for problem in made.problems]
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def revealed(values: Mapping[str, object]) -> dict[str, str]:
+    return {name: value.reveal({}) for name, value in values.items()}  # type: ignore[attr-defined]
+
+
+def test_the_smallest_profile_works_where_the_command_was_typed(machine: Machine) -> None:
+    plan = machine.plan("agent: {command: agent}")
+    assert plan.agent.command == machine.agent
+    assert (plan.cwd, plan.agent.cwd, plan.project) == (machine.typed, machine.typed, machine.root)
+    assert (plan.profile, plan.session, plan.permission, plan.servers) == ("work", None, "ask", ())
+    assert revealed(plan.agent.env) == machine.environ
+
+
+def test_variables_and_the_environment_are_filled_in(machine: Machine) -> None:
+    line = (
+        'agent: {command: "${project}/bin/agent", args: ["${cwd}", "${home}", "${profile}", "${python}", '
+        '"${env:NO:-a b}", "$${x}"], env: {A: "x${env:TOKEN}"}}'
+    )
+    plan = machine.plan(line)
+    assert [argument.reveal({}) for argument in plan.agent.args] == [
+        str(machine.typed),
+        str(machine.home),
+        "work",
+        sys.executable,
+        "a b",
+        "${x}",
+    ]
+    assert plan.agent.env["A"].reveal({}) == "xhunter2"
+    column = line.index('"x$') + 1
+    assert str(plan.agent.env["A"].origin) == f"{machine.root / 'work.yaml'}:2:{column}"
+
+
+def test_what_came_from_the_environment_is_shown_as_its_reference(machine: Machine) -> None:
+    plan = machine.plan('agent: {command: agent, args: ["--token=${env:TOKEN}", "${secret:x}"]}')
+    assert [argument.display() for argument in plan.agent.args] == ["--token=${env:TOKEN}", "${secret:x}"]
+
+
+def test_secrets_stay_references_and_are_counted_once(machine: Machine) -> None:
+    plan = machine.plan(
+        'agent: {command: agent, env: {A: "${secret:a}"}}\n'
+        'mcp_servers: {s: {command: agent, env: {A: "${secret:a}${secret:b}"}}}\n'
+    )
+    assert plan.secrets == (SecretReference("a"), SecretReference("b"))
+
+
+def test_missing_secrets_are_problems_at_every_place_that_needs_them(machine: Machine) -> None:
+    plan = machine.plan(
+        'agent: {command: agent, env: {A: "${secret:a}"}}\nmcp_servers:\n'
+        '  s: {type: http, url: https://x, headers: {Authorization: "Bearer ${secret:git-hub}"}}\n'
+    )
+    assert missing_secrets(plan, {"ACP_LAUNCH_SECRET_A": "1", "ACP_LAUNCH_SECRET_GIT_HUB": "2"}) == ()
+    assert [str(problem) for problem in missing_secrets(plan, {"ACP_LAUNCH_SECRET_A": "1"})] == [
+        f'{machine.root / "work.yaml"}:4:60: mcp_servers.s.headers.Authorization: no secret named "git-hub"\n'
+        "    fix: export ACP_LAUNCH_SECRET_GIT_HUB=..."
+    ]
+
+
+def test_all_problems_come_at_once_with_their_places(machine: Machine) -> None:
+    text = (
+        'agent:\n  command: gone\n  args: ["x${env:NO}"]\n  env: {A: "${env:NEITHER}"}\n'
+        "workspace: {cwd: nowhere, additional_directories: [missing]}\n"
+        "mcp_servers:\n  s: {command: absent}\n"
+    )
+    assert machine.complaints(text) == [
+        'work.yaml:3:12: agent.command: "gone" is not on PATH (looked in 1 folder)\n'
+        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count",
+        "work.yaml:4:12: agent.args[0]: the environment variable NO is not set\n"
+        "    fix: export NO=..., or write ${env:NO:-default}",
+        "work.yaml:5:12: agent.env.A: the environment variable NEITHER is not set\n"
+        "    fix: export NEITHER=..., or write ${env:NEITHER:-default}",
+        'work.yaml:6:18: workspace.cwd: the directory "nowhere" does not exist\n    fix: mkdir -p nowhere',
+        'work.yaml:6:52: workspace.additional_directories[0]: the directory "missing" does not exist\n'
+        "    fix: mkdir -p missing",
+        'work.yaml:8:16: mcp_servers.s.command: "absent" is not on PATH (looked in 1 folder)\n'
+        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count",
+    ]
+
+
+def test_an_empty_variable_takes_the_default_and_otherwise_stays_empty(machine: Machine) -> None:
+    machine.environ["EMPTY"] = ""
+    plan = machine.plan('agent: {command: agent, args: ["${env:EMPTY:-d}", "x${env:EMPTY}"]}')
+    assert [argument.reveal({}) for argument in plan.agent.args] == ["d", "x"]
+
+
+def test_the_agent_is_found_on_the_path_its_profile_gives_it(machine: Machine) -> None:
+    other = machine.program("other/agent")
+    plan = machine.plan('agent: {command: agent, env: {PATH: "${project}/other:${env:PATH}"}}')
+    assert plan.agent.command == other
+
+
+def test_a_server_is_found_on_its_own_path_and_else_on_the_agents(machine: Machine) -> None:
+    mine, theirs = machine.program("mine/tool"), machine.program("theirs/tool")
+    plan = machine.plan(
+        'agent: {command: bin/agent, env: {PATH: "${project}/theirs"}}\n'
+        'mcp_servers:\n  a: {command: tool, env: {PATH: "${project}/mine"}}\n  b: {command: tool, args: [x]}\n'
+    )
+    servers = [server for server in plan.servers if isinstance(server, StdioPlan)]
+    assert [(server.name, server.command, list(server.env)) for server in servers] == [
+        ("a", mine, ["PATH"]),
+        ("b", theirs, []),
+    ]
+
+
+def test_a_remote_server_keeps_its_type_address_and_headers(machine: Machine) -> None:
+    machine.environ["HOST"] = "docs.example.com"
+    plan = machine.plan(
+        "agent: {command: agent}\nmcp_servers:\n"
+        '  s: {type: sse, url: "https://${env:HOST}/sse", headers: {A: "Bearer ${secret:t}"}}\n'
+    )
+    (server,) = plan.servers
+    assert isinstance(server, RemotePlan)
+    assert (server.type, server.url.reveal({})) == ("sse", "https://docs.example.com/sse")
+    assert server.headers["A"].reveal({"t": "v"}) == "Bearer v"
+
+
+def test_an_address_from_the_environment_is_checked_and_not_repeated(machine: Machine) -> None:
+    text = 'agent: {command: agent}\nmcp_servers: {s: {type: http, url: "${env:TOKEN}"}}'
+    assert machine.complaints(text) == [
+        "work.yaml:3:36: mcp_servers.s.url: ${env:TOKEN} does not stand for an http or https url\n"
+        "    fix: write an address that begins with https:// or http://"
+    ]
+
+
+def test_a_header_from_the_environment_cannot_hold_a_newline(machine: Machine) -> None:
+    machine.environ["TOKEN"] = "a\nb"
+    text = 'agent: {command: agent}\nmcp_servers: {s: {type: http, url: https://x, headers: {A: "${env:TOKEN}"}}}'
+    assert machine.complaints(text) == [
+        "work.yaml:3:60: mcp_servers.s.headers.A: a header cannot hold the character U+000A\n"
+        "    fix: write it on one line"
+    ]
+
+
+def test_a_command_cannot_come_from_a_secret(machine: Machine) -> None:
+    complaints = machine.complaints('agent: {command: "${secret:x}"}')
+    assert complaints[-1] == (
+        "work.yaml:2:18: agent.command: a command cannot come from a secret\n"
+        "    fix: write it as text, or use ${env:NAME}"
+    )
+
+
+def test_directories_are_relative_to_the_project_and_duplicates_are_dropped(machine: Machine) -> None:
+    """C-42: duplicates and those equal to cwd are removed, links resolved."""
+    (machine.root / "link").symlink_to(machine.root / "shared")
+    plan = machine.plan(
+        'agent: {command: agent}\nworkspace: {cwd: "${project}", additional_directories: '
+        '[shared, ./shared/, link, "${project}", "${cwd}"]}'
+    )
+    assert plan.cwd == machine.root
+    assert plan.additional_directories == (machine.root / "shared", machine.typed)
+
+
+def test_a_file_is_no_working_directory(machine: Machine) -> None:
+    assert machine.complaints("agent: {command: agent}\nworkspace: {cwd: work.yaml}") == [
+        'work.yaml:3:18: workspace.cwd: "work.yaml" is not a directory\n    fix: name a directory'
+    ]
+
+
+def test_the_cwd_option_wins_and_is_relative_to_where_it_was_typed(machine: Machine) -> None:
+    (machine.typed / "sub").mkdir()
+    text = "agent: {command: agent}\nworkspace: {cwd: nowhere}"
+    made = machine.resolved(text, cwd_override=Path("sub"))
+    assert made.plan is not None and made.plan.cwd == machine.typed / "sub"
+    bad = machine.resolved(text, cwd_override=Path("no"))
+    assert [str(problem) for problem in bad.problems] == [
+        f'--cwd: the directory "{machine.typed / "no"}" does not exist\n    fix: mkdir -p {machine.typed / "no"}'
+    ]
+
+
+def test_the_session_option_wins_and_keeps_to_the_same_rule(machine: Machine) -> None:
+    text = "agent: {command: agent}\nsession: {name: default}"
+    assert machine.plan(text).session == "default"
+    made = machine.resolved(text, session_override="fix-42")
+    assert made.plan is not None and made.plan.session == "fix-42"
+    assert [str(problem) for problem in machine.resolved(text, session_override="a\nb").problems] == [
+        "--session: the session's name holds characters that cannot be printed\n"
+        "    fix: choose a printable name of 1 to 200 characters"
+    ]
+
+
+def test_warnings_travel_with_the_plan(machine: Machine) -> None:
+    made = machine.resolved('agent: {command: agent, args: ["${secret:x}"]}')
+    assert made.plan is not None
+    assert [problem.severity for problem in made.problems] == ["warning"]
+
+
+def test_a_command_line_becomes_a_plan_without_any_profile(machine: Machine) -> None:
+    made = adhoc("agent --flag 'a b' ''", cwd=machine.typed, environ={**machine.environ, "ACP_LAUNCH_SECRET_X": "s"})
+    plan = made.plan
+    assert plan is not None and made.problems == ()
+    assert (plan.file, plan.cwd) == (None, machine.typed)
+    assert plan.agent.command == machine.agent
+    assert [argument.reveal({}) for argument in plan.agent.args] == ["--flag", "a b", ""]
+    assert {str(argument.origin) for argument in plan.agent.args} == {"--agent"}
+    assert set(plan.agent.env) == {"PATH", "TOKEN"}
+
+
+def test_sessions_of_a_command_line_are_told_apart_without_keeping_its_arguments(machine: Machine) -> None:
+    """An argument may be a secret, and the session store is a file."""
+
+    def name(line: str) -> str:
+        plan = adhoc(line, cwd=machine.typed, environ=machine.environ).plan
+        assert plan is not None
+        return plan.profile
+
+    assert name("agent --token hunter2").startswith("--agent agent #")
+    assert "hunter2" not in name("agent --token hunter2")
+    assert name("agent a") == name("agent a") != name("agent b")
+
+
+def test_the_options_beside_a_command_line_are_checked_all_at_once(machine: Machine) -> None:
+    made = adhoc("nope", cwd=machine.typed, environ=machine.environ, cwd_override=Path("gone"), session_override="a\nb")
+    assert made.plan is None
+    assert [problem.file for problem in made.problems] == ["--agent", "--cwd", "--session"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("'x", "--agent: no closing quotation in 'x\n    fix: close it"),
+        (" ", "--agent: the command is empty\n    fix: give a program: --agent 'claude-agent-acp'"),
+        (
+            "gemini --acp",
+            '--agent: "gemini" is not on PATH (looked in 1 folder)\n'
+            "    fix: npm install -g @google/gemini-cli, or give an absolute path",
+        ),
+    ],
+)
+def test_a_bad_command_line_is_a_problem_of_the_option(line: str, expected: str, machine: Machine) -> None:
+    made = adhoc(line, cwd=machine.typed, environ=machine.environ)
+    assert made.plan is None
+    assert [str(problem) for problem in made.problems] == [expected]
+
+
+def test_resolving_imports_neither_yaml_nor_pydantic() -> None:
+    """`run --agent` and a cached profile must not pay for them."""
+    code = (
+        "import sys, os\nfrom pathlib import Path\nfrom acp_launch.plan.adhoc import adhoc\n"
+        "made = adhoc(sys.executable, cwd=Path.cwd(), environ=dict(os.environ))\n"
+        "assert made.plan, made.problems\n"
+        "print(sorted({'pydantic', 'ruamel.yaml', 'asyncio', 'typer'} & set(sys.modules)))"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert answer.stdout == "[]\n"

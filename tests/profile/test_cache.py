@@ -1,0 +1,133 @@
+"""A profile kept is the profile checked: to the last value and the last column, and only for the very same text."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from acp_launch.profile import cache
+from acp_launch.profile.check import check
+from acp_launch.profile.discover import Found
+from acp_launch.profile.document import parse
+from acp_launch.profile.load import inspect, load
+
+EVERYTHING = """
+version: 1
+description: everything a profile can say
+agent:
+  command: agent
+  args: [--flag, "${project}/x"]
+  env: {TOKEN: "${secret:token}", PLAIN: 'a b'}
+  inherit_env: [PATH, LC_*]
+  timeouts: {initialize: 2m, session: 200ms, silence: 1h}
+workspace:
+  cwd: ${project}
+  additional_directories: [../lib]
+session: {name: default}
+permissions: {default: deny}
+mcp_servers:
+  files: {command: server, args: [a], env: {X: y}}
+  docs: {type: http, url: "https://x/mcp", headers: {A: "Bearer ${secret:docs}"}}
+  old: {type: sse, url: "https://x/sse"}
+"""
+SMALLEST = "version: 1\nagent: {command: agent}\n"
+MINIMAL = "version: 1\nagent: {command: agent, inherit_env: minimal}\nworkspace: {}\n"
+
+
+def found(file: Path) -> Found:
+    return Found(file.stem, file, file.parent, "path")
+
+
+@pytest.mark.parametrize("text", [EVERYTHING, SMALLEST, MINIMAL])
+def test_what_is_recalled_equals_what_was_checked(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(text)
+    first = load(found(file), cache=tmp_path / "cache")
+    again = load(found(file), cache=tmp_path / "cache")
+    assert isinstance(again.positions, cache.Written)
+    assert again.profile == first.profile
+    assert repr(again.profile) == repr(first.profile)  # the types too: Duration, Template, tuple
+
+
+def test_every_place_is_recalled_and_so_is_the_nearest_parent(tmp_path: Path) -> None:
+    document, _ = parse(EVERYTHING, "p")
+    assert document is not None
+    profile = check(document).profile
+    assert profile is not None
+    cache.keep(tmp_path, tmp_path / "p.yaml", EVERYTHING, profile, document.places())
+    recalled = cache.recall(tmp_path, tmp_path / "p.yaml", EVERYTHING)
+    assert recalled is not None
+    paths = [*document.places(), ("agent", "nothing"), ("mcp_servers", "gone", "url"), ("agent", "args", 9), ("x",)]
+    for path in paths:
+        for key in (False, True):
+            for offset in (0, 3):
+                expected = document.locate(path, key=key, offset=offset)
+                assert recalled[1].locate(path, key=key, offset=offset) == expected, (path, key, offset)
+
+
+def test_another_text_is_checked_anew(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(SMALLEST)
+    load(found(file), cache=tmp_path / "cache")
+    before = file.stat()
+    file.write_text(SMALLEST.replace("agent}", "other}"))  # as long as before
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert load(found(file), cache=tmp_path / "cache").profile.agent.command == "other"
+
+
+def test_a_profile_with_a_warning_is_not_kept(tmp_path: Path) -> None:
+    """So a warning is given every time."""
+    file = tmp_path / "p.yaml"
+    file.write_text('version: 1\nagent: {command: agent, args: ["${secret:x}"]}\n')
+    for _ in range(2):
+        assert len(inspect(found(file), cache=tmp_path / "cache")[1]) == 1
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"text":1}', b"\xff", b'{"text":"","stamp":[]}'])
+def test_an_entry_that_is_damaged_counts_as_none(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(SMALLEST)
+    load(found(file), cache=tmp_path / "cache")
+    (entry,) = (tmp_path / "cache" / "profiles").iterdir()
+    entry.write_bytes(content)
+    assert load(found(file), cache=tmp_path / "cache").profile.agent.command == "agent"
+
+
+@pytest.mark.parametrize("member", ["profile", "places"])
+def test_an_entry_of_another_shape_counts_as_none(tmp_path: Path, member: str) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(SMALLEST)
+    load(found(file), cache=tmp_path / "cache")
+    (entry,) = (tmp_path / "cache" / "profiles").iterdir()
+    content = json.loads(entry.read_text())
+    content[member] = {"unknown": 1}
+    entry.write_text(json.dumps(content))
+    assert load(found(file), cache=tmp_path / "cache").profile.agent.command == "agent"
+
+
+def test_another_version_of_the_code_checks_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(SMALLEST)
+    load(found(file), cache=tmp_path / "cache")
+    monkeypatch.setattr(cache, "_stamp", lambda: ["another"])
+    assert cache.recall(tmp_path / "cache", file, SMALLEST) is None
+
+
+def test_a_directory_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:
+    file, blocked = tmp_path / "p.yaml", tmp_path / "blocked"
+    file.write_text(SMALLEST)
+    blocked.write_text("a file where the directory should be")
+    assert load(found(file), cache=blocked).profile.agent.command == "agent"
+    assert load(found(file), cache=blocked / "deeper").profile.agent.command == "agent"
+
+
+def test_entries_are_for_the_user_alone(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text(SMALLEST)
+    load(found(file), cache=tmp_path / "cache")
+    (entry,) = (tmp_path / "cache" / "profiles").iterdir()
+    assert stat.S_IMODE(entry.stat().st_mode) == 0o600
+    assert stat.S_IMODE(entry.parent.stat().st_mode) == 0o700

@@ -1,0 +1,210 @@
+"""YAML text becomes values that know their lines; nothing a text may hold raises (ours, DESIGN §4)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_launch.profile.document import Document, parse
+from acp_launch.profile.source import MAX_SIZE, decode
+
+
+def document(text: str) -> Document:
+    made, problems = parse(text, "f.yaml")
+    assert made is not None and not problems, problems
+    return made
+
+
+def complaints(text: str) -> list[str]:
+    return [str(problem) for problem in parse(text, "f.yaml")[1]]
+
+
+TEXT = "a: 1\nb:\n  c: [x, 'y z', \"q\"]\n  d: |\n    one\n    two\ne: &e {f: g}\nh: *e\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "place"),
+    [
+        (("a",), False, (1, 4)),
+        (("a",), True, (1, 1)),
+        (("b", "c", 1), False, (3, 10)),
+        (("b", "d"), False, (4, 6)),
+        (("e", "f"), True, (7, 8)),
+        (("h", "f"), False, (7, 11)),
+        ((), False, (1, 1)),
+    ],
+)
+def test_every_value_and_key_knows_its_place(path: tuple[str | int, ...], key: bool, place: tuple[int, int]) -> None:
+    assert document(TEXT).locate(path, key=key) == place
+
+
+@pytest.mark.parametrize(("path", "place"), [(("b", "x"), (2, 1)), (("b", "c", 9, "y"), (3, 3)), (("z",), (1, 1))])
+def test_a_path_that_is_not_there_is_at_the_parent_that_should_hold_it(
+    path: tuple[str | int, ...], place: tuple[int, int]
+) -> None:
+    assert document(TEXT).locate(path) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: xx${y}", (1, 6)),
+        ("a: 'xx${y}'", (1, 7)),
+        ('a: "xx${y}"', (1, 7)),
+        ("a: &n xx${y}", (1, 9)),
+        ('a: "\\x78x${y}"', (1, 4)),  # an escape: only the start of the text is known
+        ("a: |\n  xx${y}\n", (1, 4)),
+    ],
+)
+def test_an_offset_into_a_text_is_a_column(text: str, place: tuple[int, int]) -> None:
+    assert document(text).locate(("a",), offset=2) == place
+
+
+def test_scalars_follow_yaml_1_2() -> None:
+    text = "a: [yes, no, on, off, 2026-01-31, 1_000, 012, 0o17, 0x1f, 1e3, .inf, ~, true, 1:30, '1', =]"
+    expected = ["yes", "no", "on", "off", "2026-01-31", "1_000", 12, 15, 31, 1000.0, float("inf"), None, True]
+    assert document(text).root == {"a": [*expected, "1:30", "1", "="]}
+
+
+def test_a_yaml_1_1_directive_changes_nothing() -> None:
+    assert document("%YAML 1.1\n---\na: yes\n").root == {"a": "yes"}
+
+
+def test_a_byte_order_mark_is_dropped() -> None:
+    assert document("\ufeffa: 1").locate(("a",), key=True) == (1, 1)
+
+
+def test_anchors_and_merges_work_and_what_is_written_wins() -> None:
+    text = "x: &x {p: 1, q: 2}\ny: &y {r: 3, p: 9}\nz: {q: 5, <<: [*x, *y]}"
+    made = document(text)
+    assert made.root["z"] == {"q": 5, "p": 1, "r": 3}
+    assert made.locate(("z", "p"), key=True) == (1, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
+        ("# only\n", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
+        ("---\n", ["f.yaml:1:1: this file is empty\n    fix: begin with: version: 1"]),
+        (
+            "- a",
+            [
+                "f.yaml:1:1: a profile is a mapping of keys to values, found a list\n    fix: begin with: version: 1",
+            ],
+        ),
+        (
+            "a: 1\nb: 2\na: 3\na: 4\n",
+            [
+                'f.yaml:3:1: the key "a" appears twice; the first is on line 1\n    fix: keep one of them',
+                'f.yaml:4:1: the key "a" appears twice; the first is on line 1\n    fix: keep one of them',
+            ],
+        ),
+        ("1: x", ['f.yaml:1:1: keys must be text, found the number 1\n    fix: quote it: "1"']),
+        (
+            "? [a]\n: x\n",
+            ["f.yaml:1:3: keys must be text, found a list\n    fix: write a name before the colon"],
+        ),
+        (
+            "a: !env X",
+            ['f.yaml:1:4: unknown tag "!env"\n    fix: remove it, or quote text that begins with "!"'],
+        ),
+        (
+            "a: 1\n---\nb: 2\n",
+            ['f.yaml:2:1: a profile is one YAML document; a second one begins here\n    fix: remove the "---"'],
+        ),
+        ("a:\n\tb: 1", ["f.yaml:2:1: not valid YAML: a tab is not allowed here\n    fix: indent with spaces"]),
+        (
+            "a: 1\nb: 'x\nc: 2\n",
+            ["f.yaml:2:4: not valid YAML: this quoted text is never closed\n    fix: add the closing quote"],
+        ),
+        (
+            "a: [1\nb: 2",
+            [
+                'f.yaml:1:4: not valid YAML: this "[" list is not closed, or a comma is missing\n'
+                '    fix: close it with "]"'
+            ],
+        ),
+        (
+            "a: b: c",
+            [
+                'f.yaml:1:5: not valid YAML: a second ": " on this line, or wrong indentation\n'
+                "    fix: quote the text, or line the key up with its neighbours"
+            ],
+        ),
+        ("a: *b", ['f.yaml:1:4: no anchor "&b" before this alias\n    fix: quote text that begins with "*"']),
+        ("a: &a [*a]", ['f.yaml:1:8: "*a" contains itself\n    fix: remove this alias']),
+        ("a: &a {<<: *a}", ['f.yaml:1:12: "*a" contains itself\n    fix: remove this alias']),
+        ("a: {<<: 1}", ['f.yaml:1:9: "<<" merges mappings, and this is none\n    fix: give it an alias of a mapping']),
+        (
+            "a: x\0y",
+            [
+                "f.yaml:1:5: the character U+0000 is not allowed in YAML\n"
+                "    fix: remove it; this may not be a text file"
+            ],
+        ),
+        ('a: "\\0"', ["f.yaml:1:4: no program can receive the character U+0000\n    fix: remove the escape"]),
+        ('a: "\\ud800"', ["f.yaml:1:4: no program can receive the character U+D800\n    fix: remove the escape"]),
+        ("[" * 10_000, ["f.yaml:1:64: nested deeper than 64 levels\n    fix: a profile needs 5"]),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(text: str, expected: list[str]) -> None:
+    assert complaints(text) == expected
+
+
+def test_problems_before_a_syntax_error_are_reported_too() -> None:
+    assert [problem.split("\n")[0] for problem in complaints("a: 1\na: 2\nb: [")] == [
+        'f.yaml:2:1: the key "a" appears twice; the first is on line 1',
+        "f.yaml:3:5: not valid YAML: a value is missing here",
+    ]
+
+
+def test_a_bomb_of_aliases_is_refused() -> None:
+    lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 12)]
+    assert complaints("\n".join(lines)) == [
+        "f.yaml:5:45: more than 100,000 values, aliases expanded\n    fix: use fewer aliases"
+    ]
+
+
+def test_a_bomb_of_merges_is_refused() -> None:
+    keys = ", ".join(f"k{n}: 1" for n in range(400))
+    text = f"a: &a {{{keys}}}\nb: [{', '.join(['{<<: *a}'] * 400)}]\n"
+    assert "more than 100,000 values, aliases expanded" in complaints(text)[0]
+
+
+def test_depth_is_bounded_through_aliases_too() -> None:
+    lines = ["a0: &a0 x"] + [f"a{n}: &a{n} {'[' * 20}*a{n - 1}{']' * 20}" for n in range(1, 6)]
+    assert complaints("\n".join(lines)) == [
+        "f.yaml:5:29: nested deeper than 64 levels\n    fix: a profile needs 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"a: 1\nb: \xff", "f.yaml:2:4: the byte 0xff is not UTF-8 text\n    fix: save the file as UTF-8"),
+        (b"\xff\xfea\0", "f.yaml:1:1: this file is UTF-16, not UTF-8\n    fix: save it as UTF-8"),
+        (b"x" * (MAX_SIZE + 1), "f.yaml: this file is larger than 1024 KiB\n    fix: is it a profile at all?"),
+    ],
+)
+def test_bytes_that_are_no_text_say_why(content: bytes, expected: str) -> None:
+    text, problems = decode(content, "f.yaml")
+    assert text is None
+    assert [str(problem) for problem in problems] == [expected]
+
+
+@given(st.text() | st.text(alphabet="ab:- \n\t[]{}&*!|>'\"#%@`,?<~=\\0xUu1.é\u2028\x85", max_size=60))
+def test_any_text_gives_a_document_or_problems_and_never_raises(text: str) -> None:
+    made, problems = parse(text, "f.yaml")
+    assert made is not None or problems
+    assert all(problem.file == "f.yaml" and problem.message for problem in problems)
+    if made is not None:
+        for key in made.root:
+            line, column = made.locate((key,), key=True)
+            assert 1 <= line <= text.count("\n") + text.count("\r") + 1 and column >= 1
+
+
+@given(st.binary())
+def test_any_bytes_decode_or_say_why(content: bytes) -> None:
+    text, problems = decode(content, "f.yaml")
+    assert (text is None) == bool(problems)

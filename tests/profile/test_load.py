@@ -1,0 +1,108 @@
+"""A found file becomes a checked profile, or one error with every problem (ours)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_launch.errors import ProfileError
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import inspect, load, shown
+from acp_launch.profile.source import MAX_SIZE
+
+
+def at(file: Path) -> Found:
+    return Found(file.stem, file, file.parent, "path")
+
+
+def refused(file: Path) -> list[str]:
+    with pytest.raises(ProfileError) as caught:
+        load(at(file))
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_a_good_file_is_loaded_with_its_positions_and_warnings(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("version: 1\nagent:\n  command: x\n  args: ['${secret:a}']\n")
+    loaded = load(at(file))
+    assert loaded.profile.agent.command == "x"
+    assert loaded.positions.locate(("agent", "command")) == (3, 12)
+    assert [problem.severity for problem in loaded.problems] == ["warning"]
+
+
+def test_problems_of_the_text_and_of_its_meaning_come_together(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("version: 1\nversion: 1\nagent: {comand: x}\n")
+    assert refused(file) == [
+        f'{file}:2:1: the key "version" appears twice; the first is on line 1\n    fix: keep one of them',
+        f"{file}:3:1: agent.command: this key is required\n    fix: add: command: ...",
+        f'{file}:3:9: agent.comand: unknown key "comand"; did you mean "command"?\n    fix: write command',
+    ]
+
+
+def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
+    assert refused(tmp_path / "no.yaml") == [
+        f"{tmp_path / 'no.yaml'}: no such file\n    fix: acp-launch list shows the profiles there are"
+    ]
+
+
+def test_a_directory_is_no_profile(tmp_path: Path) -> None:
+    assert refused(tmp_path) == [
+        f"{tmp_path}: this is a directory, not a profile\n    fix: name a .yaml file in it",
+    ]
+
+
+def test_a_pipe_is_no_profile_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.yaml")
+    assert refused(tmp_path / "p.yaml") == [
+        f"{tmp_path / 'p.yaml'}: this is not a regular file\n    fix: copy it into one"
+    ]
+
+
+def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
+    file = tmp_path / "big.yaml"
+    with file.open("wb") as stream:
+        stream.truncate(MAX_SIZE * 100)
+    assert refused(file) == [f"{file}: this file is larger than 1024 KiB\n    fix: is it a profile at all?"]
+
+
+def test_bytes_that_are_no_text_are_a_problem(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_bytes(b"version: 1\nx: \xff\n")
+    assert refused(file) == [f"{file}:2:4: the byte 0xff is not UTF-8 text\n    fix: save the file as UTF-8"]
+
+
+def test_a_loop_of_links_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").symlink_to(tmp_path / "a.yaml")
+    assert refused(tmp_path / "a.yaml")[0].startswith(f"{tmp_path / 'a.yaml'}: ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_we_may_not_read_is_a_problem(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("version: 1")
+    file.chmod(0)
+    assert refused(file) == [f"{file}: cannot be read: Permission denied"]
+
+
+def test_inspecting_answers_instead_of_raising(tmp_path: Path) -> None:
+    loaded, problems = inspect(at(tmp_path / "no.yaml"))
+    assert loaded is None
+    assert [problem.message for problem in problems] == ["no such file"]
+
+
+def test_files_below_the_working_directory_are_named_relative_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert shown(tmp_path / "x" / "work.yaml") == str(Path("x") / "work.yaml")
+    assert shown(tmp_path.parent / "work.yaml") == str(tmp_path.parent / "work.yaml")
+
+
+def test_importing_the_module_loads_neither_yaml_nor_pydantic() -> None:
+    """A cache of checked profiles may sit here later: then nothing of this is needed."""
+    code = "import sys, acp_launch.profile.load; print(sorted({'pydantic', 'ruamel.yaml'} & set(sys.modules)))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert answer.stdout == "[]\n"

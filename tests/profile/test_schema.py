@@ -1,0 +1,100 @@
+"""`schema.json` is fresh, and it and `validate` agree."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from acp_launch.profile.check import check
+from acp_launch.profile.document import parse
+from acp_launch.profile.model import Agent
+from acp_launch.profile.schema import schema, text
+from acp_launch.secret.provider import PREFIX
+
+ROOT = Path(__file__).parents[2]
+PROFILES = sorted((ROOT / "profiles").glob("*.yaml"))
+BAD = [
+    "agent: {command: x}",
+    "version: 2\nagent: {command: x}",
+    "version: 1",
+    "version: 1\nagent: {comand: x}",
+    "version: 1\nagent: {command: ''}",
+    "version: 1\nagent: {command: x, zzz: 1}",
+    "version: 1\nagent: {command: x, args: y}",
+    "version: 1\nagent: {command: x, env: {A: 1}}",
+    "version: 1\nagent: {command: x, env: {'A B': c}}",
+    "version: 1\nagent: {command: x, env: {A: '${B}'}}",
+    "version: 1\nagent: {command: x, inherit_env: most}",
+    "version: 1\nagent: {command: x, inherit_env: ['*X']}",
+    "version: 1\nagent: {command: x, timeouts: {initialize: 10}}",
+    "version: 1\nagent: {command: x, timeouts: {initialize: 0s}}",
+    "version: 1\nagent: {command: x}\npermissions: {default: maybe}",
+    f"version: 1\nagent: {{command: x}}\nsession: {{name: {'n' * 201}}}",
+    "version: 1\nagent: {command: x}\nmcp_servers: {a b: {command: x}}",
+    "version: 1\nagent: {command: x}\nmcp_servers: {a: {command: x, url: http://x}}",
+    "version: 1\nagent: {command: x}\nmcp_servers: {a: {url: http://x}}",
+    "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: htp, url: http://x}}",
+    "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: http, url: http://x, headers: {'a b': c}}}",
+    "version: 1\nextends: base\nagent: {command: x}",
+]
+
+
+def root(yaml: str) -> Any:
+    document, problems = parse(yaml, "f.yaml")
+    assert document is not None and not problems
+    return document.root
+
+
+def accepts(yaml: str) -> bool:
+    document, _ = parse(yaml, "f.yaml")
+    assert document is not None
+    return check(document).profile is not None
+
+
+def test_schema_json_is_fresh() -> None:
+    written = (ROOT / "schema.json").read_text(encoding="utf-8")
+    assert written == text(), "run: acp-launch schema --write schema.json"
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("file", PROFILES, ids=lambda file: str(file.name))
+def test_every_shipped_profile_is_good_by_both(file: Path) -> None:
+    content = file.read_text(encoding="utf-8")
+    assert content.startswith("# yaml-language-server: $schema=../schema.json\n")
+    assert accepts(content)
+    jsonschema.Draft202012Validator(schema()).validate(root(content))
+
+
+@pytest.mark.parametrize("yaml", BAD)
+def test_a_bad_profile_is_refused_by_both(yaml: str) -> None:
+    assert not accepts(yaml)
+    assert not jsonschema.Draft202012Validator(schema()).is_valid(root(yaml))
+
+
+def test_every_key_has_the_description_of_its_field() -> None:
+    made = schema()
+    shapes = [made, *made["$defs"].values()]
+    assert all(field["description"] for shape in shapes for field in shape["properties"].values())
+    command = made["$defs"]["Agent"]["properties"]["command"]["description"]
+    assert command == "The program to start: a name on PATH, an absolute path, or a path relative to the project."
+    assert set(made["$defs"]["Agent"]["properties"]) == {field.name for field in fields(Agent)}
+
+
+def test_defaults_are_written_the_way_a_profile_writes_them() -> None:
+    timeouts = schema()["$defs"]["Timeouts"]["properties"]
+    assert {name: field["default"] for name, field in timeouts.items()} == {
+        "initialize": "2m",
+        "session": "1m",
+        "silence": "30m",
+    }
+
+
+def test_no_shipped_profile_holds_a_secret() -> None:
+    assert not any(PREFIX + "=" in file.read_text(encoding="utf-8") for file in PROFILES)
+    assert json.loads(text())["title"] == "acp-launch profile"
