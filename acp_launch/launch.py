@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from acp_launch.bridge import offer
-from acp_launch.errors import MachineError, Stopped, WaitExpired
+from acp_launch.errors import AgentRefused, MachineError, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.problem import Problem
@@ -92,7 +92,7 @@ async def visit(
 
         try:
             outcome = await interrupts.watch(met())
-        except WaitExpired as error:
+        except (WaitExpired, AgentRefused) as error:
             error.detail = (*error.detail, *child.stderr_tail())
             raise
         finally:
@@ -104,7 +104,7 @@ async def visit(
 
 
 async def _turn(plan: LaunchPlan, job: Job, connection: Connection, interrupts: Interrupts) -> TurnEnd:
-    client = Client(connection, policy=job.policy, ask=job.ask)
+    client = Client(connection, name=job.name, policy=job.policy, ask=job.ask)
     ready = await _open(plan, job, connection, client)
     turn = Turn(connection, client, ready.session_id, silence=plan.timeouts.silence)
     with interrupts.turn(turn.cancel):
@@ -128,7 +128,6 @@ async def _open(plan: LaunchPlan, job: Job, connection: Connection, client: Clie
         _stay(plan, job, agent, connection.observer),
         how=how,
         session_id=job.continued.session_id if job.continued else "",
-        name=job.name,
         limit=plan.timeouts.session,
     )
     job.opened(ready, agent)

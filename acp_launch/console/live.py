@@ -28,15 +28,18 @@ STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow"}
 REDRAWS = 12  # a second
 
 
-class Tail:
-    """The last lines of a growing Markdown text: never taller than the screen, where redrawing would smear."""
+class Block:
+    """Markdown without the blank line that rich puts before a list or a heading, cut at the top to `most` lines."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most: int | None = None) -> None:
         self._text = text
+        self._most = most
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = console.render_lines(Markdown(self._text), options, pad=False)
-        for line in lines[-max(3, options.size.height - 6) :]:
+        while lines and not "".join(segment.text for segment in lines[0]).strip():
+            lines.pop(0)
+        for line in lines[-self._most :] if self._most else lines:
             yield from line
             yield Segment.line()
 
@@ -123,7 +126,7 @@ class Live(Notices):
     def _print_message(self, text: str) -> None:
         if self._begun:
             self._print(Text())
-        self._print(Markdown(text))
+        self._print(Block(text))
         self._begun = True
 
     def _close(self) -> None:
@@ -133,13 +136,15 @@ class Live(Notices):
             self._print(line)
         self._region.stop()
 
-    def _print(self, what: Text | Markdown) -> None:
+    def _print(self, what: Text | Block) -> None:
         self._console.print(what)
 
     def _redraw(self) -> None:
         calls = [_line(call, acp.text(call.get("status")) or "pending") for call in self._running.values()]
+        # Never taller than the screen, where redrawing would smear.
+        tail = Block(self._text, most=max(3, self._console.height - 6))
         thought = [Text(self._thought, "dim italic")] if self._thought else []
-        self._region.update(Group(*thought, Tail(self._text), *calls, *self._plan))
+        self._region.update(Group(*thought, tail, *calls, *self._plan))
         if not self._region.is_started:
             self._region.start()
 

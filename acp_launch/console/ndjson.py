@@ -49,7 +49,7 @@ class Ndjson:
         self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        self.emit("waiting", {"for": what, "seconds": waited, "limit": limit})
+        self.emit("waiting", {"for": what, "seconds": float(waited), "limit": float(limit)})
 
     def note(self, text: str) -> None:
         self.emit("note", {"text": text})

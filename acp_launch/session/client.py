@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated, Withdrawn
 from acp_launch.session.connection import Connection
-from acp_launch.session.observer import Permission
+from acp_launch.session.observer import Permission, SessionReady
 from acp_launch.session.permission import Policy, choose, judge
 from acp_launch.session.toolcall import ToolCalls, title
 
@@ -25,24 +26,28 @@ TOOL_KINDS = frozenset({"tool_call", "tool_call_update"})
 
 
 class Client:
-    def __init__(self, connection: Connection, *, policy: Policy, ask: Ask | None) -> None:
-        """`ask` is None when there is no one to ask: then `ask` means deny, and stderr says so."""
+    def __init__(self, connection: Connection, *, name: str, policy: Policy, ask: Ask | None) -> None:
+        """`name` is ours for the session. `ask` is None when there is no one to ask: then `ask` means deny."""
+        self.name = name
         self.calls = ToolCalls()
         self.replayed = 0
         self.history_complete = False  # whether what was replayed so far ends with the agent's words
         self.title = ""  # of the session, as the agent names it (C-57)
+        self._session: SessionReady | None = None
         self.denied = ""  # the last tool call that was denied because no one could be asked, unless work went on
         self._connection = connection
         self._observer = connection.observer
         self._policy = policy
         self._ask = ask
+        self._answered = 0.0  # loop time of the last answer a person gave
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
         connection.listen(self)
 
-    @property
-    def asking(self) -> bool:
-        """Whether a person is being asked: that is not the agent's silence."""
-        return bool(self._questions)
+    def alive(self) -> float:
+        """Loop time of the last sign of life; while a person is being asked, nobody is silent."""
+        if self._questions:
+            return asyncio.get_running_loop().time()
+        return max(self._connection.heard(), self._answered)
 
     def updated(self, update: Updated) -> None:
         if update.replay:
@@ -57,7 +62,22 @@ class Client:
         self._observer.update(update)
 
     def opened(self, opened: Opened) -> None:
-        """Nothing to do here: whoever opened the session gets the answer."""
+        """Right before the first update of a new session; a loaded one is ready when its history is in."""
+        self._session = SessionReady(opened.session_id, self.name, opened.how, 0, opened.result)
+        if opened.how != "load":
+            self._observer.ready(self._session)
+
+    def loaded(self) -> SessionReady:
+        """The history is in."""
+        self._session = replace(self.session, replayed=self.replayed)
+        self._observer.ready(self._session)
+        return self._session
+
+    @property
+    def session(self) -> SessionReady:
+        """The session, once it is open."""
+        assert self._session is not None, "open_session comes first"
+        return self._session
 
     def asked(self, question: PermissionAsked) -> None:
         call = self.calls.merge(question.tool_call)
@@ -91,6 +111,7 @@ class Client:
     async def _question(self, question: PermissionAsked, call: dict[str, Any], ask: Ask) -> None:
         chosen = await ask(call, question.options)
         self._questions.pop(bytes(question.id), None)
+        self._answered = asyncio.get_running_loop().time()
         kinds = {option.get("optionId"): option.get("kind") for option in question.options if isinstance(option, dict)}
         allowed = str(kinds.get(chosen, "")).startswith("allow")
         self._answer(question, call, chosen, allowed=allowed, by="you")

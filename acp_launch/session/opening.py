@@ -47,7 +47,7 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
 
 
 async def open_session(
-    connection: Connection, client: Client, stay: Stay, *, how: How, session_id: str, name: str, limit: float
+    connection: Connection, client: Client, stay: Stay, *, how: How, session_id: str, limit: float
 ) -> SessionReady:
     """Open it within `limit` seconds; for a load, wait until its history has come in whole.
 
@@ -62,17 +62,15 @@ async def open_session(
         servers=stay.servers,
         directories=[str(directory) for directory in stay.directories],
     )
+
     try:
-        result = await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit)
+        await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit)
     except AgentRefused as error:
-        raise _forgotten(error, name) if how != "new" else error from None
-    if how == "new":
-        session_id = connection.conversation.session_id(result)
+        raise _forgotten(error, client.name) if how != "new" else error from None
     if how == "load":
         await _settled(connection, QUIET if client.history_complete else QUIET_UNFINISHED)
-    ready = SessionReady(session_id, name, how, client.replayed, result)
-    connection.observer.ready(ready)
-    return ready
+        return client.loaded()
+    return client.session
 
 
 def _forgotten(error: AgentRefused, name: str) -> Exception:

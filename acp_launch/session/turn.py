@@ -47,7 +47,7 @@ class Turn:
         try:
             async with self._patience:
                 result = await self._connection.call(
-                    call, what="sign of life from the agent in its turn", limit=self._silence, since=self._alive
+                    call, what="sign of life from the agent in its turn", limit=self._silence, since=self._client.alive
                 )
         except TimeoutError:
             if self._connection.held_back:
@@ -58,9 +58,6 @@ class Turn:
                 raise
             result = CANCELLED  # agents must not turn a cancellation into an error, and some do
         return self._end(result)
-
-    def _alive(self) -> float:
-        return asyncio.get_running_loop().time() if self._client.asking else self._connection.heard()
 
     def _end(self, result: Raw) -> TurnEnd:
         reason = acp.text(acp.mapping(acp.decoded(result)).get("stopReason")) or "unknown"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ LONG = 10.0  # where it must not
 
 def sh(*argvs: list[str]) -> list[str]:
     """The last argv, wrapped in as many shells that stay."""
-    command = " ".join(argvs[0])
+    command = shlex.join(argvs[0])
     return ["/bin/sh", "-c", f"{command}; true"]
 
 
@@ -61,7 +62,7 @@ TREES = {
         ["stdin closed", "SIGTERM", "SIGKILL"],
     ),
     "wrapper of a wrapper of a polite one": (
-        ["/bin/sh", "-c", 'sh -c "$*; true"; true', "sh", *program("polite")],
+        ["/bin/sh", "-c", f"sh -c {shlex.quote(shlex.join(program('polite')) + '; true')}; true"],
         ["polite"],
         ["stdin closed"],
     ),

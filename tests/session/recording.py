@@ -143,4 +143,4 @@ async def negotiated(
         result = {"protocolVersion": 1, "agentCapabilities": CAPABLE if capabilities is None else capabilities}
         await agent.answers(request, result)
         await handshake
-        yield connection, agent, recorder, Client(connection, policy=Policy(default, approve), ask=ask)
+        yield connection, agent, recorder, Client(connection, name="n", policy=Policy(default, approve), ask=ask)

@@ -134,7 +134,6 @@ def test_a_file_that_was_deleted_between_our_open_and_our_lock_is_not_a_hold(
     assert len(places) == 1
 
 
-
 def test_the_lock_and_its_directory_are_for_the_user_alone_whatever_the_umask(tmp_path: Path) -> None:
     for number, umask in enumerate((0o000, 0o777)):
         state = tmp_path / str(number)

@@ -22,7 +22,7 @@ TEXT = [{"type": "text", "text": "hi"}]
 
 
 def opened(connection: Connection, client: Client, how: Any = "new", id: str = "") -> "asyncio.Task[SessionReady]":
-    return asyncio.create_task(open_session(connection, client, HERE, how=how, session_id=id, name="n", limit=5))
+    return asyncio.create_task(open_session(connection, client, HERE, how=how, session_id=id, limit=5))
 
 
 async def in_turn(
@@ -314,6 +314,8 @@ def test_a_person_who_is_asked_makes_nobody_silent() -> None:
             assert not done
             answer.set_result("no")
             await agent.hears()
+            done, _ = await asyncio.wait({running}, timeout=0.05)
+            assert not done  # the agent has all its time again, from the answer on
             await agent.answers(request, {"stopReason": "end_turn"})
             assert (await running).stop_reason == "end_turn"
 

@@ -1,0 +1,302 @@
+"""
+Everything the README shows is true: its blocks are run or validated, in their order, in one temporary project.
+
+The rules, by the language of the block:
+
+    console   `$ command`, lines beginning with `> ` that continue it, then exactly what it prints, stdout and stderr
+              together. `...` stands for any text, also over several lines. A block is one shell: `cd` lasts, and
+              `$ echo $?` shows how the command before it ended. Blank lines at the end of an output do not count.
+    sh        runs to its end without a failure; its output does not matter
+    yaml      is YAML; one that starts with `version:` is a profile without any problem
+    json      one JSON text a line
+    text      nothing
+
+No other language is allowed. A comment right above a block says more about it:
+
+    <!-- not run: REASON -->    it needs an account, the network or a person
+    <!-- file: PATH -->         its text is also put into that file of the project, for the blocks below
+
+`acp-launch` means this checkout. `pip …` at the beginning of a line is not run; what follows it after `&&` is. The
+project is a repository with nothing in it, the home is empty, nothing is on stdin, and output is 80 columns wide and
+has no colour.
+"""
+
+import doctest
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from acp_launch.profile.check import check
+from acp_launch.profile.document import parse
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+MARK = re.compile(r"<!-- (not run|file): (\S.*) -->")
+INSTALLING = re.compile(r"^pip .*?(?:$|&& )")
+END_OF_OUTPUT = "\x1e"  # ASCII record separator
+PATIENCE = 60.0  # seconds for one block
+
+
+@dataclass(frozen=True)
+class Block:
+    line: int  # of its first line of content, from 1
+    language: str
+    lines: tuple[str, ...]
+    above: str  # the line right above it
+
+    @property
+    def text(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines)
+
+    def mark(self, kind: str) -> str | None:
+        found = MARK.fullmatch(self.above.strip())
+        return found[2] if found and found[1] == kind else None
+
+
+@dataclass
+class Command:
+    line: int
+    text: str
+    expected: str = ""
+
+    @property
+    def to_run(self) -> str:
+        return INSTALLING.sub("", self.text)
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """Every fenced block, indented ones included."""
+    numbered = iter(enumerate(text.splitlines(), 1))
+    above = ""
+    for number, line in numbered:
+        if not line.lstrip().startswith("```"):
+            above = line
+            continue
+        indent = len(line) - len(line.lstrip())
+        lines: list[str] = []
+        for _, inside in numbered:
+            if inside.strip() == "```":
+                break
+            lines.append(inside[indent:])
+        yield Block(number + 1, line.strip().removeprefix("```"), tuple(lines), above)
+        above = ""
+
+
+def commands(block: Block) -> list[Command]:
+    found: list[Command] = []
+    for number, line in enumerate(block.lines, block.line):
+        if line.startswith("$ "):
+            found.append(Command(number, line[2:]))
+        elif line.startswith("> ") and not found[-1].expected:
+            found[-1].text += f"\n{line[2:]}"
+        else:
+            found[-1].expected += f"{line}\n"
+    return found
+
+
+def faults(text: str, project: Path) -> list[str]:
+    """What is wrong with the README `text`."""
+    return [fault for block in blocks(text) for fault in _wrong(block, project)]
+
+
+def _wrong(block: Block, project: Path) -> Iterable[str]:
+    if path := block.mark("file"):
+        file = project / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(block.text)
+    if block.mark("not run"):
+        return []
+    match block.language:
+        case "console":
+            return _console(block, project)
+        case "sh":
+            return _sh(block, project)
+        case "yaml":
+            return _yaml(block)
+        case "json":
+            return _json(block)
+        case "text":
+            return []
+    return [f"line {block.line}: a block in {block.language!r}, of which nothing is known"]
+
+
+def _console(block: Block, project: Path) -> Iterator[str]:
+    if not block.text.startswith("$ "):
+        yield f"line {block.line}: a console block begins with a command"
+        return
+    running = [command for command in commands(block) if command.to_run]
+    script = "".join(f"{command.to_run}\nstatus=$?; printf {END_OF_OUTPUT}; (exit $status)\n" for command in running)
+    outputs = _shell(project, "-c", script).stdout.split(END_OF_OUTPUT)
+    outputs += ["(the shell ended before this)"] * (len(running) - len(outputs))
+    for command, output in zip(running, outputs, strict=False):
+        if not _alike(command.expected, output):
+            yield f"line {command.line}: $ {command.text}\nis to print:\n{command.expected}but prints:\n{output}"
+
+
+def _alike(expected: str, output: str) -> bool:
+    expected, output = (f"{text.rstrip()}\n" for text in (expected, output))
+    return doctest.OutputChecker().check_output(expected, output, doctest.ELLIPSIS)
+
+
+def _sh(block: Block, project: Path) -> Iterator[str]:
+    script = "".join(f"{INSTALLING.sub('', line)}\n" for line in block.lines)
+    ended = _shell(project, "-e", "-c", script)
+    if ended.returncode:
+        yield f"line {block.line}: the block ends with {ended.returncode} and prints:\n{ended.stdout}"
+
+
+def _yaml(block: Block) -> list[str]:
+    source = "\n" * (block.line - 1) + block.text  # so that the lines of problems are those of the README
+    document, problems = parse(source, "README.md")
+    written = [line for line in block.lines if line.strip() and not line.startswith("#")]
+    if document is not None and written[0].startswith("version:"):
+        problems = [*problems, *check(document).problems]
+    return [str(problem) for problem in problems]
+
+
+def _json(block: Block) -> Iterator[str]:
+    for number, line in enumerate(block.lines, block.line):
+        try:
+            json.loads(line)
+        except ValueError as error:
+            yield f"line {number}: not JSON: {error}"
+
+
+def _shell(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    programs = project.parent / "bin"
+    programs.mkdir(exist_ok=True)
+    launcher = programs / "acp-launch"
+    launcher.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m acp_launch "$@"\n')
+    launcher.chmod(0o755)
+    path = os.pathsep.join([str(programs), str(Path(sys.executable).parent), os.environ["PATH"]])
+    return subprocess.run(
+        ["sh", *arguments],
+        cwd=project,
+        env={**os.environ, "PATH": path, "COLUMNS": "80"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    return project
+
+
+@pytest.mark.timeout(240)
+def test_every_block_of_the_readme_does_what_it_says(project: Path) -> None:
+    wrong = faults(README.read_text(), project)
+    assert not wrong, "\n\n".join(wrong)
+
+
+def test_the_readme_begins_with_a_command_and_soon_shows_its_success() -> None:
+    """First command by line 5, first real output by line 20."""
+    shown = [block for block in blocks(README.read_text()) if block.language in ("console", "sh")]
+    assert shown, "the README shows no command"
+    assert shown[0].line <= 5
+    run = [block for block in shown if block.language == "console" and block.mark("not run") is None]
+    outputs = [command for block in run for command in commands(block) if command.to_run and command.expected.strip()]
+    assert outputs, "the README shows no output"
+    assert outputs[0].line + outputs[0].text.count("\n") + 1 <= 20
+
+
+def test_ci_installs_the_tests_as_the_readme_says() -> None:
+    lines = [line.removeprefix("$ ") for block in blocks(README.read_text()) for line in block.lines]
+    said = [line.split(" && ")[0] for line in lines if line.startswith("pip install -e")]
+    assert said, "the README does not say how the tests are installed"
+    assert said[0] in (ROOT / ".ci" / "run").read_text()
+
+
+def test_output_is_compared_with_wildcards_in_a_shell_that_remembers(project: Path) -> None:
+    text = """\
+```console
+$ mkdir deep && cd deep
+$ printf 'one\\ntwo\\nthree\\n'; echo four >&2
+one
+...
+four
+$ pwd
+/.../deep
+
+$ (exit 3)
+$ echo $?
+3
+$ cat <<END
+> here
+> END
+here
+$ pip install something-that-does-not-exist
+never compared
+$ pip install something-that-does-not-exist && echo done
+done
+```
+"""
+    assert faults(text, project) == []
+
+
+def test_other_output_is_reported_with_its_line(project: Path) -> None:
+    text = "# Title\n\n```console\n$ echo one\none\n$ echo two\nzwei\n```\n"
+    assert faults(text, project) == ["line 6: $ echo two\nis to print:\nzwei\nbut prints:\ntwo\n"]
+
+
+def test_a_command_after_the_end_of_the_shell_is_reported(project: Path) -> None:
+    text = "```console\n$ exit 4\n$ echo two\ntwo\n```\n"
+    assert faults(text, project) == [
+        "line 3: $ echo two\nis to print:\ntwo\nbut prints:\n(the shell ended before this)"
+    ]
+
+
+def test_a_script_stops_at_its_first_failure(project: Path) -> None:
+    text = "```sh\npip install nothing\necho so far\nfalse\necho never\n```\n"
+    assert faults(text, project) == ["line 2: the block ends with 1 and prints:\nso far\n"]
+
+
+def test_a_block_can_be_a_file_for_those_below_and_acp_launch_is_this_checkout(project: Path) -> None:
+    text = """\
+<!-- file: .acp-launch/mine.yaml -->
+```yaml
+# mine
+version: 1
+agent: {command: sh}
+```
+
+1. Then:
+   ```console
+   $ acp-launch validate mine && acp-launch --version
+   .acp-launch/mine.yaml: ok
+   acp-launch ...
+   ```
+"""
+    assert faults(text, project) == []
+
+
+def test_a_profile_with_a_problem_is_reported_at_its_line_of_the_readme(project: Path) -> None:
+    text = "text\n\n```yaml\nversion: 1\nagent: {comand: sh}\n```\n```yaml\nagent: {comand: sh}\n```\n"
+    wrong = faults(text, project)
+    assert [fault.split(": ")[0] for fault in wrong] == ["README.md:5:1", "README.md:5:9"]
+    assert faults("```yaml\na: [1\n```\n", project) != []
+
+
+def test_json_is_read_line_by_line(project: Path) -> None:
+    assert faults('```json\n{"a": 1}\n{"b": 2}\n```\n', project) == []
+    (wrong,) = faults('```json\n{"a": 1}\n{"b": \n```\n', project)
+    assert wrong.startswith("line 3: not JSON: ")
+
+
+def test_a_marked_block_is_not_run_and_an_unknown_one_is_refused(project: Path) -> None:
+    text = "<!-- not run: needs an account -->\n```console\n$ false\nnever\n```\n```python\n1\n```\n```text\nx\n```\n"
+    assert faults(text, project) == ["line 7: a block in 'python', of which nothing is known"]
