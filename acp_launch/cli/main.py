@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from acp_launch.errors import LaunchError
 
 INTERRUPTED, SIGPIPE = 130, 141
+HELP = {"-h", "--help"}
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; gives the exit code (DESIGN §5)."""
-    from acp_launch.cli.app import app
-
     try:
-        app(args=list(arguments), prog_name="acp-launch")
+        return _run(arguments)
     except SystemExit as ended:  # how typer gives back exit codes, its own usage errors included
         return ended.code if isinstance(ended.code, int) else 0
     except LaunchError as error:
@@ -31,6 +30,19 @@ def run(arguments: Sequence[str]) -> int:
         if error.filename is not None:
             raise
         return _stdout_is_full(error)  # only a descriptor we were given has no name
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["run"] and not HELP & set(arguments):
+        from acp_launch.cli.quick import plain_wish
+
+        if wish := plain_wish(arguments[1:]):
+            from acp_launch.cli.job import carry_out
+
+            return carry_out(wish)
+    from acp_launch.cli.app import app
+
+    app(args=list(arguments), prog_name="acp-launch")
     return 0
 
 

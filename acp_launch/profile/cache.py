@@ -6,7 +6,6 @@ time stamp to believe and nothing to go stale. Only a profile without any proble
 read, or does not fit, counts as none; one that cannot be written is not written. Entries are for the user alone.
 """
 
-import json
 import os
 import sys
 import typing
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 import acp_launch
@@ -48,7 +48,7 @@ class Written(Struct, frozen=True):
 def recall(directory: Path, file: Path, text: str) -> tuple[Profile, Written] | None:
     """The profile that `text` was found to be, if it was."""
     try:
-        kept = json.loads(_entry(directory, file).read_bytes())
+        kept = msgspec.json.decode(_entry(directory, file).read_bytes())
         if kept["text"] != text or kept["stamp"] != _stamp():
             return None
         table: Table = {tuple(path): tuple(place) for path, *place in kept["places"]}
@@ -60,14 +60,15 @@ def recall(directory: Path, file: Path, text: str) -> tuple[Profile, Written] | 
 def keep(directory: Path, file: Path, text: str, profile: Profile, table: Table) -> None:
     """Remember that `text` is `profile`, if the directory lets us."""
     places = [[list(path), *place] for path, place in table.items()]
-    content = json.dumps({"stamp": _stamp(), "text": text, "profile": asdict(profile), "places": places})
+    answer = {"stamp": _stamp(), "text": text, "profile": asdict(profile), "places": places}
+    content = msgspec.json.encode(answer, enc_hook=_plain)
     entry = _entry(directory, file)
     fresh = entry.with_suffix(f".{os.getpid()}")
     with suppress(OSError):  # a cache that cannot be written is merely no help
         entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             fresh.touch(mode=0o600)
-            fresh.write_text(content, encoding="utf-8")
+            fresh.write_bytes(content)
             fresh.replace(entry)  # at once and whole: others may be reading it
         finally:
             fresh.unlink(missing_ok=True)
@@ -83,6 +84,14 @@ def _stamp() -> list[object]:
     modules = (*(package / "profile").glob("*.py"), package / "secret" / "reference.py")
     newest = max(module.stat().st_mtime_ns for module in modules)
     return [acp_launch.__version__, list(sys.version_info[:3]), len(modules), newest]
+
+
+def _plain(value: object) -> str | float:
+    """A Template or a Duration as what it is besides."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    assert isinstance(value, float), f"a {type(value).__name__} in a profile"
+    return float(value)
 
 
 def _built(hint: Any, plain: Any) -> Any:

@@ -7,12 +7,13 @@ tries again. So only a holder that was killed leaves a file, of some 100 bytes, 
 The descriptor is not inherited by programs we start, so a child that outlives us holds nothing.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from acp_launch.errors import SessionError
 from acp_launch.session.folder import make_private
@@ -109,9 +110,9 @@ def _take(descriptor: int, name: str) -> None:
 
 def _note(key: Key, verb: str, now: float) -> bytes:
     _, profile, name = key
-    return json.dumps(
+    return msgspec.json.encode(
         {"pid": os.getpid(), "since": now, "command": f"acp-launch {verb} {profile} --session {name}"}
-    ).encode()
+    )
 
 
 def _write_note(descriptor: int, note: bytes) -> None:
@@ -122,7 +123,7 @@ def _write_note(descriptor: int, note: bytes) -> None:
 def _read_note(descriptor: int) -> str:
     """Who holds the lock, as far as it has said so; a note of a dead process is not the holder's."""
     try:
-        note = json.loads(os.pread(descriptor, NOTE_LIMIT, 0))
+        note = msgspec.json.decode(os.pread(descriptor, NOTE_LIMIT, 0))
         pid, since, command = int(note["pid"]), float(note["since"]), str(note["command"])
         os.kill(pid, 0)
     except (ValueError, TypeError, KeyError, OverflowError, OSError):

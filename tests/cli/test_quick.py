@@ -1,0 +1,100 @@
+"""Ring 1. The quick way reads what typer reads, or leaves it to typer."""
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_launch.cli import job
+from acp_launch.cli.app import app
+from acp_launch.cli.job import Wish
+from acp_launch.cli.quick import FLAGS, OPTIONS, plain_wish
+
+VALUES = [
+    "all",
+    "reads",
+    "none",
+    "text",
+    "json",
+    "quiet",
+    "0.1",
+    "5",
+    "1e3",
+    "nan",
+    "-",
+    "x",
+    "a b",
+    "",
+    "-x",
+    "--new",
+    "0",
+]
+WORDS = st.sampled_from([*FLAGS, *OPTIONS, *VALUES, "", "--", "-h", "--output=json", "-ojson", "--nope", "-cv", "demo"])
+
+
+def read_by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Wish | None:
+    """What typer makes of them; None for a usage error or help."""
+    wishes: list[Wish] = []
+
+    def remember(wish: Wish) -> int:
+        wishes.append(wish)
+        return 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "carry_out", remember)
+        patch.setattr(sys, "stderr", None)
+        patch.setattr(sys, "stdout", None)
+        with pytest.raises(SystemExit):
+            app(args=["run", *arguments], prog_name="acp-launch")
+    return wishes[0] if wishes else None
+
+
+@pytest.fixture(scope="module")
+def patcher() -> pytest.MonkeyPatch:
+    return pytest.MonkeyPatch()
+
+
+@given(arguments=st.lists(WORDS, max_size=7))
+def test_both_ways_wish_the_same(arguments: list[str], patcher: pytest.MonkeyPatch) -> None:
+    quick = plain_wish(arguments)
+    if quick is not None:
+        assert quick == read_by_typer(arguments, patcher)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "hello", "world"],
+        ["demo", "-s", "fix-42", "-c", "hi"],
+        ["--agent", "gemini --acp", "-o", "json", "hi"],
+        [
+            "demo",
+            "--file",
+            "-",
+            "--no-replay",
+            "--approve",
+            "reads",
+            "--timeout",
+            "2.5",
+            "--cwd",
+            "/tmp",
+            "--new",
+            "-v",
+        ],
+        ["demo", "--", "--not-an-option"],
+        [],
+    ],
+)
+def test_what_people_type_is_read_the_quick_way(arguments: list[str], patcher: pytest.MonkeyPatch) -> None:
+    quick = plain_wish(arguments)
+    assert quick is not None
+    assert quick == read_by_typer(arguments, patcher)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-h"], ["--help"], ["-o", "xml"], ["--timeout", "soon"], ["--session"], ["--outp", "json"], ["-ojson"]],
+)
+def test_what_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
+    assert plain_wish(arguments) is None
