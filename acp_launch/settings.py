@@ -45,6 +45,6 @@ def _max_line() -> int:
     text = os.environ.get("ACP_LAUNCH_MAX_LINE", "")
     if not text:
         return MAX_LINE
-    if not text.isdigit() or int(text) < 4096:
+    if not (text.isascii() and text.isdigit()) or int(text) < 4096:
         raise UsageError(f"ACP_LAUNCH_MAX_LINE is {text!r}", fix="a number of bytes, 4096 or more")
     return int(text)
