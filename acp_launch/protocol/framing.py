@@ -28,8 +28,9 @@ class LineFramer:
         self._hold(first)
         if not rest:
             return
-        yield b"".join(self._parts)
-        self._parts, self._held = [], 0
+        line = b"".join(self._parts)
+        self._parts, self._held = [], 0  # before the line goes out: else a long one is held twice
+        yield line
         tail = rest.pop()
         for line in rest:
             if len(line) > self._limit:

@@ -86,7 +86,7 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
     bare = [PYTHON, "-I", "-c", "pass"]
     raw = [PYTHON, str(HERE / "raw.py")]
     usual = profile(scratch, instant)
-    many, long = profile(scratch, instant, "100000", "150"), profile(scratch, instant, "line", "48")
+    many, long = profile(scratch, instant, "100000", "200"), profile(scratch, instant, "line", "48")
     few = max(3, pairs // 4)
     return [
         Row("--version, CPU", "python -I -c pass", "2x", cpu, [*US, "--version"], bare, pairs),
@@ -104,12 +104,12 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
         ),
         *(
             Row(
-                f"100,000 updates, {output}, wall",
+                f"100,000 updates of 200 B, {output}, wall",
                 "raw client",
                 "1.5x",
                 wall,
                 [*US, "run", "-o", output, many, "hi"],
-                [*raw, *instant, "100000", "150"],
+                [*raw, *instant, "100000", "200"],
                 few,
             )
             for output in ("json", "quiet", "text")

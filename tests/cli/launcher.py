@@ -1,0 +1,287 @@
+"""
+Run acp-launch as a person does: a process of its own, in a project of its own, with one of tests/agents.
+
+Whoever uses this gets two promises checked for every run: the client wrote nothing that ACP v1 does not know
+(`tests.oracle`), and at the moment acp-launch ended, nothing it started was alive: every run carries a mark of its
+own in the environment, which agents inherit.
+"""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tests.oracle import check_transcript
+
+ROOT = Path(__file__).parents[2]
+AGENTS = ROOT / "tests" / "agents"
+PATIENCE = 20.0  # seconds for anything here
+MARK = "ACP_TEST_MARK"
+FULL = 65536 - 2 * 4096  # bytes a pipe holds when it takes no more: it counts in pages, and they need not be full
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run of acp-launch ended, and what the agent heard."""
+
+    code: int
+    out: bytes
+    err: str
+    heard: list[Json]
+
+    @property
+    def events(self) -> list[Json]:
+        """stdout of `--output json`; every line is an object with a type."""
+        events = [json.loads(line) for line in self.out.splitlines()]
+        assert all(isinstance(event["type"], str) for event in events)
+        return events
+
+    def event(self, type: str) -> Json:
+        """The only event of this type."""
+        (found,) = [event for event in self.events if event["type"] == type]
+        return found
+
+    @property
+    def methods(self) -> list[str]:
+        """What the agent was asked and told, in order."""
+        return [message["method"] for message in self.heard if "method" in message]
+
+    def params(self, method: str) -> Json:
+        """The parameters of the only message with this method."""
+        (found,) = [message for message in self.heard if message.get("method") == method]
+        return dict(found["params"])
+
+
+@dataclass
+class Running:
+    """acp-launch while it runs; the agent's ear is a fifo, so that a test can wait for what it hears."""
+
+    process: "subprocess.Popen[bytes]"
+    mark: str
+    transcript: Path
+    ear: int
+    raw: bytearray = field(default_factory=bytearray)
+    seen: int = 0
+
+    def hears(self, method: str) -> None:
+        """Return once the agent has read a message with this method, later than those waited for before."""
+        while True:
+            for line in self._lines()[self.seen :]:
+                self.seen += 1
+                if json.loads(line).get("method") == method:
+                    return
+            self._more()
+
+    def shows(self, text: str) -> str:
+        """The next line of stdout, which must hold `text`."""
+        line = _line(self.process.stdout)
+        assert text in line, f"{line!r} instead of {text!r}"
+        return line
+
+    def complains(self, text: str) -> str:
+        """The next line of stderr, which must hold `text`."""
+        line = _line(self.process.stderr)
+        assert text in line, f"{line!r} instead of {text!r}"
+        return line
+
+    def gets_stuck(self) -> None:
+        """Return once our end of its stdout is full and it has used no processor between two looks."""
+        deadline = time.monotonic() + PATIENCE
+        spent, now = -1, 0
+        while spent != now or self._unread() < FULL:
+            assert time.monotonic() < deadline, f"it never got stuck; {self._unread()} bytes are unread"
+            spent, now = now, processor(self.process.pid)
+            subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
+
+    def _unread(self) -> int:
+        assert self.process.stdout is not None
+        return int.from_bytes(fcntl.ioctl(self.process.stdout, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+    def kill(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> Ended:
+        """Wait for its end; the promises hold."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        left = alive(self.mark)
+        self._drain()
+        self.transcript.unlink()
+        self.transcript.write_bytes(bytes(self.raw))
+        assert left == []
+        return ended(self.process.returncode, out, err, self.transcript)
+
+    def close(self) -> None:
+        """Whatever the test left running."""
+        self.process.kill()
+        kill_all(self.mark)
+        self.process.wait(PATIENCE)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+        os.close(self.ear)
+
+    def _lines(self) -> list[bytes]:
+        return bytes(self.raw).split(b"\n")[:-1]
+
+    def _more(self) -> None:
+        ready, _, _ = select.select([self.ear], [], [], PATIENCE)
+        assert ready, f"the agent heard nothing more; so far {self._lines()}"
+        self.raw += os.read(self.ear, 1 << 16)
+
+    def _drain(self) -> None:
+        while select.select([self.ear], [], [], 0)[0]:
+            self.raw += os.read(self.ear, 1 << 16)
+
+
+@dataclass
+class Launcher:
+    """A project directory with profiles; `env` is what acp-launch inherits."""
+
+    project: Path
+    env: dict[str, str]
+
+    def profile(self, temper: str, /, *arguments: str, name: str = "p", **sections: Json) -> Path:
+        """Write `.acp-launch/NAME.yaml` for one of tests/agents; `sections` are merged over it."""
+        command: Json = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / f"{temper}.py"), *arguments]}
+        return self.write({"agent": command | sections.pop("agent", {}), **sections}, name=name)
+
+    def scripted(self, body: str, **agent: Json) -> Path:
+        """A profile whose agent is `body`, which uses `tests.agents.script` as `script`."""
+        file = self.project / "agent.py"
+        file.write_text(f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.agents import script\n{body}")
+        return self.write({"agent": {"command": sys.executable, "args": ["-I", "-S", str(file)], **agent}})
+
+    def write(self, profile: Json, *, name: str = "p") -> Path:
+        """JSON is YAML."""
+        file = self.project / ".acp-launch" / f"{name}.yaml"
+        file.write_text(json.dumps({"version": 1, **profile}, indent=1))
+        return file
+
+    def __call__(
+        self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
+    ) -> Ended:
+        """Run acp-launch to its end."""
+        environment, mark, transcript = self._place(env)
+        try:
+            done = subprocess.run(
+                command(*arguments),
+                input=stdin,
+                stdin=None if stdin is not None else subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.PIPE,
+                cwd=self.project,
+                env=environment,
+                timeout=PATIENCE,
+                check=False,
+            )
+            assert alive(mark) == []
+        finally:
+            kill_all(mark)
+        return ended(done.returncode, done.stdout, done.stderr, transcript)
+
+    @contextmanager
+    def start(self, *arguments: str, prefix: Sequence[str] = (), **env: str) -> Iterator[Running]:
+        """Start acp-launch and meddle; `prefix` is a command that becomes it."""
+        environment, mark, transcript = self._place(env)
+        os.mkfifo(transcript)
+        ear = os.open(transcript, os.O_RDWR | os.O_NONBLOCK)  # our own writer: no end of file between two lines
+        process = subprocess.Popen(
+            [*prefix, *command(*arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.project,
+            env=environment,
+            bufsize=0,
+        )
+        running = Running(process, mark, transcript, ear)
+        try:
+            yield running
+        finally:
+            running.close()
+
+    def _place(self, env: Mapping[str, str]) -> tuple[dict[str, str], str, Path]:
+        mark = uuid.uuid4().hex
+        transcript = self.project.parent / f"transcript-{mark}"
+        return {**self.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript), **env}, mark, transcript
+
+
+def names(launch: Launcher) -> list[str]:
+    return sorted(record["name"] for record in json.loads(launch("session", "list", "--json").out or b"[]"))
+
+
+def store(launch: Launcher) -> Path:
+    return Path(launch.env["ACP_LAUNCH_STATE_DIR"], "sessions", "sessions.db")
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "acp_launch", *arguments]
+
+
+def ended(code: int, out: bytes | None, err: bytes, transcript: Path) -> Ended:
+    """Judge what the agent heard, and give everything."""
+    heard: list[Json] = []
+    if transcript.exists():
+        assert check_transcript(transcript) == []
+        heard = [json.loads(line) for line in transcript.read_bytes().splitlines()]
+    return Ended(code, out or b"", err.decode(), heard)
+
+
+def processor(pid: int) -> int:
+    """Ticks it has used."""
+    return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+
+def alive(mark: str) -> list[str]:
+    """The command lines of the living processes that carry `mark`."""
+    return [_command_line(pid) for pid in _marked(mark)]
+
+
+def kill_all(mark: str) -> None:
+    """A test that failed leaves nothing behind either."""
+    for pid in _marked(mark):
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def _marked(mark: str) -> list[str]:
+    wanted = f"{MARK}={mark}".encode()
+    return [entry for entry in os.listdir("/proc") if entry.isdigit() and wanted in _environment(entry)]  # noqa: PTH208
+
+
+def _environment(pid: str) -> bytes:
+    """Empty for a process that is gone, or a zombie."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+
+
+def _command_line(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except (FileNotFoundError, ProcessLookupError):
+        return f"{pid}, gone meanwhile"
+
+
+def _line(stream: "IO[bytes] | None") -> str:
+    assert stream is not None
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([stream], [], [], PATIENCE)
+        assert ready, f"nothing more than {bytes(line)!r}"
+        piece = os.read(stream.fileno(), 1)
+        assert piece, f"the end after {bytes(line)!r}"
+        line += piece
+    return line.decode()

@@ -1,0 +1,231 @@
+"""The verbs about profiles: answers on stdout, the rest on stderr, exit codes that mean something (DESIGN §5)."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from acp_launch.cli import profiles
+from acp_launch.errors import MachineError, ProfileError, UsageError
+from acp_launch.profile.discover import built_in
+from acp_launch.profile.schema import text as schema_text
+
+app = typer.Typer()
+app.command()(profiles.validate)
+app.command()(profiles.plan)
+app.command("list")(profiles.list_)
+app.command()(profiles.show)
+app.command()(profiles.schema)
+
+GOOD = "version: 1\ndescription: Good one\nagent:\n  command: ${python}\n  env: {KEY: '${secret:k}', B: v-a-l-u-e}\n"
+BAD = "version: 1\nagent: {comand: x}\n"
+BAD_LINES = (
+    "{file}:2:1: agent.command: this key is required\n    fix: add: command: ...\n"
+    '{file}:2:9: agent.comand: unknown key "comand"; did you mean "command"?\n    fix: write command\n'
+)
+
+
+class Answer:
+    def __init__(self, *arguments: str) -> None:
+        result = CliRunner().invoke(app, list(arguments))
+        self.code, self.out, self.err, self.raised = (
+            result.exit_code,
+            result.stdout,
+            result.stderr,
+            result.exception,
+        )
+
+    @property
+    def data(self) -> dict[str, list[dict[str, object]]]:
+        decoded: dict[str, list[dict[str, object]]] = json.loads(self.out)
+        return decoded
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".acp-launch").mkdir()
+    (tmp_path / ".acp-launch" / "good.yaml").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def broken(project: Path) -> str:
+    (project / ".acp-launch" / "bad.yaml").write_text(BAD)
+    return str(Path(".acp-launch") / "bad.yaml")
+
+
+def test_a_good_profile_is_one_quiet_line(project: Path) -> None:
+    answer = Answer("validate", "good")
+    assert (answer.code, answer.out, answer.err) == (0, ".acp-launch/good.yaml: ok\n", "")
+
+
+def test_validate_works_through_all_and_fails_in_the_end(project: Path) -> None:
+    file = broken(project)
+    answer = Answer("validate", "bad", "good", "./gone.yaml")
+    assert answer.code == 2
+    assert answer.out == ".acp-launch/good.yaml: ok\n"
+    assert answer.err == (
+        BAD_LINES.format(file=file)
+        + "gone.yaml: no such file\n    fix: acp-launch list shows the profiles there are\n"
+        + "3 problems; 2 of 3 profiles cannot be used\n"
+    )
+
+
+def test_validate_without_names_takes_every_profile_there_is(project: Path) -> None:
+    answer = Answer("validate")
+    assert answer.code == 0
+    assert answer.out.splitlines() == [".acp-launch/good.yaml: ok"] + [
+        f"{file}: ok" for file in sorted(built_in().glob("*.yaml"))
+    ]
+
+
+def test_validate_as_json_says_the_same_on_stdout_alone(project: Path) -> None:
+    file = broken(project)
+    answer = Answer("validate", "--json", "good", "bad")
+    assert (answer.code, answer.err) == (2, "")
+    assert [(report["name"], report["ok"]) for report in answer.data["profiles"]] == [("good", True), ("bad", False)]
+    assert [(each["file"], each["line"], each["column"], each["path"]) for each in answer.data["problems"]] == [
+        (file, 2, 1, "agent.command"),
+        (file, 2, 9, "agent.comand"),
+    ]
+
+
+def test_an_unknown_name_is_a_usage_error(project: Path) -> None:
+    answer = Answer("validate", "goood")
+    assert isinstance(answer.raised, UsageError)
+    assert answer.raised.message == 'no profile named "goood"; did you mean "good"?'
+
+
+def test_a_plan_shows_what_would_start_and_no_value_of_the_environment(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("SHELL_TOKEN", "hunter2")
+        answer = Answer("plan", "good")
+        verbose = Answer("plan", "good", "--verbose")
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[:2] == [f"profile      good  ({project / '.acp-launch' / 'good.yaml'})", "             Good one"]
+    assert f"directory    {project}" in lines
+    assert "timeouts     initialize 2m, session 1m, silence 30m" in lines
+    assert f"  command    {sys.executable}" in lines
+    assert "  variables  B  .acp-launch/good.yaml:5:32" in lines
+    assert "             KEY  .acp-launch/good.yaml:5:14, ${secret:k}" in lines
+    assert "SHELL_TOKEN" not in answer.out and "SHELL_TOKEN  inherited" in verbose.out
+    assert not any(value in answer.out + verbose.out for value in ("hunter2", "v-a-l-u-e"))
+
+
+def test_a_plan_as_json_lists_names_and_origins(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("SHELL_TOKEN", "hunter2")
+        answer = Answer("plan", "good", "--json")
+    plan = json.loads(answer.out)
+    assert (plan["profile"], plan["cwd"], plan["session"], plan["secrets"]) == ("good", str(project), None, ["k"])
+    assert plan["timeouts"] == {"initialize": 120.0, "session": 60.0, "silence": 1800.0}
+    assert plan["agent"]["env"]["SHELL_TOKEN"] == {"origin": "inherited", "secrets": []}
+    assert plan["agent"]["env"]["KEY"] == {"origin": ".acp-launch/good.yaml:5:14", "secrets": ["k"]}
+    assert plan["problems"] == [] and "hunter2" not in answer.out and "v-a-l-u-e" not in answer.out
+
+
+def test_the_demo_can_be_planned_from_anywhere(project: Path) -> None:
+    plan = json.loads(Answer("plan", "demo", "--json").out)
+    assert plan["agent"]["command"] == sys.executable
+    assert plan["agent"]["args"] == ["-I", "-m", "acp_launch.demo.agent"]
+    assert [(server["name"], server["command"], server["args"]) for server in plan["mcp_servers"]] == [
+        ("notes", sys.executable, ["-I", "-m", "acp_launch.demo.server"])
+    ]
+
+
+def test_the_plan_follows_the_cwd_option(project: Path) -> None:
+    (project / "sub").mkdir()
+    assert json.loads(Answer("plan", "good", "--json", "--cwd", "sub").out)["cwd"] == str(project / "sub")
+
+
+def test_a_plan_this_machine_cannot_have_is_a_machine_error(project: Path) -> None:
+    answer = Answer("plan", "good", "--cwd", "gone")
+    assert isinstance(answer.raised, MachineError) and answer.raised.exit_code == 3
+    assert str(answer.raised) == (
+        f'--cwd: the directory "{project / "gone"}" does not exist\n    fix: mkdir -p {project / "gone"}'
+    )
+    as_json = Answer("plan", "good", "--cwd", "gone", "--json")
+    assert (as_json.code, as_json.err) == (3, "")
+    assert [problem["file"] for problem in as_json.data["problems"]] == ["--cwd"]
+
+
+def test_a_plan_of_a_broken_profile_is_a_profile_error(project: Path) -> None:
+    file = broken(project)
+    answer = Answer("plan", "bad")
+    assert isinstance(answer.raised, ProfileError)
+    assert str(answer.raised) + "\n" == BAD_LINES.format(file=file)
+    assert Answer("plan", "bad", "--json").code == 2
+
+
+def test_list_shows_shadowed_and_broken_profiles_too(project: Path) -> None:
+    file = broken(project)
+    (project / ".acp-launch" / "demo.yaml").write_text(GOOD)
+    answer = Answer("list")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.splitlines()[:3] == [
+        f"bad       project   (2 problems: acp-launch validate {file})",
+        "demo      project   Good one",
+        "good      project   Good one",
+    ]
+    assert (
+        "demo      built-in  A scripted agent to try acp-launch with; no account, no network "
+        "(shadowed by .acp-launch/demo.yaml)"
+    ) in answer.out.splitlines()
+
+
+def test_list_as_json_is_complete(project: Path) -> None:
+    broken(project)
+    entries = Answer("list", "--json").data["profiles"]
+    assert entries[0] == {
+        "name": "bad",
+        "origin": "project",
+        "description": "",
+        "file": str(project / ".acp-launch" / "bad.yaml"),
+        "project": str(project),
+        "shadowed_by": None,
+        "problems": 2,
+    }
+    assert {entry["name"] for entry in entries} >= {"good", "demo", "claude", "codex", "gemini", "opencode"}
+
+
+def test_show_prints_the_file_as_it_is(project: Path) -> None:
+    answer = Answer("show", "good")
+    assert (answer.code, answer.out) == (0, GOOD)
+    assert answer.err == f"# {project / '.acp-launch' / 'good.yaml'}\n"
+
+
+def test_a_broken_profile_can_be_shown_and_a_missing_one_cannot(project: Path) -> None:
+    broken(project)
+    assert Answer("show", "bad").out == BAD
+    assert isinstance(Answer("show", "./gone.yaml").raised, ProfileError)
+
+
+def test_schema_goes_to_stdout_or_to_a_file(project: Path) -> None:
+    assert Answer("schema").out == schema_text()
+    written = Answer("schema", "-o", "schema.json")
+    assert (written.code, written.out, written.err) == (0, "", "")
+    assert (project / "schema.json").read_text(encoding="utf-8") == schema_text()
+
+
+def test_a_schema_that_cannot_be_written_is_a_usage_error(project: Path) -> None:
+    answer = Answer("schema", "--write", "no/such/dir.json")
+    assert isinstance(answer.raised, UsageError)
+    assert answer.raised.message == "cannot write no/such/dir.json: No such file or directory"
+
+
+def test_a_directory_that_is_gone_is_said_so(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = project / "gone"
+    gone.mkdir()
+    with monkeypatch.context() as patched:
+        patched.chdir(gone)
+        gone.rmdir()
+        answer = Answer("list")
+    assert isinstance(answer.raised, UsageError)
+    assert answer.raised.message == "the directory you are in no longer exists"

@@ -1,0 +1,154 @@
+"""The agent fails: whose fault it is, its last words, and an exit code that means something (DESIGN §5)."""
+
+import pytest
+
+from tests.cli.launcher import Launcher
+
+ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own\n"
+USAGE = ["usage: helper_cli [-h] COMMAND", "commands:", "  build   build it", "  test    test it"]
+NOISE = "acp-launch: the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)\n"
+
+
+@pytest.mark.parametrize("status", [0, 2])
+def test_a_program_that_prints_its_usage_and_ends_is_shown_with_it(launch: Launcher, status: int) -> None:
+    head = f"acp-launch: the agent exited with status {status} before it answered initialize\n"
+    launch.profile("helper_cli", str(status))
+    done = launch("run", "p", "hi")
+    shown = "".join(f"    {line}\n" for line in USAGE)
+    assert (done.code, done.out, done.err) == (4, b"", f"{head}{shown}{ACP_MODE}")
+    launch.profile("helper_cli", "stdout", str(status))
+    done = launch("run", "p", "hi")
+    printed = "".join(f"    it printed: {line.strip()}\n" for line in USAGE)
+    assert (done.code, done.out, done.err) == (4, b"", f"{NOISE}{head}{printed}{ACP_MODE}")
+
+
+def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Launcher) -> None:
+    launch.profile("tty_waiter", agent={"timeouts": {"initialize": "200ms"}})
+    done = launch("run", "p", "hi")
+    assert (done.code, done.err) == (
+        4,
+        f"{NOISE}acp-launch: this is no ACP agent: it printed text, and no answer to initialize from the agent within"
+        f" 0.2 s\n    it printed: > I do not understand that.\n{ACP_MODE}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("moment", "method", "out"),
+    [
+        ("start", "initialize", b""),
+        ("initialize", "initialize", b""),
+        ("new", "session/new", b""),
+        ("prompt", "session/prompt", b""),
+        ("mid-turn", "session/prompt", b"halfway \n"),
+        ("permission", "session/prompt", b"halfway \n"),
+    ],
+)
+@pytest.mark.parametrize(("how", "words"), [("3", "exited with status 3"), ("SIGKILL", "was killed by SIGKILL")])
+def test_an_agent_that_dies_is_told_with_its_end_and_its_last_words(
+    launch: Launcher, moment: str, method: str, out: bytes, how: str, words: str
+) -> None:
+    """C-12."""
+    launch.profile("crasher", moment, how)
+    done = launch("run", "p", "hi", "--approve", "none")
+    told = (
+        f"acp-launch: the agent {words} before it answered {method}\n"
+        f"    crasher: going down at {moment}\n    crasher: last words\n"
+    )
+    fix = ACP_MODE if method == "initialize" else ""
+    asked = "acp-launch: denied: Dangerous (--approve none)\n" if moment == "permission" else ""
+    assert (done.code, done.out, done.err) == (4, out, f"{asked}{told}{fix}")
+
+
+def test_an_agent_that_dies_after_its_turn_has_done_its_work(launch: Launcher) -> None:
+    launch.profile("crasher", "after-turn")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (0, b"halfway there\n", "")
+
+
+def test_an_error_answer_to_a_prompt_is_told_with_its_code(launch: Launcher) -> None:
+    launch.profile("refuser", "error", "-32603", "the model is out of order")
+    done = launch("run", "p", "hi")
+    words = "acp-launch: the agent answered session/prompt with an error: the model is out of order (-32603)\n"
+    assert (done.code, done.out, done.err) == (4, b"I would rather not.\n", words)
+    done = launch("run", "p", "hi", "--output", "json")
+    assert done.events[-1] == {
+        "type": "error",
+        "exitCode": 4,
+        "message": "the agent answered session/prompt with an error: the model is out of order (-32603)",
+        "fix": "",
+        "detail": [],
+        "problems": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("lie", "said"),
+    [
+        (
+            ["version", "2"],
+            "the agent speaks ACP version 2, acp-launch speaks version 1\n"
+            "    fix: use a release of the agent that speaks version 1\n",
+        ),
+        (["text-version"], "the agent's answer to initialize names no protocol version\n"),
+        (["no-session"], "the agent opened a session without a sessionId\n"),
+        (["null-result"], "the agent opened a session without a sessionId\n"),
+    ],
+)
+def test_a_broken_protocol_is_the_agents_fault_and_said_to_be(launch: Launcher, lie: list[str], said: str) -> None:
+    """C-17."""
+    launch.profile("liar", *lie)
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (5, b"", f"acp-launch: {said}")
+    assert "session/prompt" not in done.methods
+
+
+def test_a_line_longer_than_the_cap_ends_the_run_and_names_the_knob(launch: Launcher) -> None:
+    """C-5."""
+    launch.profile("giant", "1")
+    done = launch("run", "p", "hi", ACP_LAUNCH_MAX_LINE="100000")
+    assert (done.code, done.out, done.err) == (
+        5,
+        b"",
+        "acp-launch: the agent sent a line of more than 100,000 bytes\n"
+        "    fix: if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>\n",
+    )
+
+
+@pytest.mark.parametrize("moment", ["new", "prompt"])
+def test_an_agent_that_wants_a_login_first_lists_its_ways(launch: Launcher, moment: str) -> None:
+    """C-30."""
+    launch.profile("auth", moment)
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (
+        6,
+        b"",
+        "acp-launch: the agent wants a login first: Authentication required\n"
+        "    it offers: Log in with a browser (browser): Opens a page of the provider\n"
+        "    it offers: Terminal login (tty)\n"
+        "    it offers: API key (key)\n"
+        "    fix: log in with the agent's own command, then run this again\n",
+    )
+    launch.profile("auth", moment, "none")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.err) == (
+        6,
+        "acp-launch: the agent wants a login first: Authentication required\n"
+        "    fix: log in with the agent's own command, then run this again\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("refusal", "the agent refused to go on; the prompt and what came after it will not be part of the next one"),
+        ("max_tokens", "the agent stopped: its token limit is reached"),
+        ("max_turn_requests", "the agent stopped: its limit of model requests in one turn is reached"),
+        ("bored_now", "the agent ended the turn for a reason of its own: bored_now"),
+    ],
+)
+def test_a_turn_that_ends_short_is_exit_9_with_its_reason(launch: Launcher, reason: str, said: str) -> None:
+    launch.profile("refuser", reason)
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (9, b"I would rather not.\n", f"acp-launch: {said}\n")
+    if reason == "bored_now":
+        assert launch("run", "p", "hi", "-o", "json").event("result")["stopReason"] == reason

@@ -1,0 +1,177 @@
+"""stdout carries the answer, stderr everything else; three ways to have it (DESIGN §5)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.launcher import Launcher
+
+TWO_MESSAGES = """
+def prompt(request):
+    session = script.session_of(request)
+    script.say(session, "I will ")
+    script.say(session, "look.")
+    script.update(session, "tool_call", toolCallId="c1", title="Look", kind="read", status="completed")
+    script.say(session, "It is ")
+    script.update(session, "usage_update", used=1, size=2)
+    script.say(session, "done.")
+    script.end(request)
+
+script.serve({"session/prompt": prompt})
+"""
+NOISE = "acp-launch: the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)\n"
+UPDATE = '{"type":"update","sessionId":"session-1","update":%s}'
+
+
+def test_text_into_a_pipe_is_the_agents_words_alone(launch: Launcher) -> None:
+    launch.profile("asker")
+    done = launch("run", "p", "do", "it", "--approve", "all")
+    assert (done.code, done.out) == (0, b"outcomes: allow_once-1\n")
+    assert done.err == (
+        "edit: Change a file: pending\n"
+        "acp-launch: allowed: Change a file (--approve all)\n"
+        "edit: Change a file: completed\n"
+    )
+    assert done.params("session/prompt") == {
+        "sessionId": "session-1",
+        "prompt": [{"type": "text", "text": "do it"}],
+    }
+
+
+def test_quiet_is_the_final_message_alone(launch: Launcher) -> None:
+    launch.scripted(TWO_MESSAGES)
+    done = launch("run", "p", "hi", "--output", "quiet")
+    assert (done.code, done.out, done.err) == (0, b"It is done.\n", "")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out) == (0, b"I will look.\nIt is done.\n")
+    assert done.err == "read: Look: completed\n"
+
+
+def test_json_keeps_every_update_byte_for_byte(launch: Launcher) -> None:
+    launch.profile("asker")
+    done = launch("run", "p", "hi", "--approve", "all", "--output", "json")
+    assert (done.code, done.err) == (0, "")
+    types = ["initialized", "session", "update", "permission", "update", "update", "result"]
+    assert [event["type"] for event in done.events] == types
+    sent = '{"sessionUpdate": "tool_call_update", "toolCallId": "call-0", "status": "completed"}'
+    assert UPDATE % sent in done.out.decode().splitlines()
+    assert done.event("initialized")["result"]["agentInfo"] == {"name": "test-agent", "version": "1.0.0"}
+    session = done.event("session")
+    assert (session["sessionId"], session["how"], session["replayed"]) == ("session-1", "new", 0)
+    call = {"toolCallId": "call-0", "title": "Change a file", "kind": "edit", "status": "pending"}
+    kinds = ["allow_always", "allow_once", "reject_always", "reject_once"]
+    options = [{"optionId": f"{kind}-{n}", "name": f"Option {kind}", "kind": kind} for n, kind in enumerate(kinds)]
+    assert done.event("permission") == {
+        "type": "permission",
+        "toolCall": call,
+        "options": options,
+        "allowed": True,
+        "optionId": "allow_once-1",
+        "by": "--approve all",
+    }
+    assert done.event("result") == {
+        "type": "result",
+        "stopReason": "end_turn",
+        "usage": None,
+        "denied": None,
+        "result": {"stopReason": "end_turn"},
+    }
+
+
+def test_json_tells_notes_and_ends_with_the_error(launch: Launcher) -> None:
+    launch.profile("helper_cli", "stdout")
+    done = launch("run", "p", "hi", "--output", "json")
+    note, error = done.events
+    text = "the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)"
+    assert note == {"type": "note", "text": text}
+    assert (error["type"], error["exitCode"], error["problems"]) == ("error", 4, [])
+    assert error["message"] == "the agent exited with status 2 before it answered initialize"
+    assert error["detail"][0] == "it printed: usage: helper_cli [-h] COMMAND"
+    assert done.err.startswith(f"acp-launch: {error['message']}\n")
+
+
+@pytest.mark.parametrize("temper", ["minimal", "malformed"])
+def test_an_agent_that_says_little_or_nonsense_about_itself_is_taken_as_it_is(launch: Launcher, temper: str) -> None:
+    """C-19, C-22."""
+    launch.profile(temper)
+    done = launch("run", "p", "hi", "--output", "json")
+    assert (done.code, done.err) == (0, "")
+    assert [event["type"] for event in done.events] == ["initialized", "session", "update", "result"]
+    if temper == "malformed":
+        assert done.event("initialized")["result"]["agentCapabilities"]["somethingNew"] == {"deep": [1]}
+
+
+def test_a_megabyte_of_stderr_and_garbage_between_messages_does_no_harm(launch: Launcher) -> None:
+    """C-2, C-3, C-4."""
+    launch.profile("chatty")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (0, b"loud and clear\n", NOISE)
+    (log,) = logs(launch)
+    assert len(log) >= 1 << 20
+
+
+def logs(launch: Launcher) -> list[bytes]:
+    """What the log files of the state directory hold."""
+    return [file.read_bytes() for file in Path(launch.env["ACP_LAUNCH_STATE_DIR"], "log").glob("*.log")]
+
+
+def test_what_no_version_of_acp_knows_ends_nothing(launch: Launcher) -> None:
+    """C-8, C-9, C-58."""
+    launch.profile("unknowns", "stop")
+    done = launch("run", "p", "hi", "--output", "json")
+    assert done.code == 9
+    kinds = [event["update"]["sessionUpdate"] for event in done.events if event["type"] == "update"]
+    assert kinds == ["hologram", "tool_call", "tool_call_update", "agent_message_chunk", "plan", "agent_message_chunk"]
+    assert '"codes: -32601, -32601, -32601, -32601"' in done.out.decode()
+    assert done.event("result")["stopReason"] == "bored"
+    answered = [message["id"] for message in done.heard if "error" in message]
+    assert answered == ["abc", 0, None, -1]  # C-6
+
+
+def test_updates_before_the_session_is_known_are_not_lost(launch: Launcher) -> None:
+    """C-43."""
+    launch.profile("early")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (0, b"I could not wait.You said: hi\n", "")
+    kinds = [event.get("update", {}).get("sessionUpdate") for event in launch("run", "p", "hi", "-o", "json").events]
+    assert [kind for kind in kinds if kind] == [
+        "available_commands_update",
+        "session_info_update",
+        "agent_message_chunk",
+        "agent_message_chunk",
+    ]
+
+
+def test_updates_after_the_turn_are_accepted(launch: Launcher) -> None:
+    """C-59. Whether they are seen is a race that neither side can win for sure."""
+    launch.profile("late")
+    done = launch("run", "p", "hi", "--output", "json")
+    assert (done.code, done.err) == (0, "")
+    assert done.events[-1]["type"] == "result"
+    first = next(event for event in done.events if event["type"] == "update")
+    assert first["update"]["content"]["text"] == "in the turn (0 late updates so far)"
+
+
+def test_an_answer_that_comes_twice_counts_once(launch: Launcher) -> None:
+    launch.profile("liar", "twice")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out) == (0, b"You said: hi\n")
+    note = "the agent's stdout holds an answer to a request that was never made; ignored (1 so far)"
+    assert done.err == f"acp-launch: {note}\n"
+
+
+def test_the_agents_stderr_is_shown_on_demand(launch: Launcher) -> None:
+    launch.profile("crasher", "after-turn")
+    done = launch("run", "p", "hi", "--verbose")
+    assert (done.code, done.out) == (0, b"halfway there\n")
+    assert done.err == "crasher: going down at after-turn\ncrasher: last words\n"
+
+
+def test_an_answer_with_control_characters_stays_as_it_is_in_a_pipe(launch: Launcher) -> None:
+    launch.profile("polite")
+    prompt = "a\x1b[31mb\tü\U0001f600\u2028c"
+    done = launch("run", "p", prompt)
+    assert done.out.decode() == f"You said: {prompt}\n"
+    sent = json.dumps(f"You said: {prompt}")
+    assert sent in launch("run", "p", prompt, "--output", "json").out.decode()

@@ -1,0 +1,201 @@
+"""Ctrl-C, SIGTERM, SIGHUP and a closed stdout at every moment: the exit code shells know, and nothing left behind."""
+
+import os
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM
+
+import pytest
+
+from tests.cli.launcher import PATIENCE, Launcher, Running, alive
+
+SIGNALS = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
+
+
+def until_working(running: Running) -> None:
+    """The turn of `cancellable --output json` has begun and shows."""
+    running.hears("session/prompt")
+    for text in ("initialized", "session", "tool_call", "working"):
+        running.shows(text)
+
+
+@SIGNALS
+@pytest.mark.parametrize("moment", ["initialize", "session/new"])
+def test_a_signal_before_the_turn_ends_the_run(launch: Launcher, tmp_path: Path, number: int, moment: str) -> None:
+    os.mkfifo(fifo := tmp_path / "go")
+    launch.profile("slow_start", str(fifo), moment.removesuffix("/new"))
+    with launch.start("run", "p", "hi") as running:
+        running.hears(moment)
+        running.kill(number)
+        fifo.write_bytes(b"")  # the answer comes too late
+        done = running.end()
+    assert (done.code, done.out, done.err) == (128 + number, b"", "acp-launch: stopped\n")
+    assert done.methods[-1] == moment
+
+
+def test_ctrl_c_cancels_the_turn_and_shows_how_it_ends(launch: Launcher) -> None:
+    """C-62."""
+    launch.profile("cancellable")
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        until_working(running)
+        running.kill(SIGINT)
+        done = running.end()
+    assert (done.code, done.err) == (130, "acp-launch: cancelled\n")
+    assert done.methods == ["initialize", "session/new", "session/prompt", "session/cancel"]
+    assert [event["type"] for event in done.events] == ["update", "update", "result", "error"]
+    assert done.event("result")["stopReason"] == "cancelled"
+    assert done.event("error")["exitCode"] == 130
+
+
+def test_an_agent_that_answers_a_cancel_with_an_error_was_cancelled_all_the_same(launch: Launcher) -> None:
+    launch.profile("cancellable", "error", "-32603")
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        until_working(running)
+        running.kill(SIGINT)
+        done = running.end()
+    assert (done.code, done.err) == (130, "acp-launch: cancelled\n")
+    assert done.event("result")["stopReason"] == "cancelled"
+
+
+@pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
+def test_a_signal_that_ends_programs_ends_the_run_in_the_turn(launch: Launcher, number: int) -> None:
+    launch.profile("cancellable")
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        until_working(running)
+        running.kill(number)
+        done = running.end()
+    assert (done.code, done.err) == (128 + number, "acp-launch: stopped\n")
+    assert [event["type"] for event in done.events] == ["error"]
+
+
+def test_a_second_ctrl_c_ends_an_agent_that_is_deaf_to_the_first(launch: Launcher) -> None:
+    launch.profile("cancel_deaf", "never")
+    with launch.start("run", "p", "hi") as running:
+        running.hears("session/prompt")
+        running.kill(SIGINT)
+        running.hears("session/cancel")
+        running.kill(SIGINT)
+        before = time.monotonic()
+        done = running.end()
+    assert time.monotonic() - before < 1.5  # the grace for a cancelled turn is 10 s
+    assert (done.code, done.out, done.err) == (130, b"working\n", "acp-launch: stopped\n")
+
+
+@SIGNALS
+def test_a_signal_while_the_agent_is_being_stopped_kills_it_at_once(launch: Launcher, number: int) -> None:
+    launch.profile("gemini_like", "1", "stubborn")  # outlives the end of its input, and TERM
+    with launch.start("run", "p", "hi", "--output", "json", "--approve", "all") as running:
+        for text in ("initialized", "session", "permission", "tool_call_update", "agent_message_chunk", "result"):
+            running.shows(text)
+        running.kill(number)
+        before = time.monotonic()
+        done = running.end()
+    assert time.monotonic() - before < 1.5  # the ladder would take 4 s
+    assert (done.code, done.err) == (128 + number, "acp-launch: stopped\n")
+
+
+def test_what_nohup_ignores_stays_ignored(launch: Launcher, tmp_path: Path) -> None:
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    launch.profile("slow_start", str(fifo), "prompt")
+    nohup = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
+    with launch.start("run", "p", "hi", prefix=nohup) as running:
+        running.hears("session/prompt")
+        running.kill(SIGHUP)
+        fifo.write_bytes(b"go")
+        done = running.end()
+    assert (done.code, done.out, done.err) == (0, b"You said: hi\n", "")
+
+
+def test_permission_asked_after_a_cancel_is_answered_cancelled(launch: Launcher) -> None:
+    """C-61."""
+    launch.profile("asker", "allow_once,reject_once", "late")
+    with launch.start("run", "p", "hi", "--output", "json", "--approve", "all") as running:
+        for text in ("initialized", "session", "tool_call", "permission"):
+            running.shows(text)
+        running.kill(SIGINT)
+        done = running.end()
+    assert done.code == 130
+    assert b'"outcomes: allow_once-0, cancelled"' in done.out
+    outcomes = [message["result"]["outcome"] for message in done.heard if "result" in message]
+    assert outcomes == [{"outcome": "selected", "optionId": "allow_once-0"}, {"outcome": "cancelled"}]
+
+
+@pytest.mark.parametrize("output", ["text", "json", "quiet"])
+def test_a_reader_who_had_enough_ends_the_run_without_words(launch: Launcher, output: str) -> None:
+    launch.profile("polite")
+    with launch.start("run", "p", "hi", "--output", output) as running:
+        assert running.process.stdout is not None
+        running.process.stdout.close()
+        done = running.end()
+    assert (done.code, done.err) == (141, "")
+
+
+def test_wrappers_and_their_daemons_are_gone_when_the_run_is(launch: Launcher, tmp_path: Path) -> None:
+    """C-13: behind `sh -c`, in a session of its own, with a double-forked daemon that ignores everything."""
+    launch.profile("wrapper", "polite", name="well")
+    launch.profile("wrapper", "crasher", "prompt", name="ill")
+    with ThreadPoolExecutor(2) as pool:
+        well, ill = pool.map(
+            lambda name: launch("run", name, "hi", ACP_TEST_PIDS=str(tmp_path / name)), ["well", "ill"]
+        )
+    assert (well.code, well.out, well.err) == (0, b"You said: hi\n", "")
+    words = "    crasher: going down at prompt\n    crasher: last words\n"
+    died = "acp-launch: the agent exited with status 3 before it answered session/prompt\n"
+    assert (ill.code, ill.err) == (4, died + words)
+    assert_gone(tmp_path / "well")
+    assert_gone(tmp_path / "ill")
+
+
+def test_wrappers_and_their_daemons_are_gone_when_a_signal_ends_the_run(launch: Launcher, tmp_path: Path) -> None:
+    launch.profile("wrapper", "cancellable")
+    arguments = ("run", "p", "hi", "--output", "json")
+    pids = {number: tmp_path / str(number) for number in (SIGINT, SIGTERM)}
+    with ExitStack() as stack:
+        started = {
+            number: stack.enter_context(launch.start(*arguments, ACP_TEST_PIDS=str(file)))
+            for number, file in pids.items()
+        }
+        for number, running in started.items():
+            until_working(running)
+            running.kill(number)
+        for number, running in started.items():
+            assert running.end().code == 128 + number
+            assert_gone(pids[number])
+
+
+def assert_gone(pids: Path) -> None:
+    noted = pids.read_text().split()
+    assert len(noted) == 3
+    assert [pid for pid in noted if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_a_killed_launcher_frees_its_session_at_once(launch: Launcher) -> None:
+    launch.profile("silent_turn")
+    with launch.start("run", "p", "hi", "--session", "s") as running:
+        running.hears("session/prompt")
+        second = launch("run", "p", "hi", "--session", "s")
+        held = rf"acp-launch: session \"s\" is in use by process {running.process.pid} \(acp-launch run p --session s\)"
+        assert second.code == 3
+        assert re.match(held + r", since \d\d:\d\d:\d\d\n    fix: wait for it, end it, or use another", second.err)
+        running.kill(SIGKILL)
+        running.process.wait(PATIENCE)
+        launch.profile("replayer")
+        third = launch("run", "p", "hi", "--session", "s", "--new")
+        assert (third.code, third.out) == (0, b"live 1\n")
+
+
+def test_a_reader_who_stopped_reading_does_not_make_ctrl_c_deaf(launch: Launcher) -> None:
+    launch.profile("flood", "20000", "1000")  # 20 MB: the agent is not read either once the pipes are full
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        running.shows("initialized")
+        running.hears("session/prompt")
+        running.gets_stuck()
+        running.kill(SIGINT)
+        before = time.monotonic()
+        assert running.process.wait(PATIENCE) == 130
+        assert time.monotonic() - before < 3
+        assert alive(running.mark) == []

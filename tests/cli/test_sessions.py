@@ -1,0 +1,187 @@
+"""The store under the sessions, and the verbs about them (DESIGN §7): one holder, nothing lost."""
+
+import json
+import re
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.cli.launcher import Launcher, names, store
+
+
+def test_ten_runs_at_once_keep_ten_sessions(launch: Launcher) -> None:
+    launch.profile("polite")
+    wanted = [f"s{number}" for number in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        done = list(pool.map(lambda name: launch("run", "p", "hi", "--session", name), wanted))
+    assert [(each.code, each.out, each.err) for each in done] == [(0, b"You said: hi\n", "")] * 10
+    assert names(launch) == wanted
+
+
+def test_of_many_runs_at_once_in_one_session_one_holds_it(launch: Launcher) -> None:
+    launch.profile("silent_turn")
+    with launch.start("run", "p", "hi", "--session", "one") as running:
+        running.hears("session/prompt")
+        with ThreadPoolExecutor(9) as pool:
+            done = list(pool.map(lambda _: launch("run", "p", "hi", "--session", "one"), range(9)))
+        assert {each.code for each in done} == {3}
+        holder = f'session "one" is in use by process {running.process.pid} (acp-launch run p --session one), since '
+        assert all(holder in each.err for each in done)
+        assert [each.heard for each in done] == [[]] * 9
+        removed = launch("session", "rm", "one", "--local")
+        assert (removed.code, holder in removed.err) == (3, True)
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\0" + b"\xff" * 8000])
+def test_a_corrupt_store_is_an_error_and_stays_as_it_is(launch: Launcher, content: bytes) -> None:
+    launch.profile("polite")
+    store(launch).parent.mkdir(parents=True)
+    store(launch).write_bytes(content)
+    for arguments in (["run", "p", "hi", "--session", "work"], ["run", "p", "hi"], ["session", "list"]):
+        done = launch(*arguments)
+        assert done.code == 3
+        assert done.err.startswith(f"acp-launch: the session store {store(launch)} is damaged: ")
+        assert "; it was left as it is\n    fix: mv " in done.err
+        assert store(launch).read_bytes() == content
+
+
+def test_a_store_of_a_newer_version_is_an_error_and_stays_as_it_is(launch: Launcher) -> None:
+    launch.profile("polite")
+    assert launch("run", "p", "hi", "--session", "work").code == 0
+    rows = sqlite3.connect(store(launch))
+    rows.execute("PRAGMA user_version = 99")
+    rows.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    rows.close()
+    before = store(launch).read_bytes()
+    done = launch("run", "p", "hi", "--session", "work")
+    assert done.code == 3
+    assert "was written by a newer acp-launch (store version 99, this one knows" in done.err
+    assert store(launch).read_bytes() == before
+
+
+def test_a_state_directory_that_cannot_be_used_is_named(launch: Launcher) -> None:
+    launch.profile("polite")
+    state = Path(launch.env["ACP_LAUNCH_STATE_DIR"])
+    state.write_text("a file where a directory belongs")
+    done = launch("run", "p", "hi", "--session", "work")
+    assert done.code == 3
+    assert done.err.startswith(f"acp-launch: cannot use the session store {store(launch)}: ")
+    assert "ACP_LAUNCH_STATE_DIR" in done.err.partition("    fix: ")[2]
+    assert done.heard == []
+
+
+def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launcher) -> None:
+    """C-33, C-35."""
+    launch.profile("replayer")
+    empty = launch("session", "list")
+    assert (empty.code, empty.out, empty.err) == (0, b"", "no sessions here yet; --all shows those of other projects\n")
+    assert launch("run", "p", "fix", "the", "bug", "--session", "work").code == 0
+    (heading, row) = launch("session", "list").out.decode().splitlines()
+    assert heading.split("  ")[0].strip() == "NAME"
+    assert re.fullmatch(rf"work +p +fix the bug +just now +{launch.project}", row)
+    shown = json.loads(launch("session", "show", "work", "--json").out)
+    assert (shown["session_id"], shown["agent_name"], shown["title"]) == ("session-1", "test-agent", "fix the bug")
+    assert "session id: session-1\n" in launch("session", "show", "work").out.decode()
+    renamed = launch("session", "rename", "work", "done")
+    assert (renamed.code, renamed.out, renamed.err) == (0, b"", "")
+    closed = launch("session", "close", "done")
+    assert (closed.code, closed.err, closed.methods) == (0, "", ["initialize", "session/close"])
+    removed = launch("session", "rm", "done")
+    assert (removed.code, removed.methods) == (0, ["initialize"])
+    assert removed.err == "test-agent cannot delete sessions; forgotten here, it may still have it\n"
+    gone = launch("session", "show", "done")
+    assert (gone.code, gone.err) == (
+        3,
+        'acp-launch: there is no session "done" here\n    fix: acp-launch session list --all shows every session\n',
+    )
+
+
+def test_a_session_the_agent_does_not_know_is_as_good_as_closed_and_removed(launch: Launcher) -> None:
+    """C-47."""
+    launch.profile("forgetful")
+    assert launch("run", "p", "hi", "--session", "work").code == 0
+    closed = launch("session", "close", "work")
+    assert (closed.code, closed.err, closed.methods) == (0, "", ["initialize", "session/close"])
+    removed = launch("session", "rm", "work")
+    assert (removed.code, removed.err, removed.methods) == (0, "", ["initialize", "session/delete"])
+    assert names(launch) == []
+
+
+def test_a_session_the_agent_refuses_to_delete_is_kept_until_it_is_forgotten_here_alone(launch: Launcher) -> None:
+    launch.profile("forgetful", "-32603")
+    assert launch("run", "p", "hi", "--session", "work").code == 0
+    refused = launch("session", "rm", "work")
+    assert (refused.code, refused.err) == (
+        4,
+        "acp-launch: the agent answered session/delete with an error: session session-1 not found (-32603)\n"
+        "    fix: forget it here, and leave it with the agent: acp-launch session rm --local\n",
+    )
+    assert names(launch) == ["work"]
+    local = launch("session", "rm", "work", "--local")
+    assert (local.code, local.err, local.heard) == (0, "", [])
+    assert names(launch) == []
+
+
+def test_an_agent_is_asked_for_its_sessions_page_by_page(launch: Launcher) -> None:
+    """C-34, C-37, C-45."""
+    launch.profile("pager", "3")
+    done = launch("session", "list", "p", "--agent", "--json")
+    assert done.code == 0
+    found = [session["sessionId"] for session in json.loads(done.out)]
+    assert found == [f"s-{page}-{place}" for page in range(3) for place in range(2)]
+    asked = [message["params"] for message in done.heard if message["method"] == "session/list"]
+    cwd = str(launch.project)
+    assert asked == [{"cwd": cwd}, {"cwd": cwd, "cursor": "=opaque/0+="}, {"cwd": cwd, "cursor": "=opaque/1+="}]
+    assert len(launch("session", "list", "p", "--agent").out.splitlines()) == 1 + 6
+
+
+@pytest.mark.parametrize(
+    ("temper", "code", "said"),
+    [
+        (["pager", "loop"], 5, "the agent's list of sessions goes in circles: a cursor came twice"),
+        (["pager", "empty"], 5, "the agent's list of sessions has no end: 100 empty pages in a row"),
+        (["polite"], 3, "test-agent does not list its sessions"),
+    ],
+)
+def test_a_list_that_never_ends_or_is_not_to_be_had_is_an_error(
+    launch: Launcher, temper: list[str], code: int, said: str
+) -> None:
+    launch.profile(*temper)
+    done = launch("session", "list", "p", "--agent")
+    assert (done.code, done.out, done.err) == (code, b"", f"acp-launch: {said}\n")
+
+
+def test_a_full_disk_under_the_state_directory_loses_no_session(launch: Launcher, tmp_path: Path) -> None:
+    """A file size limit of nothing stands for the full disk: root may write anywhere else."""
+    launch.profile("replayer")
+    assert launch("run", "p", "hi", "--session", "work").code == 0
+    nothing = ("sh", "-c", 'ulimit -f 0; trap "" XFSZ; exec "$@"', "sh")
+    with launch.start("run", "p", "hi", "--session", "other", prefix=nothing, ACP_TEST_TRANSCRIPT="") as running:
+        out, err = running.process.communicate(timeout=20)
+    assert (running.process.returncode, out) == (3, b"")
+    said = (
+        f"acp-launch: the session store {store(launch)} cannot be read or written: disk I/O error\n    fix: check the"
+    )
+    assert err.decode().startswith(said)
+    assert names(launch) == ["work"]
+
+
+def test_one_name_in_two_profiles_needs_the_profile_to_be_said(launch: Launcher) -> None:
+    for profile in ("p", "q"):
+        launch.profile("polite", name=profile)
+        assert launch("run", profile, "hi", "--session", "work").code == 0
+    done = launch("session", "show", "work")
+    assert (done.code, done.err) == (
+        3,
+        'acp-launch: "work" is a session of several profiles: q, p\n    fix: say which: --profile NAME\n',
+    )
+    assert json.loads(launch("session", "show", "work", "--profile", "q", "--json").out)["profile"] == "q"
+    assert launch("run", "q", "hi", "--session", "taken").code == 0
+    done = launch("session", "rename", "work", "taken", "--profile", "q")
+    assert (done.code, done.err) == (
+        3,
+        'acp-launch: there is already a session "taken" of profile "q"\n'
+        "    fix: choose another name, or remove that one first: acp-launch session rm\n",
+    )
