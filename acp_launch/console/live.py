@@ -5,6 +5,7 @@ What is finished is printed once and scrolls away; only the unfinished end of a 
 are drawn again, at most twelve times a second, so nothing flickers and a long answer costs what it adds.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
@@ -76,6 +77,12 @@ class Live(Notices):
                     Text(f"{acp.text(body.get('severity'))}: {harmless(acp.text(body.get('title')))}", "yellow")
                 )
         self._redraw()
+
+    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        self._flush()
+        for call in calls:
+            self._running.pop(acp.text(call.get("toolCallId")), None)
+            self._print(_line(call, "cancelled"))
 
     def pause(self) -> None:
         """Give the terminal to somebody else, a question for instance; the next update takes it back."""

@@ -4,7 +4,8 @@
 An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -47,6 +48,9 @@ class Ndjson:
     def permission(self, permission: Permission) -> None:
         members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}
         self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
+
+    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        self.emit("cancelled", {"toolCalls": calls})
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         self.emit("waiting", {"for": what, "seconds": float(waited), "limit": float(limit)})

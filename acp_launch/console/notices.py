@@ -1,10 +1,14 @@
 """What every kind of output says on stderr: waits, notes, permissions, how the turn ended."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.errors import LaunchError
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.toolcall import title
 from acp_launch.session.waits import seconds
 
 ENDINGS = {
@@ -33,6 +37,10 @@ class Notices:
     def permission(self, permission: Permission) -> None:
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
         say(f"acp-launch: {answer}: {harmless(permission.title, keep='')} ({permission.by})", style=DIM)
+
+    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        for call in calls:
+            say(f"acp-launch: cancelled: {harmless(title(call), keep='')}", style=DIM)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         say(f"acp-launch: no {what} for {seconds(waited)}; giving up at {seconds(limit)}", style=DIM)

@@ -106,7 +106,7 @@ class Client:
         for _, task in self._questions.values():
             task.cancel()
         self._questions.clear()
-        self.calls.cancel()
+        self._observer.cancelled(self.calls.cancel())
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], ask: Ask) -> None:
         chosen = await ask(call, question.options)

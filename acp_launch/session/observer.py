@@ -50,6 +50,9 @@ class Observer(Protocol):
 
     def permission(self, permission: Permission) -> None: ...
 
+    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        """The turn is being cancelled; `calls` are the tool calls that were unfinished (C-63)."""
+
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         """`what` has been awaited for `seconds`; at `limit` it becomes an error."""
 

@@ -65,6 +65,15 @@ def test_a_tool_call_is_one_line_when_it_is_over() -> None:
     assert screen.text == "✓ Read a file  read completed\nDone."
 
 
+def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -> None:
+    """C-63."""
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Build", kind="execute"))
+    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}])
+    screen.live.ended(end())
+    assert screen.text == "– Build  execute cancelled"
+
+
 def test_a_plan_is_shown_as_it_is_at_the_end() -> None:
     """C-55: each plan replaces the one before."""
     screen = Screen()

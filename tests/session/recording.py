@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +51,9 @@ class Recorder:
 
     def permission(self, permission: Permission) -> None:
         self.told.append(("permission", permission))
+
+    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        self.told.append(("cancelled", [call["toolCallId"] for call in calls]))
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         self.told.append(("waiting", what))

@@ -150,7 +150,7 @@ def test_a_forgotten_session_is_never_a_silent_fresh_start(code: int, message: s
 
 
 def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None:
-    """C-61, C-62."""
+    """C-61, C-62, C-63."""
 
     async def story() -> None:
         never: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -175,6 +175,7 @@ def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None
             await agent.says({"id": request["id"], "result": {"stopReason": "cancelled"}})
             assert (await running).stop_reason == "cancelled"
             assert recorder.of("update")[-1] == "late"
+            assert recorder.of("cancelled") == [["c1", "c2"]]
 
     asyncio.run(story())
 
