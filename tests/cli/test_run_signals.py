@@ -45,7 +45,7 @@ def test_ctrl_c_cancels_the_turn_and_shows_how_it_ends(launch: Launcher) -> None
         done = running.end()
     assert (done.code, done.err) == (130, "acp-launch: cancelled\n")
     assert done.methods == ["initialize", "session/new", "session/prompt", "session/cancel"]
-    assert [event["type"] for event in done.events] == ["update", "update", "cancelled", "result", "error"]
+    assert [event["type"] for event in done.events] == ["cancelled", "update", "update", "result", "error"]
     assert done.event("result")["stopReason"] == "cancelled"
     assert done.event("error")["exitCode"] == 130
 
