@@ -102,32 +102,22 @@ def _secrets(plan: LaunchPlan) -> dict[str, str]:
 
 
 def _session(wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack) -> "tuple[str, Record | None]":
-    """The session's name, its record when it is continued; held by us until `stack` closes."""
+    """The session's name, its record when it is continued; held by us until `stack` closes.
+
+    The store is opened for a new session too: what is wrong with it is said before anything starts.
+    """
+    from acp_launch.session import choice
     from acp_launch.session.hold import hold
+    from acp_launch.session.registry import open_registry
 
     if wish.latest and (wish.session or wish.new):
         raise UsageError("--continue takes the latest session, so it goes without --session and --new")
-    name, record = _chosen(wish, plan, settings)
-    stack.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
-    return name, record
-
-
-def _chosen(wish: Wish, plan: LaunchPlan, settings: Settings) -> "tuple[str, Record | None]":
-    if not wish.latest and plan.session is None:
-        from acp_launch.session.name import fresh_name
-
-        return fresh_name(), None
-    if wish.new and plan.session is not None:
-        return plan.session, None
-    from acp_launch.session import choice
-    from acp_launch.session.registry import open_registry
-
     with open_registry(settings.state) as registry:
-        if wish.latest or plan.session is None:
-            found = choice.latest(registry, plan)
-        else:
-            found = choice.named(registry, plan, plan.session)
-    return found.name, found.record
+        name = choice.latest_name(registry, plan) if wish.latest else plan.session or choice.fresh_name()
+        stack.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
+        if wish.new or not (wish.latest or plan.session):
+            return name, None
+        return name, choice.continued(registry, plan, name)
 
 
 def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:

@@ -14,6 +14,7 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
+from acp_launch.console.halves import Halves
 from acp_launch.console.markdown import finished
 from acp_launch.console.notices import Notices
 from acp_launch.console.stderr import harmless
@@ -49,6 +50,7 @@ class Live(Notices):
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
         self._region = Region(console=self._console, transient=True, refresh_per_second=REDRAWS)
+        self._halves = Halves()
         self._text = ""
         self._begun = False  # whether a part of this message was printed already
         self._thought = ""
@@ -63,9 +65,9 @@ class Live(Notices):
         body = acp.mapping(acp.decoded(update.update))
         match update.kind:
             case "agent_message_chunk":
-                self._say(acp.text(acp.mapping(body.get("content")).get("text")))
+                self._say(self._halves.whole(acp.text(acp.mapping(body.get("content")).get("text"))))
             case "agent_thought_chunk":
-                self._think(acp.text(acp.mapping(body.get("content")).get("text")))
+                self._think(self._halves.whole(acp.text(acp.mapping(body.get("content")).get("text"))))
             case "tool_call" | "tool_call_update":
                 self._tool(acp.text(body.get("toolCallId")), self._calls.merge(body))
             case "plan":

@@ -4,8 +4,7 @@
 A message ends where the agent does something else (a tool call, a thought, a plan) or its `messageId` changes.
 """
 
-import msgspec
-
+from acp_launch.console.halves import Halves
 from acp_launch.console.notices import Notices
 from acp_launch.console.outlet import Outlet
 from acp_launch.console.stderr import DIM, harmless, say
@@ -23,7 +22,8 @@ class Messages(Notices):
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
-        self._message_id: str | None = None
+        self._halves = Halves()
+        self._message_id = ""
         self._over = True  # the next chunk begins a new message
 
     def update(self, update: Updated) -> None:
@@ -36,14 +36,11 @@ class Messages(Notices):
             self.beside(update)
 
     def _chunk(self, update: Updated) -> None:
-        try:
-            chunk = acp.chunk.decode(update.update)
-        except msgspec.DecodeError:
-            return  # content of a kind we do not know (C-58)
-        if self._over or (chunk.messageId and chunk.messageId != self._message_id):
+        text, message_id = acp.read_chunk(update.update)
+        if self._over or (message_id and message_id != self._message_id):
             self.begin()
-        self._over, self._message_id = False, chunk.messageId or self._message_id
-        self.say(chunk.content.text)
+        self._over, self._message_id = False, message_id or self._message_id
+        self.say(self._halves.whole(text))
 
     def begin(self) -> None:
         """A new message begins."""
@@ -86,9 +83,10 @@ class Plain(Messages):
         super().__init__(outlet)
         self._last = "\n"
         self._calls = ToolCalls()
-        self._thinking = False
+        self._thought = ""
 
     def begin(self) -> None:
+        self._think("\n")
         if self._last != "\n":
             self.say("\n")
 
@@ -98,6 +96,10 @@ class Plain(Messages):
             self._last = text[-1]
 
     def beside(self, update: Updated) -> None:
+        if update.kind == "agent_thought_chunk":
+            self._think(self._halves.whole(acp.read_chunk(update.update)[0]))
+            return
+        self._think("\n")
         body = acp.mapping(acp.decoded(update.update))
         if update.kind in ("tool_call", "tool_call_update"):
             self._tool(self._calls.merge(body))
@@ -106,6 +108,12 @@ class Plain(Messages):
                 say(f"plan: {acp.text(entry.get('status'))}: {harmless(acp.text(entry.get('content')))}", style=DIM)
         elif update.kind == "notice":
             say(f"agent: {harmless(acp.text(body.get('title')))}", style=DIM)
+
+    def _think(self, piece: str) -> None:
+        """Thoughts go to stderr line by line."""
+        *lines, self._thought = (self._thought + piece).split("\n")
+        for line in filter(str.strip, lines):
+            say(f"thought: {harmless(line)}", style=DIM)
 
     def permission(self, permission: Permission) -> None:
         self._calls.merge(permission.tool_call)  # gemini tells a call's title nowhere else

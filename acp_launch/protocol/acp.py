@@ -152,11 +152,34 @@ chunk = msgspec.json.Decoder(Chunk)
 
 
 def decoded(raw: Raw | bytes) -> Any:
-    """Plain Python values, for messages that are rare and read leniently; None for what is no JSON inside."""
+    """Plain Python values, for messages that are rare and read leniently; None for what is no JSON inside.
+
+    The standard library gets a second try: it reads half a surrogate pair, which is what a JavaScript agent sends
+    when it cuts its text in the middle of an emoji (see `console.halves`).
+    """
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError:
+        return _second_try(bytes(raw))
+
+
+def _second_try(raw: bytes) -> Any:
+    import json
+
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
         return None
+
+
+def read_chunk(raw: Raw) -> tuple[str, str]:
+    """The text of a piece of a message, empty when it is something else, and its message id, empty without one."""
+    try:
+        piece = chunk.decode(raw)
+    except msgspec.DecodeError:
+        body = mapping(decoded(raw))
+        return text(mapping(body.get("content")).get("text")), text(body.get("messageId"))
+    return piece.content.text, piece.messageId or ""
 
 
 def mapping(value: object) -> dict[str, Any]:

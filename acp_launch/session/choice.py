@@ -1,34 +1,23 @@
-"""Which session a run opens: the one named, the latest, or a new one (DESIGN §7)."""
+"""Which session a run opens: the one named, the latest, or a new one under a name of its own (DESIGN §7)."""
 
-from msgspec import Struct
+import os
+import time
 
 from acp_launch.errors import SessionError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.registry import Record, Registry
 
 
-class Choice(Struct, frozen=True):
-    """The session's name, and its record when it is to be continued."""
-
-    name: str
-    record: Record | None
+def fresh_name() -> str:
+    """A name for a session that nobody named: sorts by time, and two runs in one second differ."""
+    return time.strftime("%Y%m%d-%H%M%S-") + os.urandom(2).hex()
 
 
-def named(registry: Registry, plan: LaunchPlan, name: str) -> Choice:
-    """The session of that name, or a new one that will have it.
-
-    Raises:
-        SessionError: it belongs to another directory.
-    """
-    record = registry.find(str(plan.project), plan.profile, name)
-    return _checked(record, plan) if record else Choice(name, None)
-
-
-def latest(registry: Registry, plan: LaunchPlan) -> Choice:
+def latest_name(registry: Registry, plan: LaunchPlan) -> str:
     """The session of this project and profile that was used last.
 
     Raises:
-        SessionError: there is none, or it belongs to another directory.
+        SessionError: there is none.
     """
     record = registry.latest(str(plan.project), plan.profile)
     if record is None:
@@ -36,14 +25,19 @@ def latest(registry: Registry, plan: LaunchPlan) -> Choice:
             f'there is no session of profile "{plan.profile}" in {plan.project} to continue',
             fix="run it once without --continue; acp-launch session list --all shows every session",
         )
-    return _checked(record, plan)
+    return record.name
 
 
-def _checked(record: Record, plan: LaunchPlan) -> Choice:
-    """A session lives in its directory: ACP wants the same cwd every time it is loaded."""
-    if record.cwd != str(plan.cwd):
+def continued(registry: Registry, plan: LaunchPlan, name: str) -> Record | None:
+    """The session of that name, or None when there is none yet. Ask while holding it: others may be using it.
+
+    Raises:
+        SessionError: it belongs to another directory; ACP wants the same cwd every time a session is loaded.
+    """
+    record = registry.find(str(plan.project), plan.profile, name)
+    if record is not None and record.cwd != str(plan.cwd):
         raise SessionError(
-            f'the session "{record.name}" works in {record.cwd}, this run in {plan.cwd}',
+            f'the session "{name}" works in {record.cwd}, this run in {plan.cwd}',
             fix=f"--cwd {record.cwd}, or --new to start afresh here",
         )
-    return Choice(record.name, record)
+    return record

@@ -87,10 +87,10 @@ class Client:
             self._questions[bytes(question.id)] = (question.session_id, task)
             return
         allowed = verdict.answer == "allow"
-        by = f"{verdict.by}, and no one to ask" if verdict.answer == "ask" else verdict.by
+        by = verdict.by
         if verdict.answer == "ask":
             self.denied = title(call)
-            self._observer.note(f"permission denied, no terminal to ask on: {self.denied}")
+            by = f"{verdict.by}, and no terminal to ask on"
         self._answer(question, call, choose(allowed, question.options), allowed=allowed, by=by)
 
     def withdrawn(self, withdrawn: Withdrawn) -> None:

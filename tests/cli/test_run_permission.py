@@ -64,7 +64,7 @@ def test_a_question_without_a_terminal_is_denied_and_ends_in_exit_10(launch: Lau
     launch.profile("asker", *stop)
     done = launch("run", "p", "hi")
     assert (done.code, done.out, outcomes(done)) == (10, b"outcomes: reject_once-3\n", ["reject_once-3"])
-    assert "denied: Change a file (permissions.default: ask, and no one to ask)\n" in done.err
+    assert "denied: Change a file (permissions.default: ask, and no terminal to ask on)\n" in done.err
     result = launch("run", "p", "hi", "--output", "json").event("result")
     assert result["denied"] == "Change a file"
 
@@ -74,7 +74,7 @@ def test_work_that_went_on_after_a_denial_is_no_failure(launch: Launcher) -> Non
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (0, b"outcome: cancel\n")
     assert done.err.endswith(
-        "acp-launch: denied: ls (permissions.default: ask, and no one to ask)\nexecute: ls: completed\n"
+        "acp-launch: denied: ls (permissions.default: ask, and no terminal to ask on)\nexecute: ls: completed\n"
     )
 
 

@@ -78,10 +78,22 @@ def test_text_goes_through_unchanged(tmp_path: Path) -> None:
     assert written(tmp_path, told(Plain, chunk(text))) == text.encode()
 
 
-def test_a_lone_surrogate_does_not_stop_the_answer(tmp_path: Path) -> None:
-    raw = Raw(b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud800 x"}}')
-    out = written(tmp_path, told(Plain, Updated("s1", "agent_message_chunk", raw, False), chunk("ok")))
-    assert b"ok" in out
+@pytest.mark.parametrize("observer", [Plain, Quiet])
+def test_an_emoji_cut_in_two_by_a_javascript_agent_arrives_whole(tmp_path: Path, observer: type[Messages]) -> None:
+    halves = [
+        Updated("s1", "agent_message_chunk", Raw(raw), False)
+        for raw in (
+            b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a\\ud83d"}}',
+            b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ude00b"}}',
+        )
+    ]
+    assert written(tmp_path, told(observer, *halves)) == "a\U0001f600b\n".encode()
+
+
+def test_thoughts_go_to_stderr_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    thoughts = [chunk(text, kind="agent_thought_chunk") for text in ("Let me ", "see.\nYes", ", so.")]
+    assert written(tmp_path, told(Plain, *thoughts, chunk("Done."))) == b"Done.\n"
+    assert capsys.readouterr().err == "thought: Let me see.\nthought: Yes, so.\n"
 
 
 def test_an_event_holds_the_update_byte_for_byte(tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ def test_it_ends_at_once_and_takes_stubborn_servers_along(
     client.until(lambda message: "1 " in str(message.get("params")))
     if stop == "term":
         client.process.terminate()
-        assert client.process.wait(5) == 143
+        assert client.process.wait(20) == 143
     assert client.finish() == (0 if stop == "eof" else 143)
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []

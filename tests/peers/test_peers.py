@@ -90,7 +90,7 @@ def test_a_denied_tool_call_does_nothing_and_the_turn_goes_on(bench: Bench) -> N
 def test_with_no_one_to_ask_the_tool_call_is_denied_and_the_exit_code_says_so(bench: Bench) -> None:
     ended = bench.run("write note.txt")
     assert (ended.code, ended.stdout) == (10, "did not write note.txt\n")
-    assert "permission denied, no terminal to ask on: Write note.txt" in ended.stderr
+    assert "no terminal to ask on" in ended.stderr
     assert not (bench.project / "note.txt").exists()
 
 
