@@ -1,0 +1,76 @@
+"""acp-launch on a terminal of its own: a pty that is its controlling terminal, so that Ctrl-C is a real Ctrl-C."""
+
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+PATIENCE = 20.0  # seconds for anything that is awaited
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+# Takes the terminal on stdin as its own, then becomes acp-launch.
+BECOME = (
+    "import fcntl, os, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "os.execv(sys.executable, [sys.executable, '-m', 'acp_launch', *sys.argv[1:]])\n"
+)
+
+
+class Terminal:
+    def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]") -> None:
+        self._descriptor = descriptor
+        self.process = process
+        self.raw = b""
+
+    @property
+    def text(self) -> str:
+        """Everything that was written, without what moves the cursor or colours."""
+        return CONTROL.sub("", self.raw.decode(errors="replace"))
+
+    def until(self, expected: str) -> None:
+        """Wait until `expected` was written."""
+        deadline = time.monotonic() + PATIENCE
+        while expected not in self.text:
+            left = deadline - time.monotonic()
+            assert left > 0 and self._read(left), f"no {expected!r} in {self.text!r}"
+
+    def types(self, keys: str) -> None:
+        os.write(self._descriptor, keys.encode())
+
+    def ends(self) -> int:
+        """Read to the end; gives the exit code."""
+        while self._read(PATIENCE):
+            pass
+        return self.process.wait(PATIENCE)
+
+    def _read(self, patience: float) -> bool:
+        ready, _, _ = select.select([self._descriptor], [], [], patience)
+        if not ready:
+            return False
+        try:
+            chunk = os.read(self._descriptor, 65536)
+        except OSError:  # EIO: nobody has the other side any more
+            return False
+        self.raw += chunk
+        return bool(chunk)
+
+
+@contextmanager
+def on_terminal(*arguments: str, cwd: Path, env: Mapping[str, str]) -> Iterator[Terminal]:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-c", BECOME, *arguments]
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=dict(env), start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours, process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(PATIENCE)
+        os.close(ours)

@@ -1,0 +1,84 @@
+"""Ring 3. What a person at a terminal sees and types (the demo agent, a real pty)."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.terminal import Terminal, on_terminal
+
+CTRL_C = "\x03"
+CTRL_D = "\x04"
+
+
+@pytest.fixture
+def env() -> dict[str, str]:
+    return {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+
+
+def asked(terminal: Terminal) -> None:
+    terminal.until("The agent asks for permission: Note: buy milk")
+    terminal.until("1. Allow once")
+    terminal.until("Number, y or n [n]: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("y\n", "Noted: buy milk"),
+        ("1\n", "Noted: buy milk"),
+        ("n\n", "I did not do it: permission was refused."),
+        ("\n", "I did not do it: permission was refused."),
+        ("9\n", "I did not do it: permission was refused."),
+        (CTRL_D, "I did not do it: permission was refused."),
+    ],
+)
+def test_a_person_is_asked_and_the_answer_counts(tmp_path: Path, env: dict[str, str], typed: str, said: str) -> None:
+    with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
+        asked(terminal)
+        terminal.types(typed)
+        assert terminal.ends() == 0
+    assert said in terminal.text
+    assert "(you)" in terminal.text
+
+
+def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", "count 10000", cwd=tmp_path, env=env) as terminal:
+        terminal.until("1 2 3")
+        terminal.types(CTRL_C)
+        assert terminal.ends() == 130
+    assert "acp-launch: cancelled" in terminal.text
+    shown, hidden = terminal.raw.rfind(b"\x1b[?25h"), terminal.raw.rfind(b"\x1b[?25l")
+    assert shown > hidden, "the cursor is visible again"
+
+
+def test_ctrl_c_in_a_question_cancels_too(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
+        asked(terminal)
+        terminal.types(CTRL_C)
+        assert terminal.ends() == 130
+
+
+def test_markdown_is_rendered_and_the_usage_is_the_last_line(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", "help", cwd=tmp_path, env=env) as terminal:
+        assert terminal.ends() == 0
+    assert " • help: what I can do" in terminal.text
+    assert "`help`" not in terminal.text
+    assert terminal.text.strip().splitlines()[-1].startswith("context ")
+
+
+@pytest.mark.parametrize("changed", [{"TERM": "dumb"}, {"COLUMNS": "30"}, {"NO_COLOR": "1"}])
+def test_a_poor_terminal_shows_the_answer_all_the_same(
+    tmp_path: Path, env: dict[str, str], changed: dict[str, str]
+) -> None:
+    with on_terminal("run", "demo", "add 20 22", cwd=tmp_path, env={**env, **changed}) as terminal:
+        assert terminal.ends() == 0
+    assert "\n42\n" in terminal.text.replace(" ", "") or "42" in terminal.text.split()
+    if "TERM" in changed:
+        assert b"\x1b" not in terminal.raw
+
+
+def test_without_a_prompt_a_person_is_told_the_ways_to_give_one(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", cwd=tmp_path, env=env) as terminal:
+        assert terminal.ends() == 2
+    assert "acp-launch: there is no prompt" in terminal.text
