@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderResult
-from rich.live import Live as Region
 from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
@@ -17,7 +16,8 @@ from rich.text import Text
 from acp_launch.console.halves import Halves
 from acp_launch.console.markdown import finished
 from acp_launch.console.notices import Notices
-from acp_launch.console.stderr import harmless
+from acp_launch.console.region import Region
+from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
@@ -27,21 +27,19 @@ from acp_launch.session.toolcall import OVER, ToolCalls, title
 MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "in_progress": "…", "pending": "…"}
 BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow"}
-REDRAWS = 12  # a second
 
 
 class Block:
-    """Markdown without the blank line that rich puts before a list or a heading, cut at the top to `most` lines."""
+    """Markdown without the blank line that rich puts before a list or a heading."""
 
-    def __init__(self, text: str, most: int | None = None) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._most = most
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = console.render_lines(Markdown(self._text), options, pad=False)
         while lines and not "".join(segment.text for segment in lines[0]).strip():
             lines.pop(0)
-        for line in lines[-self._most :] if self._most else lines:
+        for line in lines:
             yield from line
             yield Segment.line()
 
@@ -49,7 +47,7 @@ class Block:
 class Live(Notices):
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
-        self._region = Region(console=self._console, transient=True, refresh_per_second=REDRAWS)
+        self._region = Region(self._console)
         self._halves = Halves()
         self._text = ""
         self._begun = False  # whether a part of this message was printed already
@@ -81,6 +79,7 @@ class Live(Notices):
         self._redraw()
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        super().cancelled(())
         self._flush()
         for call in calls:
             self._running.pop(acp.text(call.get("toolCallId")), None)
@@ -88,7 +87,7 @@ class Live(Notices):
 
     def pause(self) -> None:
         """Give the terminal to somebody else, a question for instance; the next update takes it back."""
-        self._region.stop()
+        self._region.close()
 
     def ended(self, turn: TurnEnd) -> None:
         self._close()
@@ -143,19 +142,21 @@ class Live(Notices):
         self._flush()
         for line in self._plan:
             self._print(line)
-        self._region.stop()
+        self._region.close()
 
     def _print(self, what: Text | Block) -> None:
-        self._console.print(what)
+        self._region.print(what)
+
+    def tell(self, text: str, style: str) -> None:
+        """On stderr, which may be the same screen."""
+        self._region.erase()
+        say(text, style=style)
 
     def _redraw(self) -> None:
         calls = [_line(call, acp.text(call.get("status")) or "pending") for call in self._running.values()]
-        # Never taller than the screen, where redrawing would smear.
-        tail = Block(self._text, most=max(3, self._console.height - 6))
         thought = [Text(self._thought, "dim italic")] if self._thought else []
-        self._region.update(Group(*thought, tail, *calls, *self._plan))
-        if not self._region.is_started:
-            self._region.start()
+        tail = [Block(self._text)] if self._text else []
+        self._region.show(Group(*thought, *tail, *calls, *self._plan))
 
 
 def _line(call: dict[str, Any], status: str) -> Text:

@@ -22,6 +22,8 @@ ENDINGS = {
 class Notices:
     """An observer that shows no answer; the kinds of output build on it."""
 
+    _cancelled = False
+
     def negotiated(self, negotiated: Negotiated) -> None:
         """Nothing to say to a person."""
 
@@ -29,29 +31,37 @@ class Notices:
         """Only a continued session is worth a word."""
         if session.how != "new":
             history = f" ({session.replayed} updates of its history)" if session.how == "load" else ""
-            say(f"acp-launch: continuing session {session.name}{history}", style=DIM)
+            self.tell(f"acp-launch: continuing session {session.name}{history}", DIM)
 
     def update(self, update: Updated) -> None:
         """Shown by the kinds of output."""
 
     def permission(self, permission: Permission) -> None:
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
-        say(f"acp-launch: {answer}: {harmless(permission.title, keep='')} ({permission.by})", style=DIM)
+        self.tell(f"acp-launch: {answer}: {harmless(permission.title, keep='')} ({permission.by})", DIM)
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        self._cancelled = True
+        self.tell("acp-launch: cancelling the turn; Ctrl-C stops at once", DIM)
         for call in calls:
-            say(f"acp-launch: cancelled: {harmless(title(call), keep='')}", style=DIM)
+            self.tell(f"acp-launch: cancelled: {harmless(title(call), keep='')}", DIM)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        say(f"acp-launch: no {what} for {seconds(waited)}; giving up at {seconds(limit)}", style=DIM)
+        self.tell(f"acp-launch: no {what} for {seconds(waited)}; giving up at {seconds(limit)}", DIM)
 
     def note(self, text: str) -> None:
-        say(f"acp-launch: {harmless(text, keep='')}", style=YELLOW)
+        self.tell(f"acp-launch: {harmless(text, keep='')}", YELLOW)
 
     def ended(self, turn: TurnEnd) -> None:
+        if self._cancelled and turn.stop_reason == "cancelled":
+            return  # by us, which is said as the reason why the run ends
         if turn.stop_reason != "end_turn":
             unknown = f"the agent ended the turn for a reason of its own: {turn.stop_reason}"
-            say(f"acp-launch: {harmless(ENDINGS.get(turn.stop_reason, unknown), keep='')}", style=YELLOW)
+            self.tell(f"acp-launch: {harmless(ENDINGS.get(turn.stop_reason, unknown), keep='')}", YELLOW)
+
+    def tell(self, text: str, style: str) -> None:
+        """One line on stderr."""
+        say(text, style=style)
 
     def failed(self, error: LaunchError) -> None:
         """The run is over without an end of its turn: what was shown is left whole; `error` is shown by others."""

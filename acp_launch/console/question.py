@@ -6,12 +6,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from acp_launch.console.echo import forget_typed
 from acp_launch.console.stderr import YELLOW, harmless, say
 from acp_launch.protocol import acp
 from acp_launch.session.permission import choose
 from acp_launch.session.toolcall import title
 
 STDIN = 0
+SHOWN = 4000  # characters of one detail
+YES, NO = ("y", "yes"), ("", "n", "no")
 
 
 def possible() -> bool:
@@ -28,18 +31,25 @@ class Question:
         self._turn = asyncio.Lock()
 
     async def ask(self, call: dict[str, Any], options: list[Any]) -> str | None:
-        """The option chosen; an empty line, end of input or anything else denies."""
+        """The option chosen; an empty line and the end of input deny, anything unclear is asked again."""
         async with self._turn:
             self._pause()
             offered = [option for option in map(acp.mapping, options) if isinstance(option.get("optionId"), str)]
-            say(f"The agent asks for permission: {harmless(title(call), keep='')}", style=YELLOW)
-            for line in _particulars(call):
-                say(f"    {harmless(line, keep='')[:200]}")
-            for number, option in enumerate(offered, 1):
-                say(f"  {number}. {harmless(acp.text(option.get('name')) or acp.text(option.get('kind')), keep='')}")
-            sys.stderr.write("Number, y or n [n]: ")
-            sys.stderr.flush()
-            return _chosen((await _line()).strip().lower(), offered)
+            _show(call, offered)
+            forget_typed()  # an answer typed before the question is none
+            while True:
+                line = await _answer()
+                chosen, is_clear = _chosen(line.strip().lower(), offered)
+                if is_clear:
+                    return chosen
+
+
+def _show(call: dict[str, Any], offered: list[dict[str, Any]]) -> None:
+    say(f"The agent asks for permission: {harmless(title(call), keep='')}", style=YELLOW)
+    for line in _particulars(call):
+        say(f"    {_shortened(harmless(line))}")
+    for number, option in enumerate(offered, 1):
+        say(f"  {number}. {harmless(acp.text(option.get('name')) or acp.text(option.get('kind')), keep='')}")
 
 
 def _particulars(call: dict[str, Any]) -> list[str]:
@@ -52,10 +62,32 @@ def _particulars(call: dict[str, Any]) -> list[str]:
     ]
 
 
-def _chosen(answer: str, offered: list[dict[str, Any]]) -> str | None:
-    if answer.isdigit() and 0 < int(answer) <= len(offered):
-        return str(offered[int(answer) - 1]["optionId"])
-    return choose(answer in ("y", "yes"), offered)
+def _shortened(text: str) -> str:
+    """All of it, or a word about what is not shown: nobody should allow what they think they have seen whole."""
+    if len(text) <= SHOWN:
+        return text
+    return (
+        f"{text[: SHOWN // 2]}\n    [... {len(text) - SHOWN:,} characters are not shown ...]\n    {text[-SHOWN // 2 :]}"
+    )
+
+
+def _chosen(answer: str, offered: list[dict[str, Any]]) -> tuple[str | None, bool]:
+    """The option's id, and whether the answer was one; an empty line and the end of input mean no."""
+    if answer.isdecimal() and 0 < int(answer) <= len(offered):
+        return str(offered[int(answer) - 1]["optionId"]), True
+    return choose(answer in YES, offered), answer in YES or answer in NO
+
+
+async def _answer() -> str:
+    sys.stderr.write("Number, y or n [n]: ")
+    sys.stderr.flush()
+    line = ""
+    try:
+        line = await _line()
+    finally:
+        if not line.endswith("\n"):  # Ctrl-D, Ctrl-C or a time-out: the next words begin on a line of their own
+            sys.stderr.write("\n")
+    return line
 
 
 async def _line() -> str:

@@ -29,7 +29,6 @@ def asked(terminal: Terminal) -> None:
         ("1\n", "Noted: buy milk"),
         ("n\n", "I did not do it: permission was refused."),
         ("\n", "I did not do it: permission was refused."),
-        ("9\n", "I did not do it: permission was refused."),
         (CTRL_D, "I did not do it: permission was refused."),
     ],
 )
@@ -42,12 +41,50 @@ def test_a_person_is_asked_and_the_answer_counts(tmp_path: Path, env: dict[str, 
     assert "(you)" in terminal.text
 
 
+def test_an_unclear_answer_is_asked_again(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
+        asked(terminal)
+        terminal.types("9\n")
+        terminal.until("9\nNumber, y or n [n]: ")
+        terminal.types("ok\n")
+        terminal.until("ok\nNumber, y or n [n]: ")
+        terminal.types("y\n")
+        assert terminal.ends() == 0
+    assert "Noted: buy milk" in terminal.text
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
+        terminal.types("y\n")
+        asked(terminal)
+        terminal.types("n\n")
+        assert terminal.ends() == 0
+    assert "permission was refused" in terminal.text
+
+
+def test_everything_that_is_to_be_allowed_can_be_seen(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", f"note {'a' * 3000} THE END", cwd=tmp_path, env=env) as terminal:
+        terminal.until("THE END")
+        terminal.until("Number, y or n [n]: ")
+        terminal.types("n\n")
+        assert terminal.ends() == 0
+
+
+def test_keys_pressed_in_a_turn_do_not_disturb_the_picture(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", "count 40", cwd=tmp_path, env=env) as terminal:
+        terminal.until("1 2 3")
+        terminal.types("xyz\n\n")
+        assert terminal.ends() == 0
+    assert "xyz" not in terminal.text
+
+
 def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, env: dict[str, str]) -> None:
     with on_terminal("run", "demo", "count 10000", cwd=tmp_path, env=env) as terminal:
         terminal.until("1 2 3")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
-    assert "acp-launch: cancelled" in terminal.text
+    assert "acp-launch: cancelling the turn; Ctrl-C stops at once" in terminal.text
+    assert terminal.text.count("acp-launch: cancelled") == 1
     shown, hidden = terminal.raw.rfind(b"\x1b[?25h"), terminal.raw.rfind(b"\x1b[?25l")
     assert shown > hidden, "the cursor is visible again"
 

@@ -15,10 +15,8 @@ class Screen:
 
     def __init__(self) -> None:
         self.file = io.StringIO()
-        console = Console(
-            file=self.file, force_terminal=True, width=60, height=20, color_system=None, legacy_windows=False
-        )
-        self.live = Live(console)
+        self.console = Console(file=self.file, force_terminal=True, width=60, height=20, color_system=None)
+        self.live = Live(self.console)
 
     @property
     def text(self) -> str:
@@ -29,8 +27,8 @@ class Screen:
             command, body = _cut(part) if part and part[0] == "[" else ("", part)
             if command.endswith("A"):
                 at = max(0, at - int(command[:-1] or 1))
-            elif command == "2K":
-                rows[at] = ""
+            elif command == "J":
+                rows[at:] = [""]
             for mark in body:
                 if mark == "\n":
                     at += 1
@@ -53,6 +51,36 @@ def test_a_message_is_shown_once_however_it_was_cut() -> None:
         screen.live.update(chunk(piece))
     screen.live.ended(end())
     assert screen.text == "Hello world.\n\n • one\n • two\n\nEnd"
+
+
+def test_words_for_stderr_do_not_end_up_in_the_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.live.update(chunk("Half "))
+    screen.live.waiting("sign of life", 3, 60)
+    screen.live.update(chunk("a line."))
+    screen.live.ended(end())
+    assert screen.text == "Half a line."
+    assert capsys.readouterr().err == "acp-launch: no sign of life for 3 s; giving up at 60 s\n"
+
+
+def test_a_terminal_that_became_narrower_is_counted_anew() -> None:
+    """It has wrapped the rows we drew."""
+    screen = Screen()
+    screen.live.update(chunk("one two three four five six seven eight nine ten eleven"))
+    screen.console.width = 20
+    before = len(screen.file.getvalue())
+    screen.live.update(chunk(" twelve"))
+    assert screen.file.getvalue()[before:].startswith("\r\x1b[3A\x1b[J")
+
+
+def test_after_a_pause_nothing_above_is_taken_back() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "pending", title="A long title that wraps on a narrow terminal", kind="edit"))
+    screen.live.pause()
+    screen.file.write("question\nanswer\n")
+    screen.live.update(chunk("Done."))
+    screen.live.ended(end())
+    assert screen.text.splitlines()[:2] == ["question", "answer"]
 
 
 def test_a_tool_call_is_one_line_when_it_is_over() -> None:
