@@ -9,6 +9,7 @@ they are counted anew; after a stop and `fg` the rows belong to the past, and th
 import asyncio
 import signal
 from math import ceil
+from types import FrameType
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
@@ -64,10 +65,10 @@ class Region:
         self._is_open = True
         self._echo.off()
         self._write("\x1b[?25l")
-        if self._loop() is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, self._continued)
+        # Not through the event loop: the frame that was due while we were stopped must not come first.
+        signal.signal(signal.SIGCONT, self._continued)
 
-    def _continued(self) -> None:
+    def _continued(self, number: int, frame: FrameType | None) -> None:
         self._drawn = []
         if self._is_open:
             self._echo.off()
