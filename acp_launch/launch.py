@@ -152,13 +152,22 @@ async def _within(turn: Turn, job: Job) -> TurnEnd:
     if job.timeout is None:
         return await turn.run(blocks)
     late = asyncio.get_running_loop().call_later(job.timeout, turn.cancel)
+    said = f"the turn took longer than --timeout {job.timeout:g}s"
     try:
         end = await turn.run(blocks)
+    except WaitExpired as error:
+        if _is_past(late):
+            error.message = f"{said}; {error.message}"
+        raise
     finally:
         late.cancel()
-    if late.when() <= asyncio.get_running_loop().time():
-        raise WaitExpired(f"the turn took longer than --timeout {job.timeout:g}s and was cancelled")
+    if _is_past(late):
+        raise WaitExpired(f"{said} and was cancelled")
     return end
+
+
+def _is_past(timer: asyncio.TimerHandle) -> bool:
+    return timer.when() <= asyncio.get_running_loop().time()
 
 
 def _untakeable(agent: str, server: RemotePlan) -> Problem:

@@ -287,7 +287,7 @@ agent: {command: sh}
 def test_a_profile_with_a_problem_is_reported_at_its_line_of_the_readme(project: Path) -> None:
     text = "text\n\n```yaml\nversion: 1\nagent: {comand: sh}\n```\n```yaml\nagent: {comand: sh}\n```\n"
     wrong = faults(text, project)
-    assert [fault.split(": ")[0] for fault in wrong] == ["README.md:5:1", "README.md:5:9"]
+    assert [fault.split(": ")[0] for fault in wrong] == ["README.md:5:9"]
     assert faults("```yaml\na: [1\n```\n", project) != []
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from acp_launch.errors import MachineError
 from acp_launch.settings import Settings
 
 if TYPE_CHECKING:
@@ -25,13 +24,10 @@ def errand(plan: "LaunchPlan", settings: Settings, story: "Callable[[Connection]
     from acp_launch.cli.start import started, stderr_log
     from acp_launch.console.notices import Notices
     from acp_launch.launch import Visit, visit
-    from acp_launch.plan.resolve import missing_secrets
     from acp_launch.process.spawn import require_platform
     from acp_launch.secret.provider import lookup
 
     require_platform()
-    if problems := missing_secrets(plan, os.environ):
-        raise MachineError(problems)
     secrets, _ = lookup(plan.secrets, os.environ)
     with started(plan, secrets) as spawned, stderr_log(settings, plan, echo=False) as log:
         needs = Visit(secrets=secrets, max_line=settings.max_line, log=log)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import started, stderr_log
-from acp_launch.errors import LaunchError, MachineError, UsageError
+from acp_launch.errors import LaunchError, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings import Settings, load
 
@@ -93,11 +93,8 @@ def _plan(profile: str, wish: Wish, settings: Settings) -> LaunchPlan:
 
 
 def _secrets(plan: LaunchPlan) -> dict[str, str]:
-    from acp_launch.plan.resolve import missing_secrets
     from acp_launch.secret.provider import lookup
 
-    if problems := missing_secrets(plan, os.environ):
-        raise MachineError(problems)
     return lookup(plan.secrets, os.environ)[0]
 
 
@@ -117,7 +114,7 @@ def _session(wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack)
         stack.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
         if wish.new or not (wish.latest or plan.session):
             return name, None
-        return name, choice.continued(registry, plan, name)
+        return name, choice.continued(registry, plan, name, latest=wish.latest)
 
 
 def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:

@@ -1,5 +1,6 @@
 """The one place that turns an exception into words and an exit code."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ HELP = {"-h", "--help"}
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line; gives the exit code (DESIGN §5)."""
+    if _missing_streams():
+        return _stdout_is_full(OSError(errno.EBADF, "it is closed"))
     try:
         return _run(arguments)
     except SystemExit as ended:  # how typer gives back exit codes, its own usage errors included
@@ -44,6 +47,19 @@ def _run(arguments: Sequence[str]) -> int:
 
     app(args=list(arguments), prog_name="acp-launch")
     return 0
+
+
+def _missing_streams() -> bool:
+    """Whether stdout is closed. All three get something, or the next file we open would become one of them."""
+    stdout_is_closed = sys.stdout is None
+    for descriptor, mode in enumerate(("r", "w", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor: this one
+            stream = os.fdopen(descriptor, mode, closefd=False)
+            setattr(sys, ("stdin", "stdout", "stderr")[descriptor], stream)
+    return stdout_is_closed
 
 
 def _stdout_is_full(error: OSError) -> int:

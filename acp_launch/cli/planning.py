@@ -18,21 +18,51 @@ def profile_plan(name: str, settings: Settings, *, cwd: Path | None, session: st
     Raises:
         UsageError: there is no such profile.
         ProfileError: the file is wrong.
-        MachineError: it is right, and this machine cannot.
+        MachineError: it is right, and this machine cannot: a command, directory, variable or secret is missing.
     """
     from acp_launch.plan.resolve import resolve
     from acp_launch.profile.discover import find
     from acp_launch.profile.load import load
 
     loaded = load(find(name, start=here(), settings=settings), cache=settings.cache)
-    return _plan(resolve(loaded, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=session))
+    named = checked_name(session)
+    return _plan(resolve(loaded, cwd=here(), environ=os.environ, cwd_override=_at_home(cwd), session_override=named))
 
 
 def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "LaunchPlan":
-    """The plan of `--agent 'COMMAND ARGS…'`: no profile, no servers."""
-    from acp_launch.plan.adhoc import adhoc
+    """The plan of `--agent 'COMMAND ARGS…'`: no profile, no servers.
 
-    return _plan(adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=session))
+    Raises:
+        UsageError: the command line is none.
+        MachineError: this machine cannot run it.
+    """
+    from acp_launch.plan.adhoc import adhoc, words
+
+    words(command_line)
+    named = checked_name(session)
+    cwd = _at_home(cwd)
+    return _plan(adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=named))
+
+
+def checked_name(session: str | None) -> str | None:
+    """A session's name as the command line gives it.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
+    from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
+
+    if session is not None and (fault := session_name_fault(session)):
+        raise UsageError(fault, fix=SESSION_NAME_FIX)
+    return session
+
+
+def _at_home(directory: Path | None) -> Path | None:
+    """`--cwd=~/x` reaches us as it is written: shells expand `~` only at the beginning of a word."""
+    try:
+        return directory.expanduser() if directory else None
+    except RuntimeError:
+        raise UsageError(f"--cwd: no home directory is known for {directory}", fix="give an absolute path") from None
 
 
 def here() -> Path:
@@ -44,8 +74,11 @@ def here() -> Path:
 
 
 def _plan(resolved: "Resolved") -> "LaunchPlan":
-    if resolved.plan is None:
-        raise MachineError(resolved.problems)
+    from acp_launch.plan.resolve import missing_secrets
+
+    missing = missing_secrets(resolved.values, os.environ)
+    if resolved.plan is None or missing:
+        raise MachineError(sorted((*resolved.problems, *missing), key=lambda each: (each.line, each.column)))
     if resolved.problems:
         from acp_launch.console import problems
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.errors import SessionError, UsageError
+from acp_launch.errors import LaunchError, SessionError, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
@@ -44,7 +44,8 @@ def list_(
     elif records:
         typer.echo(sessions.table(records, now=time.time(), home=str(Path.home()), width=terminal_width()))
     else:
-        typer.echo("no sessions here yet; --all shows those of other projects", err=True)
+        of = f' of profile "{profile}"' if profile else ""
+        typer.echo(f"no sessions{of} here yet; --all shows those of other projects", err=True)
 
 
 @app.command()
@@ -88,18 +89,18 @@ def close(name: Name, profile: Profile = None) -> None:
 
 @app.command()
 def rm(
-    name: Name,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The sessions' names.")],
     profile: Profile = None,
     local: Annotated[bool, typer.Option("--local", help="Forget it here, and do not start the agent.")] = False,
 ) -> None:
-    """Delete a session, at the agent too when the agent can."""
+    """Delete sessions, at the agent too when the agent can."""
     with _registry() as registry:
-        record = _the(registry, name, profile)
-        with _held(record, "session rm"):
-            if not local and not _end("delete", record):
-                who = record.agent_name or "the agent"
-                typer.echo(f"{who} cannot delete sessions; forgotten here, it may still have it", err=True)
-            registry.remove(record.key)
+        for record in [_the(registry, name, profile) for name in dict.fromkeys(names)]:
+            with _held(record, "session rm"):
+                if not local and not _end("delete", record):
+                    who = record.agent_name or "the agent"
+                    typer.echo(f"{who} cannot delete sessions; forgotten here, it may still have it", err=True)
+                registry.remove(record.key)
 
 
 def _end(how: Any, record: "Record") -> bool:
@@ -143,6 +144,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None
 
 def _plan_of(record: "Record") -> "LaunchPlan":
     """The plan that runs a session's agent, as it is configured now."""
+    import shlex
     from pathlib import Path
 
     from acp_launch.cli.planning import profile_plan
@@ -151,9 +153,16 @@ def _plan_of(record: "Record") -> "LaunchPlan":
         # Only a digest of that command line is kept: an argument may be a secret.
         raise SessionError(
             f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',
-            fix="forget it here only: acp-launch session rm --local",
+            fix=f"to forget it here: acp-launch session rm {shlex.quote(record.name)} --local",
         )
-    return profile_plan(record.profile, _settings(), cwd=Path(record.cwd), session=None)
+    try:
+        return profile_plan(record.profile, _settings(), cwd=Path(record.cwd), session=None)
+    except LaunchError as error:
+        raise SessionError(
+            f'the agent of the session "{record.name}" cannot be started: its profile "{record.profile}" has problems',
+            fix=f"mend it, or forget the session here: acp-launch session rm {shlex.quote(record.name)} --local",
+            detail=str(error).splitlines(),
+        ) from error
 
 
 def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
@@ -164,7 +173,13 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     if found:
         profiles = ", ".join(record.profile for record in found)
         raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
-    raise SessionError(f'there is no session "{name}" here', fix="acp-launch session list --all shows every session")
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [record.name for record in registry.list(_project(), profile)], 1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    raise SessionError(
+        f'there is no session "{name}" here{hint}', fix="acp-launch session list --all shows every session"
+    )
 
 
 def _held(record: "Record", verb: str) -> Any:

@@ -22,7 +22,7 @@ def table(found: Sequence[Mapping[str, Any]], *, home: str) -> str:
 
 def as_json(found: Sequence[Mapping[str, Any]]) -> str:
     """Everything the agent said, unchanged."""
-    return json.dumps(list(found), indent=2)
+    return json.dumps({"sessions": list(found)}, indent=2)
 
 
 def _cell(value: object, home: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from acp_launch.console.notices import Notices
 from acp_launch.console.outlet import Outlet
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.protocol.acp import Negotiated
@@ -48,6 +49,9 @@ class Ndjson:
     def permission(self, permission: Permission) -> None:
         members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}
         self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
+
+        if not permission.allowed:
+            Notices().permission(permission)  # a person should see it even where a script reads the events
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         self.emit("cancelled", {"toolCalls": calls})

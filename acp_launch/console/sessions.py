@@ -58,8 +58,8 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
 
 
 def table_json(records: "Sequence[Record]") -> str:
-    """For `session list --json`: a list of objects as in `details_json`."""
-    return json.dumps([asdict(record) for record in records], indent=2)
+    """For `session list --json`: objects as in `details_json`."""
+    return json.dumps({"sessions": [asdict(record) for record in records]}, indent=2)
 
 
 def details_json(record: "Record") -> str:

@@ -6,7 +6,7 @@ had is the next question, asked once, when something is about to start.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,6 +29,7 @@ class Resolved(Struct, frozen=True):
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
+    values: tuple[Value, ...] = ()  # of the profile, whether there is a plan or not
 
 
 def resolve(
@@ -44,7 +45,7 @@ def resolve(
     walk = _Walk(Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home)), cwd)
     plan = walk.plan(cwd_override, session_override)
     problems = sorted((*loaded.problems, *walk.substitution.problems), key=lambda each: (each.line, each.column))
-    return Resolved(None if errors(problems) else plan, tuple(problems))
+    return Resolved(None if errors(problems) else plan, tuple(problems), tuple(walk.substitution.values_made))
 
 
 def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:
@@ -58,12 +59,12 @@ def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Pa
     }
 
 
-def missing_secrets(plan: LaunchPlan, environ: Mapping[str, str]) -> tuple[Problem, ...]:
+def missing_secrets(values: Sequence[Value], environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """One problem per value that needs a secret nobody provides, at its place in the profile."""
-    _, missing = lookup(plan.secrets, environ)
+    _, missing = lookup((reference for value in values for reference in value.secrets), environ)
     return tuple(
         value.origin.problem(f'no secret named "{reference.name}"', remedy(reference))
-        for value in plan.values
+        for value in values
         for reference in missing
         if reference in value.secrets
     )

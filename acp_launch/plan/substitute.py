@@ -28,6 +28,7 @@ class Substitution(Struct):
     environ: Mapping[str, str]
     variables: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list)
+    values_made: list[Value] = field(default_factory=list)  # also those of which a part is missing
 
     def origin(self, path: KeyPath, *, offset: int = 0) -> Origin:
         line, column = self.loaded.positions.locate(path, offset=offset)
@@ -35,9 +36,9 @@ class Substitution(Struct):
 
     def value(self, path: KeyPath, template: str) -> Value | None:
         """None when something in it is unresolved; the problem is noted."""
-        parts = [self._resolved(path, template, part) for part in parse(template)]
-        known = tuple(part for part in parts if part is not None)
-        return Value(known, self.origin(path)) if len(known) == len(parts) else None
+        value, complete = self._substituted(path, template)
+        self.values_made.append(value)
+        return value if complete else None
 
     def values(self, path: KeyPath, templates: Mapping[str, str]) -> dict[str, Value]:
         found = {name: self.value((*path, name), template) for name, template in templates.items()}
@@ -49,9 +50,11 @@ class Substitution(Struct):
 
     def text(self, path: KeyPath, template: str, what: str) -> str | None:
         """For what this machine is asked about now, before any secret is looked up."""
-        value = self.value(path, template)
-        if value is None or not value.secrets:
-            return value.reveal({}) if value else None
+        value, complete = self._substituted(path, template)
+        if not complete:
+            return None
+        if not value.secrets:
+            return value.reveal({})
         self.problem(path, f"{what} cannot come from a secret", "write it as text, or use ${env:NAME}")
         return None
 
@@ -60,6 +63,12 @@ class Substitution(Struct):
 
     def refuse(self, path: KeyPath, reason: CannotRun) -> None:
         self.problem(path, reason.message, reason.fix)
+
+    def _substituted(self, path: KeyPath, template: str) -> tuple[Value, bool]:
+        """What is known of a value, and whether that is all of it."""
+        parts = [self._resolved(path, template, part) for part in parse(template)]
+        known = tuple(part for part in parts if part is not None)
+        return Value(known, self.origin(path)), len(known) == len(parts)
 
     def _resolved(self, path: KeyPath, template: str, part: Part) -> str | SecretReference | None:
         if isinstance(part, VariableReference):

@@ -16,6 +16,8 @@ def session_name_fault(name: str) -> str:
         return "the session's name is empty"
     if len(name) > MAX_SESSION_NAME:
         return f"the session's name has {len(name)} characters; at most {MAX_SESSION_NAME} are allowed"
+    if name.startswith("-"):
+        return f'the session\'s name "{shorten(name)}" begins with "-" like an option'
     return "" if name.isprintable() else "the session's name holds characters that cannot be printed"
 
 

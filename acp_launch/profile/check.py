@@ -8,6 +8,7 @@ three would tell a person nothing.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -15,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.document import Document
-from acp_launch.profile.faults import Fault, choose, describe, is_other_half, misplaced
+from acp_launch.profile.faults import NO_VERSION, Fault, choose, describe, is_misspelt, is_other_half, misplaced
 from acp_launch.profile.keypath import KeyPath, dotted
 from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
 from acp_launch.profile.nodes import Plain, found
@@ -41,6 +42,7 @@ def check(document: Document) -> Checked:
     faults = [*_version(root), *broken(root)]
     profile = _validated(Profile, {**root, "version": VERSION, "mcp_servers": {}}, (), faults)
     servers = _servers(root.get("mcp_servers", {}), faults)
+    faults = [fault for fault in faults if not is_misspelt(fault, faults)]
     problems = sorted(_placed(document, faults), key=lambda problem: (problem.line, problem.column))
     complete = None if profile is None or errors(problems) else replace(profile, mcp_servers=servers)
     return Checked(complete, tuple(problems))
@@ -54,7 +56,7 @@ def _placed(document: Document, faults: Iterable[Fault]) -> Iterable[Problem]:
 
 def _version(root: Mapping[str, Plain]) -> Iterable[Fault]:
     if "version" not in root:
-        yield Fault(("version",), "the profile does not say which version of the format it is", "add: version: 1")
+        yield Fault(("version",), NO_VERSION, "add: version: 1")
     elif root["version"] != VERSION or isinstance(root["version"], bool):
         written = found(root["version"])
         yield Fault(("version",), f"expected version 1, the only one there is; found {written}", "write: version: 1")
@@ -99,13 +101,18 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
         return None
     if "type" in server:
         return _named_kind(server["type"], path, faults)
-    if "command" in server:
+    meant = {_meant(key) for key in server}  # what is misspelt is reported by whoever validates that kind
+    if "command" in meant:
         return "stdio"
-    if "url" in server:
+    if "url" in meant:
         faults.append(Fault((*path, "type"), "a server with a url needs a type", "add: type: http"))
         return "http"
     faults.append(Fault(path, "a server needs a command or a url", "add: command: ...", at_key=True))
     return None
+
+
+def _meant(key: str) -> str:
+    return next(iter(get_close_matches(key.lower(), ("command", "url"), 1)), "")
 
 
 def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | None:

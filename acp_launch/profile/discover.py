@@ -139,5 +139,10 @@ def _unknown(name: str, start: Path, settings: Settings) -> UsageError:
     nearest = get_close_matches(name, names, 1)
     hint = f'; did you mean "{nearest[0]}"?' if nearest else ""
     looked = [f"looked in {directory}" for directory, _, _ in _places(start, settings)]
+    if " " in name:  # a prompt without a profile before it
+        import shlex
+
+        fix = f"the profile comes first: acp-launch run demo {shlex.quote(name)}"
+        return UsageError(f'no profile named "{name}"', fix=fix)
     fix = f"there is {', '.join(names)}; a file is given by its path: ./{name}.yaml" if names else "give a file's path"
     return UsageError(f'no profile named "{name}"{hint}', fix=fix, detail=looked)

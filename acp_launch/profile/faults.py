@@ -6,7 +6,7 @@ keys DESIGN §4 promises for later: they get a sentence of their own instead of 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -84,14 +84,23 @@ def _repair(expected: str, value: Plain) -> str:
         return f'quote it: "{str(value).lower() if isinstance(value, bool) else value}"'
     if expected == "a list" and isinstance(value, str):
         return "write it as a list: [" + ", ".join(value.split()[:4]) + "]" if len(value) < 60 else "write it as a list"
-    return ""
+    return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "write it as that")
+
+
+_REQUIRED = "this key is required"
+NO_VERSION = "the profile does not say which version of the format it is"
+_SHAPED = {
+    "a mapping": "write it on lines of its own as KEY: VALUE",
+    "a list": "write each item on a line of its own after a dash: - ITEM",
+    "text": "write one text, in quotes if need be",
+}
 
 
 def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | None = None) -> Fault:
     """A value outside a fixed list."""
     listed = ", ".join(choices[:-1]) + f" or {choices[-1]}"
     nearest = meant or next(iter(get_close_matches(value, choices, 1) if isinstance(value, str) else []), "")
-    fix = f"write {nearest}" if nearest else ""
+    fix = f"write {nearest}" if nearest else f"write one of them: {choices[0]}"
     return Fault(path, f"expected {listed}, found {found(value)}", fix)
 
 
@@ -102,7 +111,7 @@ def describe(error: "ErrorDetails", shape: type, path: KeyPath) -> Fault:
     if inner[:2] == ("agent", "inherit_env"):
         return _inherit_env(error)
     if kind == "missing":
-        return Fault(where, "this key is required", f"add: {inner[-1]}: ...")
+        return Fault(where, _REQUIRED, f"add: {inner[-1]}: ...")
     if kind == "unexpected_keyword_argument":
         return _unknown_key(where, _SHAPES.get(tuple(map(str, inner[:-1])), shape))
     context: Mapping[str, Any] = error.get("ctx", {})
@@ -121,12 +130,20 @@ def is_other_half(error: "ErrorDetails") -> bool:
     return united and error["type"] == "literal_error" and isinstance(error["input"], list)
 
 
+def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
+    """Whether a required key is missing only because it is there under a wrong name, which is reported."""
+    missing = fault.message in (_REQUIRED, NO_VERSION)
+    return missing and any(
+        other.path[:-1] == fault.path[:-1] and other.fix == f"write {fault.path[-1]}" for other in others
+    )
+
+
 def _inherit_env(error: "ErrorDetails") -> Fault:
     path: KeyPath = ("agent", "inherit_env")
     if error["loc"][-1:] and isinstance(index := error["loc"][-1], int):
         return misplaced((*path, index), "text", error["input"])
     fault = choose(path, error["input"], ("all", "minimal", "a list of names"))
-    return Fault(path, fault.message, "" if "a list" in fault.fix else fault.fix)
+    return Fault(path, fault.message, "write one of them: all" if "a list" in fault.fix else fault.fix)
 
 
 def _unknown_key(path: KeyPath, shape: type) -> Fault:
@@ -134,7 +151,8 @@ def _unknown_key(path: KeyPath, shape: type) -> Fault:
     if key in LATER.get(shape, ()):
         return Fault(path, f'"{key}" is not supported by this version yet', "remove it", at_key=True)
     if (other := _OTHER_KIND.get(shape)) and key in other:
-        return Fault(path, f'"{key}" belongs to a server with a {other[key]}', "remove it", at_key=True)
+        fix = "remove it, or the type if the server is such a one"
+        return Fault(path, f'"{key}" belongs to a server with a {other[key]}', fix, at_key=True)
     known = [field.name for field in fields(shape)]
     nearest = next(iter(get_close_matches(key.lower().replace("-", "_"), known, 1)), "")
     if nearest:

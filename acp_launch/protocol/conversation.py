@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct, field
 
-from acp_launch.errors import LocalProtocolError
+from acp_launch.errors import AgentError, LocalProtocolError
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.peer import Answered, Call, Called, Junk, Notified, Peer
 
@@ -239,6 +239,8 @@ class Conversation:
         return [Opened(session_id, how, message.result.copy()), *kept, message]
 
     def _called(self, message: Called) -> Event:
+        if message.method == "initialize" and self._phase == "initializing":
+            raise AgentError("this is no ACP agent: it only echoes what it is sent")
         if message.method != "session/request_permission":
             return Reply(self._peer.refuse(message.id, jsonrpc.METHOD_NOT_FOUND, "method not found"))  # C-8, C-68
         params = acp.mapping(acp.decoded(message.params))

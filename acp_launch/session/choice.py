@@ -28,8 +28,10 @@ def latest_name(registry: Registry, plan: LaunchPlan) -> str:
     return record.name
 
 
-def continued(registry: Registry, plan: LaunchPlan, name: str) -> Record | None:
+def continued(registry: Registry, plan: LaunchPlan, name: str, *, latest: bool) -> Record | None:
     """The session of that name, or None when there is none yet. Ask while holding it: others may be using it.
+
+    `latest` is whether `--continue` chose it, which takes no `--new`.
 
     Raises:
         SessionError: it belongs to another directory; ACP wants the same cwd every time a session is loaded.
@@ -38,6 +40,6 @@ def continued(registry: Registry, plan: LaunchPlan, name: str) -> Record | None:
     if record is not None and record.cwd != str(plan.cwd):
         raise SessionError(
             f'the session "{name}" works in {record.cwd}, this run in {plan.cwd}',
-            fix=f"--cwd {record.cwd}, or --new to start afresh here",
+            fix=f"--cwd {record.cwd}, or {'no --continue' if latest else '--new'} to start afresh here",
         )
     return record

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
-from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, RemoteProtocolError
+from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import Conversation, Opened, PermissionAsked, Reply, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
@@ -85,8 +85,10 @@ class Connection:
             self._unsent += len(line)
             self._outbox.put_nowait(line)
 
-    async def call(self, call: Call, *, what: str, limit: float, since: Callable[[], float] | None = None) -> Raw:
-        """Send a request and wait for its answer; `what` names the wait.
+    async def call(
+        self, call: Call, *, what: str, limit: float, knob: str = "", since: Callable[[], float] | None = None
+    ) -> Raw:
+        """Send a request and wait for its answer; `what` names the wait, and `knob` the key that makes it longer.
 
         Raises:
             AgentError: the agent ended first.
@@ -101,6 +103,9 @@ class Connection:
         self.send(call.line)
         try:
             answer = await awaited(future, what=what, limit=limit, waiting=self.observer.waiting, since=since)
+        except WaitExpired as error:
+            error.fix = f"if it needs longer: {knob} in the profile" if knob else ""
+            raise
         finally:
             self._waiting.pop(call.number, None)
         if answer.fault is not None:
@@ -193,9 +198,11 @@ class Connection:
     def _note_junk(self, junk: Junk, line: bytes) -> None:
         if not line.strip():
             return
+        if self.negotiated is None:  # banners are common; they are quoted if the handshake fails
+            if len(self.noise) < 5:
+                self.noise.append(line[:200].decode(errors="replace").strip())
+            return
         self._junk += 1
-        if self.negotiated is None and len(self.noise) < 5:
-            self.noise.append(line[:200].decode(errors="replace").strip())
         if self._junk in (1, 100, 10_000):
             self.observer.note(f"the agent's stdout holds {junk.reason}; ignored ({self._junk} so far)")
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from acp_launch.errors import AgentRefused, RemoteProtocolError
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.session.connection import Connection
+from acp_launch.session.opening import KNOB
 
 FORGET = "forget it here, and leave it with the agent: acp-launch session rm --local"
 EMPTY_PAGES = 100  # in a row; a page may be empty when the agent filters after paging
@@ -22,7 +23,7 @@ async def list_sessions(connection: Connection, *, cwd: str | None, limit: float
     cursor: str | None = None
     while True:
         call = connection.conversation.list_sessions(cwd=cwd, cursor=cursor)
-        result = await connection.call(call, what="list of sessions from the agent", limit=limit)
+        result = await connection.call(call, what="list of sessions from the agent", limit=limit, knob=KNOB)
         page = acp.mapping(acp.decoded(result))
         sessions = [session for session in acp.sequence(page.get("sessions")) if isinstance(session, dict)]
         for session in sessions:
@@ -50,7 +51,7 @@ async def end_session(
         return False
     call = connection.conversation.end(how, session_id)
     try:
-        await connection.call(call, what=f"answer to session/{how} from the agent", limit=limit)
+        await connection.call(call, what=f"answer to session/{how} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as refusal:
         if refusal.code != jsonrpc.NOT_FOUND:
             refusal.fix = refusal.fix or (FORGET if how == "delete" else "")

@@ -4,6 +4,7 @@ from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.session.connection import Connection
 
+KNOB = "agent.timeouts.initialize"
 ACP_MODE = "is the command right? many agents speak ACP only with a flag or as an adapter of their own"
 
 
@@ -17,7 +18,7 @@ async def negotiate(connection: Connection, *, limit: float) -> Negotiated:
     """
     call = connection.conversation.initialize()
     try:
-        result = await connection.call(call, what="answer to initialize from the agent", limit=limit)
+        result = await connection.call(call, what="answer to initialize from the agent", limit=limit, knob=KNOB)
     except (AgentError, WaitExpired) as error:
         raise _explained(error, connection.noise) from None
     connection.negotiated = connection.conversation.negotiated(result)
@@ -30,6 +31,6 @@ def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
     printed = [f"it printed: {line}" for line in noise]
     if noise and isinstance(error, WaitExpired):
         return AgentError(f"this is no ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed)
-    error.fix = error.fix or ACP_MODE
+    error.fix = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
     error.detail = (*printed, *error.detail)
     return error

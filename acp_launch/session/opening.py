@@ -19,6 +19,7 @@ from acp_launch.session.observer import SessionReady
 QUIET = 0.1  # seconds
 QUIET_UNFINISHED = 0.5
 QUIET_AT_MOST = 10.0  # seconds a replay may go on after the answer
+KNOB = "agent.timeouts.session"
 OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
 
 
@@ -42,7 +43,7 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
         return "load"
     raise SessionError(
         f'the agent can neither load nor resume a session, so "{name}" cannot be continued',
-        fix="start afresh under this name: --new",
+        fix=_afresh(name),
     )
 
 
@@ -64,7 +65,7 @@ async def open_session(
     )
 
     try:
-        await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit)
+        await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as error:
         raise _forgotten(error, client.name) if how != "new" else error from None
     if how == "load":
@@ -73,13 +74,19 @@ async def open_session(
     return client.session
 
 
+def _afresh(name: str) -> str:
+    import shlex
+
+    return f"start afresh under this name: --session {shlex.quote(name)} --new"
+
+
 def _forgotten(error: AgentRefused, name: str) -> Exception:
     """-32002 is "not found"; codex, gemini and opencode say -32603, so their own words come along."""
     if error.code == jsonrpc.NOT_FOUND:
-        return SessionError(f'the agent has forgotten the session "{name}"', fix="start afresh under this name: --new")
+        return SessionError(f'the agent has forgotten the session "{name}"', fix=_afresh(name))
     return SessionError(
         f'the session "{name}" cannot be continued: {error.message}',
-        fix="start afresh under this name: --new",
+        fix=_afresh(name),
         detail=error.detail,
     )
 

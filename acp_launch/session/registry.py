@@ -114,8 +114,7 @@ class Registry:
             record = replace(self._existing(key), name=new)
             if self._read(f"WHERE {BY_KEY}", record.key):
                 raise SessionError(
-                    f'there is already a session "{new}" of profile "{record.profile}"',
-                    fix="choose another name, or remove that one first: acp-launch session rm",
+                    f'there is already a session "{new}" of profile "{record.profile}"', fix="choose another name"
                 )
             self._delete(key)
             self._write(record)

@@ -11,6 +11,7 @@ from acp_launch.session.client import Client, usage
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import TurnEnd
 
+KNOB = "agent.timeouts.silence"
 CANCELLED = Raw(b'{"stopReason":"cancelled"}')
 CANCEL_GRACE = 10.0  # seconds for a cancelled turn to end; real agents need less than 0.2
 STUCK_GRACE = 0.5  # seconds when nobody takes our output, so that we cannot read how it ends
@@ -47,7 +48,11 @@ class Turn:
         try:
             async with self._patience:
                 result = await self._connection.call(
-                    call, what="sign of life from the agent in its turn", limit=self._silence, since=self._client.alive
+                    call,
+                    what="sign of life from the agent in its turn",
+                    limit=self._silence,
+                    knob=KNOB,
+                    since=self._client.alive,
                 )
         except TimeoutError:
             if self._connection.held_back:

@@ -192,14 +192,16 @@ class Launcher:
         return ended(done.returncode, done.stdout, done.stderr, transcript)
 
     @contextmanager
-    def start(self, *arguments: str, prefix: Sequence[str] = (), **env: str) -> Iterator[Running]:
+    def start(
+        self, *arguments: str, prefix: Sequence[str] = (), stdin: int = subprocess.DEVNULL, **env: str
+    ) -> Iterator[Running]:
         """Start acp-launch and meddle; `prefix` is a command that becomes it."""
         environment, mark, transcript = self._place(env)
         os.mkfifo(transcript)
         ear = os.open(transcript, os.O_RDWR | os.O_NONBLOCK)  # our own writer: no end of file between two lines
         process = subprocess.Popen(
             [*prefix, *command(*arguments)],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=self.project,
@@ -219,7 +221,7 @@ class Launcher:
 
 
 def names(launch: Launcher) -> list[str]:
-    return sorted(record["name"] for record in json.loads(launch("session", "list", "--json").out or b"[]"))
+    return sorted(record["name"] for record in json.loads(launch("session", "list", "--json").out)["sessions"])
 
 
 def store(launch: Launcher) -> Path:

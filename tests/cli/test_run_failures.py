@@ -7,6 +7,21 @@ from tests.cli.launcher import Launcher
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own\n"
 USAGE = ["usage: helper_cli [-h] COMMAND", "commands:", "  build   build it", "  test    test it"]
 NOISE = "acp-launch: the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)\n"
+ASKS_BACK = """
+def prompt(request):
+    answer = script.ask("initialize", {"protocolVersion": 1})
+    script.say(script.session_of(request), f"refused with {answer['error']['code']}")
+    script.end(request)
+
+script.serve({"session/prompt": prompt})
+"""
+LATE_BANNER = """
+def prompt(request):
+    script.write(b"Thinking...\\n")
+    script.prompt(request)
+
+script.serve({"session/prompt": prompt})
+"""
 
 
 @pytest.mark.parametrize("status", [0, 2])
@@ -19,7 +34,7 @@ def test_a_program_that_prints_its_usage_and_ends_is_shown_with_it(launch: Launc
     launch.profile("helper_cli", "stdout", str(status))
     done = launch("run", "p", "hi")
     printed = "".join(f"    it printed: {line.strip()}\n" for line in USAGE)
-    assert (done.code, done.out, done.err) == (4, b"", f"{NOISE}{head}{printed}{ACP_MODE}")
+    assert (done.code, done.out, done.err) == (4, b"", f"{head}{printed}{ACP_MODE}")
 
 
 def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Launcher) -> None:
@@ -27,9 +42,37 @@ def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Laun
     done = launch("run", "p", "hi")
     assert (done.code, done.err) == (
         4,
-        f"{NOISE}acp-launch: this is no ACP agent: it printed text, and no answer to initialize from the agent within"
+        "acp-launch: this is no ACP agent: it printed text, and no answer to initialize from the agent within"
         f" 0.2 s\n    it printed: > I do not understand that.\n{ACP_MODE}",
     )
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_program_that_echoes_what_it_is_sent_is_called_no_acp_agent(launch: Launcher, output: str) -> None:
+    done = launch("run", "--agent", "cat", "hi", "--output", output)
+    said = "this is no ACP agent: it only echoes what it is sent"
+    assert (done.code, done.err) == (4, f"acp-launch: {said}\n{ACP_MODE}")
+    assert [(event["exitCode"], event["message"]) for event in done.events] == ([(4, said)] if output == "json" else [])
+
+
+def test_an_agent_that_asks_us_to_initialize_after_the_handshake_is_refused_and_goes_on(launch: Launcher) -> None:
+    """C-8: only before our own `initialize` is answered does the question mean an echo."""
+    launch.scripted(ASKS_BACK)
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (0, b"refused with -32601\n", "")
+
+
+def test_a_banner_before_the_handshake_is_no_news_and_one_after_it_is(launch: Launcher) -> None:
+    """C-3."""
+    launch.scripted('script.write(b"Welcome!\\nto the agent\\n")\nscript.serve()')
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (0, b"You said: hi\n", "")
+    types = [event["type"] for event in launch("run", "p", "hi", "-o", "json").events]
+    assert types == ["initialized", "session", "update", "result"]
+    launch.scripted(LATE_BANNER)
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (0, b"You said: hi\n", NOISE)
+    assert launch("run", "p", "hi", "-o", "json").event("note")["text"] == NOISE.removeprefix("acp-launch: ").strip()
 
 
 @pytest.mark.parametrize(
@@ -143,6 +186,7 @@ def test_an_agent_that_wants_a_login_first_lists_its_ways(launch: Launcher, mome
         ("refusal", "the agent refused to go on; the prompt and what came after it will not be part of the next one"),
         ("max_tokens", "the agent stopped: its token limit is reached"),
         ("max_turn_requests", "the agent stopped: its limit of model requests in one turn is reached"),
+        ("cancelled", "the turn was cancelled"),
         ("bored_now", "the agent ended the turn for a reason of its own: bored_now"),
     ],
 )

@@ -65,8 +65,19 @@ def test_a_question_without_a_terminal_is_denied_and_ends_in_exit_10(launch: Lau
     done = launch("run", "p", "hi")
     assert (done.code, done.out, outcomes(done)) == (10, b"outcomes: reject_once-3\n", ["reject_once-3"])
     assert "denied: Change a file (permissions.default: ask, and no terminal to ask on)\n" in done.err
-    result = launch("run", "p", "hi", "--output", "json").event("result")
-    assert result["denied"] == "Change a file"
+
+
+def test_a_denial_is_an_event_for_scripts_and_a_line_for_a_person(launch: Launcher) -> None:
+    launch.profile("asker")
+    done = launch("run", "p", "hi", "--output", "json")
+    assert (done.code, done.event("result")["denied"]) == (10, "Change a file")
+    by = "permissions.default: ask, and no terminal to ask on"
+    assert (done.event("permission")["allowed"], done.event("permission")["by"]) == (False, by)
+    assert done.err == QUESTION % ("denied", by)
+    launch.profile("asker", "allow_once")
+    done = launch("run", "p", "hi", "--output", "json", "--approve", "none")
+    assert (done.code, done.event("permission")["optionId"]) == (9, None)
+    assert done.err == QUESTION % ("cancelled", "--approve none")
 
 
 def test_work_that_went_on_after_a_denial_is_no_failure(launch: Launcher) -> None:

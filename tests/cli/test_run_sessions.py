@@ -14,7 +14,7 @@ script.serve({
     "session/load": lambda request: script.answer(request, {}),
 })
 """
-CANNOT = "    fix: start afresh under this name: --new\n"
+CANNOT = "    fix: start afresh under this name: --session work --new\n"
 
 
 def replies(done: Ended) -> list[Json]:
@@ -110,6 +110,13 @@ def test_a_session_stays_in_its_directory(launch: Launcher) -> None:
         3,
         f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'
         f"    fix: --cwd {launch.project}, or --new to start afresh here\n",
+    )
+    assert done.heard == []
+    done = launch("run", "p", "hi", "--continue", "--cwd", "other")
+    assert (done.code, done.err) == (
+        3,
+        f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'
+        f"    fix: --cwd {launch.project}, or no --continue to start afresh here\n",
     )
     assert done.heard == []
 

@@ -14,6 +14,15 @@ from tests.cli.launcher import PATIENCE, Launcher, Running, alive
 
 SIGNALS = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 
+CANCELLING = "acp-launch: cancelling the turn; Ctrl-C stops at once\n"
+UNTIL_CANCELLED = """
+def prompt(request):
+    script.expect("session/cancel")
+    script.end(request, "cancelled")
+
+script.serve({"session/prompt": prompt})
+"""
+
 
 def until_working(running: Running) -> None:
     """The turn of `cancellable --output json` has begun and shows."""
@@ -50,6 +59,26 @@ def test_ctrl_c_cancels_the_turn_and_shows_how_it_ends(launch: Launcher) -> None
     assert done.event("error")["exitCode"] == 130
 
 
+@pytest.mark.parametrize("output", ["text", "quiet"])
+def test_a_person_is_told_that_ctrl_c_cancels_and_once_that_it_did(launch: Launcher, output: str) -> None:
+    launch.scripted(UNTIL_CANCELLED)
+    with launch.start("run", "p", "hi", "--output", output) as running:
+        running.hears("session/prompt")
+        running.kill(SIGINT)
+        done = running.end()
+    assert (done.code, done.out, done.err) == (130, b"", f"{CANCELLING}acp-launch: cancelled\n")
+
+
+def test_the_tool_calls_that_were_cancelled_are_named(launch: Launcher) -> None:
+    """C-63."""
+    launch.profile("cancellable", "quiet")
+    with launch.start("run", "p", "hi") as running:
+        running.complains("execute: Long work: in_progress\n")
+        running.kill(SIGINT)
+        done = running.end()
+    assert (done.code, done.err) == (130, f"{CANCELLING}acp-launch: cancelled: Long work\nacp-launch: cancelled\n")
+
+
 def test_an_agent_that_answers_a_cancel_with_an_error_was_cancelled_all_the_same(launch: Launcher) -> None:
     launch.profile("cancellable", "error", "-32603")
     with launch.start("run", "p", "hi", "--output", "json") as running:
@@ -81,7 +110,7 @@ def test_a_second_ctrl_c_ends_an_agent_that_is_deaf_to_the_first(launch: Launche
         before = time.monotonic()
         done = running.end()
     assert time.monotonic() - before < 1.5  # the grace for a cancelled turn is 10 s
-    assert (done.code, done.out, done.err) == (130, b"working\n", "acp-launch: stopped\n")
+    assert (done.code, done.out, done.err) == (130, b"working\n", f"{CANCELLING}acp-launch: stopped\n")
 
 
 @SIGNALS

@@ -129,7 +129,7 @@ def test_an_agent_is_asked_for_its_sessions_page_by_page(launch: Launcher) -> No
     launch.profile("pager", "3")
     done = launch("session", "list", "p", "--agent", "--json")
     assert done.code == 0
-    found = [session["sessionId"] for session in json.loads(done.out)]
+    found = [session["sessionId"] for session in json.loads(done.out)["sessions"]]
     assert found == [f"s-{page}-{place}" for page in range(3) for place in range(2)]
     asked = [message["params"] for message in done.heard if message["method"] == "session/list"]
     cwd = str(launch.project)
@@ -182,6 +182,5 @@ def test_one_name_in_two_profiles_needs_the_profile_to_be_said(launch: Launcher)
     done = launch("session", "rename", "work", "taken", "--profile", "q")
     assert (done.code, done.err) == (
         3,
-        'acp-launch: there is already a session "taken" of profile "q"\n'
-        "    fix: choose another name, or remove that one first: acp-launch session rm\n",
+        'acp-launch: there is already a session "taken" of profile "q"\n    fix: choose another name\n',
     )

@@ -45,7 +45,7 @@ def test_the_table_has_a_line_for_each_session() -> None:
 
 def test_no_sessions_are_no_lines() -> None:
     assert shown() == ""
-    assert json.loads(table_json([])) == []
+    assert json.loads(table_json([])) == {"sessions": []}
 
 
 def test_a_narrow_terminal_cuts_titles_at_the_end_and_directories_at_the_front() -> None:
@@ -171,7 +171,9 @@ def test_what_is_not_known_has_no_line() -> None:
 
 def test_json_has_every_field_and_comes_back_whole() -> None:
     assert Record(**json.loads(details_json(FIX))) == FIX
-    assert [Record(**each) for each in json.loads(table_json([FIX, OTHER]))] == [FIX, OTHER]
+    several = json.loads(table_json([FIX, OTHER]))
+    assert set(several) == {"sessions"}
+    assert [Record(**each) for each in several["sessions"]] == [FIX, OTHER]
 
 
 def test_a_name_with_two_spaces_can_still_be_copied() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.plan.adhoc import adhoc
+from acp_launch.errors import UsageError
+from acp_launch.plan.adhoc import adhoc, words
 from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, missing_secrets, resolve
 from acp_launch.profile.discover import Found
@@ -111,11 +112,25 @@ def test_missing_secrets_are_problems_at_every_place_that_needs_them(machine: Ma
         'agent: {command: agent, env: {A: "${secret:a}"}}\nmcp_servers:\n'
         '  s: {type: http, url: https://x, headers: {Authorization: "Bearer ${secret:git-hub}"}}\n'
     )
-    assert missing_secrets(plan, {"ACP_LAUNCH_SECRET_A": "1", "ACP_LAUNCH_SECRET_GIT_HUB": "2"}) == ()
-    assert [str(problem) for problem in missing_secrets(plan, {"ACP_LAUNCH_SECRET_A": "1"})] == [
+    assert missing_secrets(plan.values, {"ACP_LAUNCH_SECRET_A": "1", "ACP_LAUNCH_SECRET_GIT_HUB": "2"}) == ()
+    assert [str(problem) for problem in missing_secrets(plan.values, {"ACP_LAUNCH_SECRET_A": "1"})] == [
         f'{machine.root / "work.yaml"}:4:60: mcp_servers.s.headers.Authorization: no secret named "git-hub"\n'
         "    fix: export ACP_LAUNCH_SECRET_GIT_HUB=..."
     ]
+
+
+def test_a_secret_is_missed_even_where_the_profile_gives_no_plan(machine: Machine) -> None:
+    """Also one beside a variable that is not set, and never one where no secret may be."""
+    made = machine.resolved(
+        'agent: {command: nope, env: {A: "${secret:a}${env:UNSET}"}}\nworkspace: {cwd: "/x/${secret:w}"}\n'
+    )
+    assert made.plan is None
+    assert [problem.path for problem in made.problems] == ["agent.command", "agent.env.A", "workspace.cwd"]
+    assert [problem.message for problem in made.problems][2] == "a directory cannot come from a secret"
+    assert [str(problem) for problem in missing_secrets(made.values, {})] == [
+        f'{machine.root / "work.yaml"}:2:33: agent.env.A: no secret named "a"\n    fix: export ACP_LAUNCH_SECRET_A=...'
+    ]
+    assert missing_secrets(made.values, {"ACP_LAUNCH_SECRET_A": "1"}) == ()
 
 
 def test_all_problems_come_at_once_with_their_places(machine: Machine) -> None:
@@ -271,27 +286,36 @@ def test_sessions_of_a_command_line_are_told_apart_without_keeping_its_arguments
 
 
 def test_the_options_beside_a_command_line_are_checked_all_at_once(machine: Machine) -> None:
-    made = adhoc("nope", cwd=machine.typed, environ=machine.environ, cwd_override=Path("gone"), session_override="a\nb")
+    made = adhoc("nope", cwd=machine.typed, environ=machine.environ, cwd_override=Path("gone"))
     assert made.plan is None
-    assert [problem.file for problem in made.problems] == ["--agent", "--cwd", "--session"]
+    assert [problem.file for problem in made.problems] == ["--agent", "--cwd"]
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("line", "message", "fix"),
     [
-        ("'x", "--agent: no closing quotation in 'x\n    fix: close it"),
-        (" ", "--agent: the command is empty\n    fix: give a program: --agent 'claude-agent-acp'"),
-        (
-            "gemini --acp",
-            '--agent: "gemini" is not on PATH (looked in 1 folder)\n'
-            "    fix: npm install -g @google/gemini-cli, or give an absolute path",
-        ),
+        ("'x", "--agent: no closing quotation in 'x", "close it"),
+        ("x \\", "--agent: no escaped character in x \\", "close it"),
+        ("", "--agent: the command is empty", "give a program: --agent 'claude-agent-acp'"),
+        (" ", "--agent: the command is empty", "give a program: --agent 'claude-agent-acp'"),
+        ("'' x", "--agent: the command is empty", "give a program: --agent 'claude-agent-acp'"),
     ],
 )
-def test_a_bad_command_line_is_a_problem_of_the_option(line: str, expected: str, machine: Machine) -> None:
-    made = adhoc(line, cwd=machine.typed, environ=machine.environ)
+def test_a_command_line_that_is_none_is_a_usage_error(line: str, message: str, fix: str, machine: Machine) -> None:
+    with pytest.raises(UsageError) as caught:
+        adhoc(line, cwd=machine.typed, environ=machine.environ)
+    assert (caught.value.message, caught.value.fix) == (message, fix)
+    with pytest.raises(UsageError):
+        words(line)
+
+
+def test_a_command_this_machine_has_not_is_a_problem_of_the_option(machine: Machine) -> None:
+    made = adhoc("gemini --acp", cwd=machine.typed, environ=machine.environ)
     assert made.plan is None
-    assert [str(problem) for problem in made.problems] == [expected]
+    assert [str(problem) for problem in made.problems] == [
+        '--agent: "gemini" is not on PATH (looked in 1 folder)\n'
+        "    fix: npm install -g @google/gemini-cli, or give an absolute path"
+    ]
 
 
 def test_resolving_imports_neither_yaml_nor_pydantic() -> None:

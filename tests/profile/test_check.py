@@ -149,12 +149,34 @@ def test_the_smallest_profile_is_two_lines() -> None:
             within("env: {A: }"),
             "f.yaml:4:11: agent.env.A: expected text, found nothing\n    fix: write a value, or remove the key",
         ),
-        (within("env: [A=b]"), "f.yaml:4:8: agent.env: expected a mapping, found a list"),
+        (
+            within("env: [A=b]"),
+            "f.yaml:4:8: agent.env: expected a mapping, found a list\n"
+            "    fix: write it on lines of its own as KEY: VALUE",
+        ),
         (
             within("args: -y foo"),
             'f.yaml:4:9: agent.args: expected a list, found the text "-y foo"\n    fix: write it as a list: [-y, foo]',
         ),
-        (within("args: [[a]]"), "f.yaml:4:10: agent.args[0]: expected text, found a list"),
+        (
+            within("args: [[a]]"),
+            "f.yaml:4:10: agent.args[0]: expected text, found a list\n    fix: write one text, in quotes if need be",
+        ),
+        (
+            within("args: {a: b}"),
+            "f.yaml:4:9: agent.args: expected a list, found a mapping\n"
+            "    fix: write each item on a line of its own after a dash: - ITEM",
+        ),
+        (
+            within("timeouts: {session: [1]}"),
+            "f.yaml:4:23: agent.timeouts.session: expected a duration, found a list\n"
+            "    fix: write a duration such as 10s",
+        ),
+        (
+            within("inherit_env: {A: b}"),
+            "f.yaml:4:16: agent.inherit_env: expected all, minimal or a list of names, found a mapping\n"
+            "    fix: write one of them: all",
+        ),
         (
             within("inherit_env: minimall"),
             "f.yaml:4:16: agent.inherit_env: expected all, minimal or a list of names, "
@@ -203,7 +225,7 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             "version: 1\nagent: {command: x}\npermissions: {default: [a]}",
-            "f.yaml:3:24: permissions.default: expected ask, allow or deny, found a list",
+            "f.yaml:3:24: permissions.default: expected ask, allow or deny, found a list\n    fix: write one of them: ask",
         ),
         (
             'version: 1\nagent: {command: x}\nsession: {name: "a\\tb"}',
@@ -216,13 +238,19 @@ def test_the_smallest_profile_is_two_lines() -> None:
             "    fix: choose a printable name of 1 to 200 characters",
         ),
         (
+            "version: 1\nagent: {command: x}\nsession: {name: -x}",
+            'f.yaml:3:17: session.name: the session\'s name "-x" begins with "-" like an option\n'
+            "    fix: choose a printable name of 1 to 200 characters",
+        ),
+        (
             f"version: 1\nagent: {{command: x}}\nsession: {{name: {'n' * 201}}}",
             "f.yaml:3:17: session.name: the session's name has 201 characters; at most 200 are allowed\n"
             "    fix: choose a printable name of 1 to 200 characters",
         ),
         (
             "version: 1\nagent: {command: x}\nmcp_servers: [a]",
-            "f.yaml:3:14: mcp_servers: expected a mapping of names to servers, found a list",
+            "f.yaml:3:14: mcp_servers: expected a mapping of names to servers, found a list\n"
+            "    fix: write it on lines of its own as KEY: VALUE",
         ),
         (
             "version: 1\nagent: {command: x}\nmcp_servers: {my server: {command: x}}",
@@ -253,11 +281,13 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             with_server("npx"),
-            'f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found the text "npx"',
+            'f.yaml:4:6: mcp_servers.s: expected a mapping with a command or a url, found the text "npx"\n'
+            "    fix: write it on lines of its own as KEY: VALUE",
         ),
         (
             with_server("{type: http, url: https://x, args: [a]}"),
-            'f.yaml:4:35: mcp_servers.s.args: "args" belongs to a server with a command\n    fix: remove it',
+            'f.yaml:4:35: mcp_servers.s.args: "args" belongs to a server with a command\n'
+            "    fix: remove it, or the type if the server is such a one",
         ),
         (
             with_server("{type: http, url: ftp://x}"),

@@ -68,6 +68,7 @@ def test_renaming_to_a_name_that_is_taken_is_refused(tmp_path: Path, new: str) -
         with pytest.raises(SessionError) as caught:
             registry.rename(FIX.key, new)
         assert caught.value.message == f'there is already a session "{new}" of profile "work"'
+        assert caught.value.fix == "choose another name"
         assert registry.list() == (FIX, taken)
 
 

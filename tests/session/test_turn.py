@@ -126,7 +126,13 @@ def test_an_agent_that_can_do_neither_is_an_error_that_names_new() -> None:
     with pytest.raises(SessionError) as caught:
         how_to_continue(Capabilities(), replay=True, name="fix-42")
     assert caught.value.message == 'the agent can neither load nor resume a session, so "fix-42" cannot be continued'
-    assert caught.value.fix == "start afresh under this name: --new"
+    assert caught.value.fix == "start afresh under this name: --session fix-42 --new"
+
+
+def test_the_name_of_a_session_can_be_pasted_into_a_shell() -> None:
+    with pytest.raises(SessionError) as caught:
+        how_to_continue(Capabilities(), replay=True, name="fix the bug")
+    assert caught.value.fix == "start afresh under this name: --session 'fix the bug' --new"
 
 
 @pytest.mark.parametrize(
@@ -144,7 +150,7 @@ def test_a_forgotten_session_is_never_a_silent_fresh_start(code: int, message: s
             with pytest.raises(SessionError) as caught:
                 await ready
             assert caught.value.message == message
-            assert caught.value.fix == "start afresh under this name: --new"
+            assert caught.value.fix == "start afresh under this name: --session n --new"
 
     asyncio.run(story())
 
