@@ -7,7 +7,7 @@ from acp_launch.profile.nodes import shorten
 MAX_SESSION_NAME = 200  # characters
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # what a header may not hold; a tab it may
 URL_FIX = "write an address that begins with https:// or http://"
-SESSION_NAME_FIX = f"choose a printable name of 1 to {MAX_SESSION_NAME} characters"
+SESSION_NAME_FIX = f"choose a printable name of 1 to {MAX_SESSION_NAME} characters that begins with no dash"
 
 
 def session_name_fault(name: str) -> str:

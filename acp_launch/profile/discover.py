@@ -45,7 +45,7 @@ def find(name: str, *, start: Path, settings: Settings) -> Found:
     if not name or "\0" in name:
         raise UsageError("a profile's name cannot be empty", fix="acp-launch list")
     if _is_path(name):
-        return _at_path(Path(os.path.normpath(start / Path(name).expanduser())))
+        return _at_path(Path(os.path.normpath(start / os.path.expanduser(name))))  # noqa: PTH111 - pathlib raises
     for directory, origin, project in _places(start, settings):
         for suffix in SUFFIXES:
             if _holds((file := directory / f"{name}{suffix}").is_file):

@@ -38,8 +38,10 @@ def continued(registry: Registry, plan: LaunchPlan, name: str, *, latest: bool) 
     """
     record = registry.find(str(plan.project), plan.profile, name)
     if record is not None and record.cwd != str(plan.cwd):
+        import shlex
+
         raise SessionError(
             f'the session "{name}" works in {record.cwd}, this run in {plan.cwd}',
-            fix=f"--cwd {record.cwd}, or {'no --continue' if latest else '--new'} to start afresh here",
+            fix=f"--cwd {shlex.quote(record.cwd)}, or {'no --continue' if latest else '--new'} to start afresh here",
         )
     return record

@@ -13,7 +13,7 @@ from tests.cli.launcher import AGENTS, PATIENCE, Launcher, command
 WAYS = "    fix: give it after the profile, with --file FILE, or on stdin\n"
 GONE = "No such file or directory\n    fix: name a file of text\n"
 PROGRAM = "    fix: give a program: --agent 'claude-agent-acp'\n"
-NAME = "    fix: choose a printable name of 1 to 200 characters\n"
+NAME = "    fix: choose a printable name of 1 to 200 characters that begins with no dash\n"
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 import json
 import re
+import shlex
 import sqlite3
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import Launcher, names, store
+from tests.cli.launcher import AGENTS, Launcher, names, store
 
 
 def test_ten_runs_at_once_keep_ten_sessions(launch: Launcher) -> None:
@@ -77,6 +79,12 @@ def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launche
     launch.profile("replayer")
     empty = launch("session", "list")
     assert (empty.code, empty.out, empty.err) == (0, b"", "no sessions here yet; --all shows those of other projects\n")
+    of_one = launch("session", "list", "p")
+    assert (of_one.out, of_one.err) == (
+        b"",
+        'no sessions of profile "p" here yet; --all shows those of other projects\n',
+    )
+    assert json.loads(launch("session", "list", "--json").out) == {"sessions": []}
     assert launch("run", "p", "fix", "the", "bug", "--session", "work").code == 0
     (heading, row) = launch("session", "list").out.decode().splitlines()
     assert heading.split("  ")[0].strip() == "NAME"
@@ -96,6 +104,69 @@ def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launche
         3,
         'acp-launch: there is no session "done" here\n    fix: acp-launch session list --all shows every session\n',
     )
+
+
+def test_several_sessions_are_removed_at_once_and_a_name_that_is_none_removes_nothing(launch: Launcher) -> None:
+    launch.profile("forgetful")
+    for name in ("one", "two", "three"):
+        assert launch("run", "p", "hi", "--session", name).code == 0
+    wrong = launch("session", "rm", "one", "tow")
+    assert (wrong.code, wrong.heard) == (3, [])
+    assert wrong.err == (
+        'acp-launch: there is no session "tow" here; did you mean "two"?\n'
+        "    fix: acp-launch session list --all shows every session\n"
+    )
+    assert names(launch) == ["one", "three", "two"]
+    removed = launch("session", "rm", "one", "two", "one", "--local")
+    assert (removed.code, removed.out, removed.err, removed.heard) == (0, b"", "", [])
+    assert names(launch) == ["three"]
+
+
+@pytest.mark.parametrize("verb", ["close", "rm"])
+def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: Launcher, verb: str) -> None:
+    """Only a digest of the command line is kept, so its agent cannot be started again."""
+    agent = shlex.join([sys.executable, "-I", "-S", str(AGENTS / "polite.py")])
+    assert launch("run", "--agent", agent, "hi", "--session", "my work").code == 0
+    done = launch("session", verb, "my work")
+    assert (done.code, done.heard) == (3, [])
+    assert done.err == (
+        'acp-launch: the session "my work" was made with --agent, so its agent cannot be started from here\n'
+        "    fix: to forget it here: acp-launch session rm 'my work' --local\n"
+    )
+    assert names(launch) == ["my work"]
+    assert launch("session", "rm", "my work", "--local").code == 0
+    assert names(launch) == []
+
+
+@pytest.mark.parametrize(
+    ("profile", "detail"),
+    [
+        (
+            '{"version": 1, "agent": {"comand": "x"}}',
+            '.acp-launch/p.yaml:1:26: agent.comand: unknown key "comand"; did you mean "command"?\n'
+            "    fix: write command\n",
+        ),
+        (
+            '{"version": 1, "agent": {"command": "sh", "env": {"A": "${secret:a}"}}}',
+            '.acp-launch/p.yaml:1:56: agent.env.A: no secret named "a"\n    fix: export ACP_LAUNCH_SECRET_A=...\n',
+        ),
+    ],
+)
+def test_a_session_whose_profile_has_problems_shows_them_and_can_be_forgotten_here(
+    launch: Launcher, profile: str, detail: str
+) -> None:
+    file = launch.profile("polite")
+    assert launch("run", "p", "hi", "--session", "work").code == 0
+    file.write_text(profile)
+    done = launch("session", "rm", "work")
+    assert (done.code, done.heard) == (3, [])
+    first, *shown, fix = done.err.splitlines()
+    assert first == 'acp-launch: the agent of the session "work" cannot be started: its profile "p" has problems'
+    assert [line.strip() for line in shown] == [line.strip() for line in detail.splitlines()]
+    assert fix == "    fix: mend it, or forget the session here: acp-launch session rm work --local"
+    assert names(launch) == ["work"]
+    assert launch("session", "rm", "work", "--local").code == 0
+    assert names(launch) == []
 
 
 def test_a_session_the_agent_does_not_know_is_as_good_as_closed_and_removed(launch: Launcher) -> None:

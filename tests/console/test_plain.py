@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,55 @@ def test_every_event_is_a_line_of_json_with_a_type(tmp_path: Path) -> None:
     }
     assert events[4]["message"] == "gone"
     assert (events[5]["exitCode"], events[5]["problems"]) == (2, [problem.as_json()])
+
+
+def denied(*, allowed: bool = False, option: str | None = "no") -> Permission:
+    return Permission("Remove \x1b[2Ja", {"toolCallId": "1"}, [], allowed=allowed, option_id=option, by="policy")
+
+
+@pytest.mark.parametrize(
+    ("permission", "said"),
+    [
+        (denied(), "acp-launch: denied: Remove \\x1b[2Ja (policy)\n"),
+        (denied(option=None), "acp-launch: cancelled: Remove \\x1b[2Ja (policy)\n"),
+        (denied(allowed=True, option="yes"), ""),
+    ],
+)
+def test_a_denial_is_an_event_for_scripts_and_a_line_for_a_person(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], permission: Permission, said: str
+) -> None:
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet)
+        observer.permission(permission)
+        return observer
+
+    (event,) = map(json.loads, written(tmp_path, story).splitlines())
+    assert (event["type"], event["allowed"], event["optionId"]) == (
+        "permission",
+        permission.allowed,
+        permission.option_id,
+    )
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("observer", [Plain, Quiet])
+def test_a_turn_we_cancel_is_said_once_and_one_the_agent_cancels_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], observer: type[Messages]
+) -> None:
+    def story(outlet: Outlet, *, by_us: bool) -> Plain | Quiet:
+        made = observer(outlet)
+        assert isinstance(made, Plain | Quiet)
+        if by_us:
+            made.cancelled([{"toolCallId": "1", "title": "Count"}])
+        made.ended(end("cancelled"))
+        return made
+
+    assert written(tmp_path, partial(story, by_us=True)) == b""
+    assert capsys.readouterr().err == (
+        "acp-launch: cancelling the turn; Ctrl-C stops at once\nacp-launch: cancelled: Count\n"
+    )
+    assert written(tmp_path, partial(story, by_us=False)) == b""
+    assert capsys.readouterr().err == "acp-launch: the turn was cancelled\n"
 
 
 @pytest.fixture

@@ -251,7 +251,7 @@ def test_the_session_option_wins_and_keeps_to_the_same_rule(machine: Machine) ->
     assert made.plan is not None and made.plan.session == "fix-42"
     assert [str(problem) for problem in machine.resolved(text, session_override="a\nb").problems] == [
         "--session: the session's name holds characters that cannot be printed\n"
-        "    fix: choose a printable name of 1 to 200 characters"
+        "    fix: choose a printable name of 1 to 200 characters that begins with no dash"
     ]
 
 

@@ -113,6 +113,26 @@ def test_the_smallest_profile_is_two_lines() -> None:
             "f.yaml:2:7: agent: expected a mapping, found nothing\n    fix: write a value, or remove the key",
         ),
         (
+            "vesion: 1\nagent: {command: x}",
+            'f.yaml:1:1: vesion: unknown key "vesion"; did you mean "version"?\n    fix: write version',
+        ),
+        (
+            "version: 1\nagnt: {command: x}",
+            'f.yaml:2:1: agnt: unknown key "agnt"; did you mean "agent"?\n    fix: write agent',
+        ),
+        (
+            "version: 1\nagent: {cmd: x}",
+            'f.yaml:2:9: agent.cmd: unknown key "cmd"; did you mean "command"?\n    fix: write command',
+        ),
+        (
+            with_server("{comand: npx}"),
+            'f.yaml:4:7: mcp_servers.s.comand: unknown key "comand"; did you mean "command"?\n    fix: write command',
+        ),
+        (
+            with_server("{type: http, ulr: https://x}"),
+            'f.yaml:4:19: mcp_servers.s.ulr: unknown key "ulr"; did you mean "url"?\n    fix: write url',
+        ),
+        (
             within("comand: y"),
             'f.yaml:4:3: agent.comand: unknown key "comand"; did you mean "command"?\n    fix: write command',
         ),
@@ -225,27 +245,28 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             "version: 1\nagent: {command: x}\npermissions: {default: [a]}",
-            "f.yaml:3:24: permissions.default: expected ask, allow or deny, found a list\n    fix: write one of them: ask",
+            "f.yaml:3:24: permissions.default: expected ask, allow or deny, found a list\n"
+            "    fix: write one of them: ask",
         ),
         (
             'version: 1\nagent: {command: x}\nsession: {name: "a\\tb"}',
             "f.yaml:3:17: session.name: the session's name holds characters that cannot be printed\n"
-            "    fix: choose a printable name of 1 to 200 characters",
+            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
         ),
         (
             "version: 1\nagent: {command: x}\nsession: {name: ''}",
             "f.yaml:3:17: session.name: the session's name is empty\n"
-            "    fix: choose a printable name of 1 to 200 characters",
+            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
         ),
         (
             "version: 1\nagent: {command: x}\nsession: {name: -x}",
             'f.yaml:3:17: session.name: the session\'s name "-x" begins with "-" like an option\n'
-            "    fix: choose a printable name of 1 to 200 characters",
+            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
         ),
         (
             f"version: 1\nagent: {{command: x}}\nsession: {{name: {'n' * 201}}}",
             "f.yaml:3:17: session.name: the session's name has 201 characters; at most 200 are allowed\n"
-            "    fix: choose a printable name of 1 to 200 characters",
+            "    fix: choose a printable name of 1 to 200 characters that begins with no dash",
         ),
         (
             "version: 1\nagent: {command: x}\nmcp_servers: [a]",
@@ -314,6 +335,15 @@ def test_the_smallest_profile_is_two_lines() -> None:
 def test_each_fault_has_its_place_a_sentence_and_a_way_out(text: str, expected: str) -> None:
     assert complaints(text) == [expected]
     assert checked(text).profile is None
+
+
+def test_a_required_key_that_is_missing_beside_an_unknown_one_is_a_problem_of_its_own() -> None:
+    """Only a misspelt key explains why it is missing, and only in its own mapping."""
+    assert complaints("version: 1\nagent: {zzz: x}\nsession: {agnt: y}\n") == [
+        "f.yaml:2:1: agent.command: this key is required\n    fix: add: command: ...",
+        'f.yaml:2:9: agent.zzz: unknown key "zzz"\n    fix: use one of command, args, env, inherit_env, timeouts',
+        'f.yaml:3:11: session.agnt: unknown key "agnt"\n    fix: use one of name',
+    ]
 
 
 def test_all_problems_come_at_once_in_the_order_of_their_lines() -> None:

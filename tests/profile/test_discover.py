@@ -117,6 +117,14 @@ def test_an_unknown_name_lists_where_it_looked_and_what_is_near(repository: Path
     )
 
 
+def test_a_prompt_in_the_place_of_a_profile_is_told_where_the_profile_goes(repository: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        named("what's in here", repository)
+    assert caught.value.message == 'no profile named "what\'s in here"'
+    assert caught.value.fix == """the profile comes first: acp-launch run demo 'what'"'"'s in here'"""
+    assert caught.value.detail == ()
+
+
 @pytest.mark.parametrize("name", ["", "a\0b"])
 def test_an_impossible_name_is_refused(name: str, repository: Path) -> None:
     with pytest.raises(UsageError):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from msgspec import Raw
 
-from acp_launch.errors import LocalProtocolError, RemoteProtocolError
+from acp_launch.errors import AgentError, LocalProtocolError, RemoteProtocolError
 from acp_launch.protocol.conversation import (
     EARLY_UPDATES,
     Conversation,
@@ -259,8 +259,16 @@ def test_a_malformed_update_is_junk_and_ends_nothing(params: object) -> None:
     assert talk.update("s1", "plan", entries=[])
 
 
+def test_our_own_initialize_coming_back_is_no_agent() -> None:
+    client = Conversation()
+    with pytest.raises(AgentError) as caught:
+        client.receive(client.initialize().line)
+    assert caught.value.message == "this is no ACP agent: it only echoes what it is sent"
+
+
 @pytest.mark.parametrize(
-    "method", ["craft/drainMidTurnQueue", "_x/y", "fs/read_text_file", "terminal/create", "elicitation/create"]
+    "method",
+    ["initialize", "craft/drainMidTurnQueue", "_x/y", "fs/read_text_file", "terminal/create", "elicitation/create"],
 )
 def test_a_request_we_do_not_serve_is_answered_method_not_found(method: str) -> None:
     """C-8, C-68."""

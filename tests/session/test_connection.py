@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, RemoteProtocolError, WaitExpired
 from acp_launch.session import connection as module
-from acp_launch.session.negotiate import negotiate
+from acp_launch.session.housekeeping import end_session, list_sessions
+from acp_launch.session.negotiate import ACP_MODE, negotiate
+from acp_launch.session.opening import Stay, open_session
 from tests.session.recording import Agent, Recorder, connected, negotiated, question, update
 
 
@@ -92,7 +95,7 @@ def test_a_program_that_is_no_agent_is_quoted() -> None:
                 "it printed: Options:",
                 "no such option",
             )
-            assert caught.value.fix.startswith("is the command right?")
+            assert caught.value.fix == ACP_MODE
 
     asyncio.run(story())
 
@@ -100,9 +103,44 @@ def test_a_program_that_is_no_agent_is_quoted() -> None:
 def test_an_agent_that_says_nothing_expires_by_name() -> None:
     async def story() -> None:
         async with connected() as (connection, agent, _):
-            with pytest.raises(WaitExpired, match=r"^no answer to initialize from the agent within 0\.05 s$"):
+            with pytest.raises(WaitExpired, match=r"^no answer to initialize from the agent within 0\.05 s$") as caught:
                 await negotiate(connection, limit=0.05)
+            assert caught.value.fix == f"{ACP_MODE}; if it needs longer: agent.timeouts.initialize in the profile"
             await agent.hears("initialize")
+
+    asyncio.run(story())
+
+
+def test_a_wait_that_expires_names_the_key_that_makes_it_longer_where_there_is_one() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, _, _, client):
+            new = connection.conversation.open("new", "", cwd="/w", servers=[], directories=[])
+            with pytest.raises(WaitExpired) as caught:
+                await connection.call(new, what="a session", limit=0.01)
+            assert caught.value.fix == ""
+            with pytest.raises(WaitExpired) as caught:
+                await open_session(connection, client, Stay(Path("/w"), (), []), how="new", session_id="", limit=0.01)
+            assert caught.value.message == "no answer about a new session from the agent within 0.01 s"
+            assert caught.value.fix == "if it needs longer: agent.timeouts.session in the profile"
+            with pytest.raises(WaitExpired) as caught:
+                await anext(list_sessions(connection, cwd=None, limit=0.01))
+            assert caught.value.fix == "if it needs longer: agent.timeouts.session in the profile"
+            with pytest.raises(WaitExpired) as caught:
+                await end_session(connection, "close", "s1", limit=0.01)
+            assert caught.value.fix == "if it needs longer: agent.timeouts.session in the profile"
+
+    asyncio.run(story())
+
+
+def test_a_program_that_echoes_is_no_agent() -> None:
+    async def story() -> None:
+        async with connected() as (connection, agent, _):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            await agent.writes(json.dumps(await agent.hears("initialize")).encode() + b"\n")
+            with pytest.raises(AgentError) as caught:
+                await handshake
+            assert caught.value.message == "this is no ACP agent: it only echoes what it is sent"
+            assert (caught.value.fix, caught.value.exit_code) == (ACP_MODE, 4)
 
     asyncio.run(story())
 
@@ -177,6 +215,46 @@ def test_junk_between_messages_is_noted_once_and_changes_nothing() -> None:
             assert recorder.of("note") == [
                 "the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)"
             ]
+
+    asyncio.run(story())
+
+
+def test_a_banner_before_the_handshake_is_no_news_and_does_not_count() -> None:
+    """C-3: many agents print one; it is quoted only when the handshake fails."""
+
+    async def story() -> None:
+        async with connected() as (connection, agent, recorder):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            request = await agent.hears("initialize")
+            await agent.writes(b"Welcome!\nloading\n")
+            await agent.answers(request, {"protocolVersion": 1})
+            await handshake
+            assert recorder.of("note") == []
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears("session/new")
+            await agent.writes(b"late banner\n")
+            await agent.answers(request, {"sessionId": "s1"})
+            await opening
+            assert recorder.of("note") == [
+                "the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)"
+            ]
+
+    asyncio.run(story())
+
+
+def test_a_program_that_prints_and_then_waits_is_no_agent_and_is_quoted() -> None:
+    async def story() -> None:
+        async with connected() as (connection, agent, recorder):
+            handshake = asyncio.create_task(negotiate(connection, limit=0.5))
+            await agent.hears("initialize")
+            await agent.writes(b"login: \n")
+            with pytest.raises(AgentError) as caught:
+                await handshake
+            assert caught.value.message == (
+                "this is no ACP agent: it printed text, and no answer to initialize from the agent within 0.5 s"
+            )
+            assert (caught.value.fix, caught.value.detail) == (ACP_MODE, ("it printed: login:",))
+            assert recorder.of("note") == []
 
     asyncio.run(story())
 

@@ -186,6 +186,20 @@ def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None
     asyncio.run(story())
 
 
+def test_a_silent_turn_expires_and_names_the_key_that_makes_it_longer() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            ready = opened(connection, client)
+            await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
+            await ready
+            with pytest.raises(WaitExpired) as caught:
+                await Turn(connection, client, "s1", silence=0.05).run(TEXT)
+            assert caught.value.message == "no sign of life from the agent in its turn within 0.05 s"
+            assert caught.value.fix == "if it needs longer: agent.timeouts.silence in the profile"
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("code", [-32800, -32603])
 def test_an_error_after_a_cancel_counts_as_cancelled(code: int) -> None:
     async def story() -> None:
