@@ -32,9 +32,16 @@ class Recorder:
 
     told: list[tuple[str, Any]] = field(default_factory=list)
     room: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.room.set()
+
+    async def has(self, kind: str, count: int) -> None:
+        """Wait until so many things of that kind were told."""
+        while len(self.of(kind)) < count:
+            self.changed.clear()
+            await self.changed.wait()
 
     def of(self, kind: str) -> list[Any]:
         return [what for told, what in self.told if told == kind]
@@ -48,6 +55,7 @@ class Recorder:
     def update(self, update: Updated) -> None:
         body = json.loads(bytes(update.update))
         self.told.append(("replay" if update.replay else "update", body.get("n", update.kind)))
+        self.changed.set()
 
     def permission(self, permission: Permission) -> None:
         self.told.append(("permission", permission))

@@ -15,7 +15,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
 from acp_launch.session.turn import Turn
-from tests.session.recording import Agent, Recorder, negotiated, question, update
+from tests.session.recording import Agent, negotiated, question, update
 
 HERE = Stay(Path("/w"), (), [])
 TEXT = [{"type": "text", "text": "hi"}]
@@ -82,7 +82,7 @@ def test_a_replay_is_complete_when_most_of_it_comes_after_the_answer() -> None:
             await agent.says(update("s9", 0, "user_message_chunk"), {"id": request["id"], "result": {}})
             for number in range(1, 21):
                 await agent.says(update("s9", number))
-                await asyncio.sleep(0.01)  # apart from each other, as they come
+                await recorder.has("replay", number + 1)  # one after the other, as they come
             assert (await ready).replayed == 21
             running = asyncio.create_task(Turn(connection, client, "s9", silence=5).run(TEXT))
             request = await agent.hears("session/prompt")
@@ -98,12 +98,14 @@ def test_an_agent_that_never_stops_replaying_is_not_waited_for_without_end(monke
     monkeypatch.setattr(opening, "QUIET_AT_MOST", 0.2)
 
     async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
+        async with negotiated() as (connection, agent, recorder, client):
             ready = opened(connection, client, "load", "s9")
             await agent.answers(await agent.hears("session/load"), {})
+            number = 0
             while not ready.done():
-                await agent.says(update("s9", 1))
-                await asyncio.sleep(0.01)
+                number += 1
+                await agent.says(update("s9", number))
+                await recorder.has("replay", number)
             assert (await ready).session_id == "s9"
 
     asyncio.run(story())
@@ -362,16 +364,5 @@ def test_the_title_the_agent_gives_is_kept_and_null_clears_it(infos: list[dict[s
                 await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
             await agent.answers(request, {"stopReason": "end_turn"})
             assert (await running).title == title
-
-    asyncio.run(story())
-
-
-def test_the_recorder_is_an_observer() -> None:
-    """The double has the shape of the real thing: mypy checks it here."""
-    from acp_launch.session.observer import Observer
-
-    async def story() -> None:
-        observer: Observer = Recorder()
-        await observer.drain()
 
     asyncio.run(story())
