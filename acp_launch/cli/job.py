@@ -17,7 +17,7 @@ from acp_launch.settings import Settings, load
 if TYPE_CHECKING:
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.permission import Approve
-    from acp_launch.session.registry import Record
+    from acp_launch.session.registry import Record, Registry
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
 
@@ -44,6 +44,7 @@ class Kept(Struct, frozen=True):
 
     settings: Settings
     secrets: dict[str, str]
+    registry: "Registry"
     name: str
     record: "Record | None"
 
@@ -71,8 +72,8 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     text = prompt.read(words, wish.file)
     secrets = _secrets(plan)
     with ExitStack() as stack:
-        name, record = _session(wish, plan, settings, stack)
-        return _turn(wish, plan, text, screen, Kept(settings, secrets, name, record))
+        registry, name, record = _session(wish, plan, settings, stack)
+        return _turn(wish, plan, text, screen, Kept(settings, secrets, registry, name, record))
 
 
 def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
@@ -98,8 +99,10 @@ def _secrets(plan: LaunchPlan) -> dict[str, str]:
     return lookup(plan.secrets, os.environ)[0]
 
 
-def _session(wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack) -> "tuple[str, Record | None]":
-    """The session's name, its record when it is continued; held by us until `stack` closes.
+def _session(
+    wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack
+) -> "tuple[Registry, str, Record | None]":
+    """The store, the session's name, its record when it is continued; open and held until `stack` closes.
 
     The store is opened for a new session too: what is wrong with it is said before anything starts.
     """
@@ -109,12 +112,12 @@ def _session(wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack)
 
     if wish.latest and (wish.session or wish.new):
         raise UsageError("--continue takes the latest session, so it goes without --session and --new")
-    with open_registry(settings.state) as registry:
-        name = choice.latest_name(registry, plan) if wish.latest else plan.session or choice.fresh_name()
-        stack.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
-        if wish.new or not (wish.latest or plan.session):
-            return name, None
-        return name, choice.continued(registry, plan, name, latest=wish.latest)
+    registry = stack.enter_context(open_registry(settings.state))
+    name = choice.latest_name(registry, plan) if wish.latest else plan.session or choice.fresh_name()
+    stack.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
+    if wish.new or not (wish.latest or plan.session):
+        return registry, name, None
+    return registry, name, choice.continued(registry, plan, name, latest=wish.latest)
 
 
 def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:
@@ -126,7 +129,7 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
         from acp_launch.session.keep import Keeper
         from acp_launch.session.permission import Policy
 
-        keeper = Keeper(kept.settings.state, plan, kept.record, text)
+        keeper = Keeper(kept.registry, plan, kept.record, text)
         with stderr_log(kept.settings, plan, echo=wish.verbose) as log:
             job = Job(
                 prompt=text,

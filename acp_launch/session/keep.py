@@ -1,24 +1,23 @@
 """What a run leaves in the store: written when its session is open, so that `kill -9` loses no session."""
 
 import time
-from pathlib import Path
 
 from msgspec.structs import replace
 
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.session.observer import SessionReady
-from acp_launch.session.registry import Key, Record, open_registry
+from acp_launch.session.registry import Key, Record, Registry
 
 TITLE = 80  # characters of the first prompt that stand in for a title
 
 
 class Keeper:
-    """Keeps one session of `plan` in the store under `state`."""
+    """Keeps one session of `plan` in the store."""
 
-    def __init__(self, state: Path, plan: LaunchPlan, record: Record | None, prompt: str) -> None:
+    def __init__(self, registry: Registry, plan: LaunchPlan, record: Record | None, prompt: str) -> None:
         """`record` is the session that is continued; `prompt` names a new one until the agent does."""
-        self._state = state
+        self._registry = registry
         self._plan = plan
         self._record = record
         self._prompt = prompt
@@ -31,14 +30,12 @@ class Keeper:
             record, agent_name=agent.name, agent_version=agent.agent_version, last_used=now, session_id=ready.session_id
         )
         self._key = record.key
-        with open_registry(self._state) as registry:
-            registry.save(record)
+        self._registry.save(record)
 
     def ended(self, title: str) -> None:
         """`title` as the agent names the session; empty keeps the one there is."""
         if self._key is not None:
-            with open_registry(self._state) as registry:
-                registry.touch(self._key, time.time(), title or None)
+            self._registry.touch(self._key, time.time(), title or None)
 
     def _fresh(self, ready: SessionReady, now: float) -> Record:
         return Record(

@@ -18,7 +18,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 PYTHON = sys.executable
-US = [PYTHON, "-m", "acp_launch"]
+SCRIPT = Path(PYTHON).parent / "acp-launch"  # what people type
+US = [str(SCRIPT)] if SCRIPT.exists() else [PYTHON, "-m", "acp_launch"]
 
 
 @dataclass(frozen=True, slots=True)
