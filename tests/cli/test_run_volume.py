@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +150,7 @@ def test_an_agent_is_not_read_while_nobody_reads_us(launch: Launcher) -> None:
         running.gets_stuck()
         held = resident(running.process.pid)
         running.kill(signal.SIGTERM)
-        before = time.monotonic()
         assert running.process.wait(PATIENCE) == 143
-        assert time.monotonic() - before < 3.5  # the agent ends with its input, at the latest after 2 s
     assert held < 60
 
 

@@ -141,7 +141,8 @@ def test_a_reader_that_always_finds_something_still_lets_others_run() -> None:
         beside = asyncio.create_task(other())
         await rest_of(child)
         beside.cancel()
-        assert turns >= 8_000_000 // 65536 // 8
+        # Under load a read finds more at once; without letting others run it would be one turn at the very most.
+        assert turns >= 3
 
     with_child(program("chatty", "8000000"), use)
 
