@@ -88,11 +88,29 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
     raw = [PYTHON, str(HERE / "raw.py")]
     usual = profile(scratch, instant)
     many, long = profile(scratch, instant, "100000", "200"), profile(scratch, instant, "line", "48")
+    uncached = ["env", "ACP_LAUNCH_CACHE_DIR=/dev/null/none", *US]
     few = max(3, pairs // 4)
     return [
         Row("--version, CPU", "python -I -c pass", "2x", cpu, [*US, "--version"], bare, pairs),
         Row("--help, CPU", "python -I -c pass", "-", cpu, [*US, "--help"], bare, pairs),
-        Row("validate, 60 lines, CPU", "python -I -c pass", "20x", cpu, [*US, "validate", usual], bare, pairs),
+        Row(
+            "validate, 60 lines, first time, CPU",
+            "python -I -c pass",
+            "20x",
+            cpu,
+            [*uncached, "validate", usual],
+            bare,
+            pairs,
+        ),
+        Row(
+            "validate, 60 lines, checked before, CPU",
+            "python -I -c pass",
+            "20x",
+            cpu,
+            [*US, "validate", usual],
+            bare,
+            pairs,
+        ),
         Row("run, one shot, wall", "raw client", "2.5x", wall, [*US, "run", usual, "hi"], [*raw, *instant], pairs),
         Row(
             "run --agent, wall",
