@@ -20,13 +20,22 @@ def profile_plan(name: str, settings: Settings, *, cwd: Path | None, session: st
         ProfileError: the file is wrong.
         MachineError: it is right, and this machine cannot: a command, directory, variable or secret is missing.
     """
+    return _plan(resolved_profile(name, settings, cwd=cwd, session=session))
+
+
+def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
+    """The same before anybody asks for its secrets; its plan is None where this machine cannot.
+
+    Raises:
+        UsageError, ProfileError: as `profile_plan`.
+    """
     from acp_launch.plan.resolve import resolve
     from acp_launch.profile.discover import find
     from acp_launch.profile.load import load
 
     loaded = load(find(name, start=here(), settings=settings), cache=settings.cache)
     named = checked_name(session)
-    return _plan(resolve(loaded, cwd=here(), environ=os.environ, cwd_override=_at_home(cwd), session_override=named))
+    return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=_at_home(cwd), session_override=named)
 
 
 def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "LaunchPlan":
@@ -36,9 +45,8 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "
         UsageError: the command line is none.
         MachineError: this machine cannot run it.
     """
-    from acp_launch.plan.adhoc import adhoc, words
+    from acp_launch.plan.adhoc import adhoc
 
-    words(command_line)
     named = checked_name(session)
     cwd = _at_home(cwd)
     return _plan(adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=named))

@@ -89,15 +89,10 @@ def schema(file: Target = None) -> None:
 
 
 def _resolved(name: str, cwd: Path | None) -> "Resolved":
-    import os
+    from acp_launch.cli.planning import resolved_profile
 
-    from acp_launch.plan.resolve import resolve
-    from acp_launch.profile.discover import find
-    from acp_launch.profile.load import load
-
-    start, settings = _here()
-    loaded = load(find(name, start=start, settings=settings), cache=settings.cache)
-    resolved = resolve(loaded, cwd=start, environ=os.environ, cwd_override=cwd)
+    _, settings = _here()
+    resolved = resolved_profile(name, settings, cwd=cwd)
     if resolved.plan is None:
         raise MachineError(resolved.problems)
     return resolved
@@ -114,8 +109,6 @@ def _chosen(names: list[str]) -> "list[Found]":
 
 def _here() -> "tuple[Path, Settings]":
     from acp_launch import settings
+    from acp_launch.cli.planning import here
 
-    try:
-        return Path.cwd(), settings.load()
-    except FileNotFoundError:
-        raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None
+    return here(), settings.load()

@@ -67,10 +67,9 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
 @app.command()
 def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
     """Give a session another name."""
-    from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
+    from acp_launch.cli.planning import checked_name
 
-    if fault := session_name_fault(new):
-        raise UsageError(fault, fix=SESSION_NAME_FIX)
+    checked_name(new)
     with _registry() as registry:
         record = _the(registry, name, profile)
         with _held(record, "session rename"):
@@ -148,8 +147,9 @@ def _plan_of(record: "Record") -> "LaunchPlan":
     from pathlib import Path
 
     from acp_launch.cli.planning import profile_plan
+    from acp_launch.plan.adhoc import PREFIX
 
-    if record.profile.startswith("--agent "):
+    if record.profile.startswith(PREFIX):
         # Only a digest of that command line is kept: an argument may be a secret.
         raise SessionError(
             f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',
@@ -167,7 +167,8 @@ def _plan_of(record: "Record") -> "LaunchPlan":
 
 def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     """The one session of this project that is meant."""
-    found = [record for record in registry.list(_project(), profile) if record.name == name]
+    here = registry.list(_project(), profile)
+    found = [record for record in here if record.name == name]
     if len(found) == 1:
         return found[0]
     if found:
@@ -175,7 +176,7 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
         raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [record.name for record in registry.list(_project(), profile)], 1)
+    near = get_close_matches(name, [record.name for record in here], 1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
     raise SessionError(
         f'there is no session "{name}" here{hint}', fix="acp-launch session list --all shows every session"

@@ -22,7 +22,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import TurnEnd
-from acp_launch.session.toolcall import OVER, ToolCalls, title
+from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 
 MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "in_progress": "…", "pending": "…"}
 BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
@@ -60,23 +60,24 @@ class Live(Notices):
     def update(self, update: Updated) -> None:
         if update.replay:
             return
-        body = acp.mapping(acp.decoded(update.update))
-        match update.kind:
-            case "agent_message_chunk":
-                self._say(self._halves.whole(acp.text(acp.mapping(body.get("content")).get("text"))))
-            case "agent_thought_chunk":
-                self._think(self._halves.whole(acp.text(acp.mapping(body.get("content")).get("text"))))
-            case "tool_call" | "tool_call_update":
-                self._tool(acp.text(body.get("toolCallId")), self._calls.merge(body))
-            case "plan":
-                self._plan = [_entry(entry) for entry in map(acp.mapping, acp.sequence(body.get("entries")))]
-            case "usage_update":
-                self._usage = body
-            case "notice":
-                self._print(
-                    Text(f"{acp.text(body.get('severity'))}: {harmless(acp.text(body.get('title')))}", "yellow")
-                )
+        if update.kind == "agent_message_chunk":
+            self._say(self._halves.whole(acp.read_chunk(update.update)[0]))
+        elif update.kind == "agent_thought_chunk":
+            self._think(self._halves.whole(acp.read_chunk(update.update)[0]))
+        else:
+            self._act(update.kind, acp.mapping(acp.decoded(update.update)))
         self._redraw()
+
+    def _act(self, kind: str, body: dict[str, Any]) -> None:
+        """What the agent does besides talking."""
+        if kind in KINDS:
+            self._tool(acp.text(body.get("toolCallId")), self._calls.merge(body))
+        elif kind == "plan":
+            self._plan = [_entry(entry) for entry in map(acp.mapping, acp.sequence(body.get("entries")))]
+        elif kind == "usage_update":
+            self._usage = body
+        elif kind == "notice":
+            self._print(Text(f"{acp.text(body.get('severity'))}: {harmless(acp.text(body.get('title')))}", "yellow"))
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         super().cancelled(())

@@ -12,7 +12,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission, TurnEnd
-from acp_launch.session.toolcall import OVER, ToolCalls, title
+from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 
 SAME_MESSAGE = frozenset({"usage_update", "available_commands_update", "session_info_update", "config_option_update"})
 
@@ -51,6 +51,9 @@ class Messages(Notices):
     def beside(self, update: Updated) -> None:
         """Something that is not the agent's message."""
 
+    async def drain(self) -> None:
+        await self._outlet.drain()
+
 
 class Quiet(Messages):
     """Only the final message, when the turn is over."""
@@ -71,9 +74,6 @@ class Quiet(Messages):
         self._outlet.write(memoryview(self._text))
         self._text = bytearray()  # the outlet has it until it is written
         super().ended(turn)
-
-    async def drain(self) -> None:
-        await self._outlet.drain()
 
 
 class Plain(Messages):
@@ -101,7 +101,7 @@ class Plain(Messages):
             return
         self._think("\n")
         body = acp.mapping(acp.decoded(update.update))
-        if update.kind in ("tool_call", "tool_call_update"):
+        if update.kind in KINDS:
             self._tool(self._calls.merge(body))
         elif update.kind == "plan":
             for entry in map(acp.mapping, acp.sequence(body.get("entries"))):
@@ -132,6 +132,3 @@ class Plain(Messages):
 
     def failed(self, error: LaunchError) -> None:
         self.begin()
-
-    async def drain(self) -> None:
-        await self._outlet.drain()

@@ -1,6 +1,5 @@
 """A process as it was seen at one moment: the value everything that signals works on."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,6 +29,3 @@ class Table(Protocol):
 
     def children(self, pid: int) -> list[int]:
         """The pids whose parent is `pid` now, zombies included."""
-
-
-TableMaker = Callable[[], Table]

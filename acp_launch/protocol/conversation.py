@@ -129,10 +129,6 @@ class Conversation:
         self._opening[call.number] = (how, session_id)
         return call
 
-    def session_id(self, result: Raw) -> str:
-        """The id of a new session, from the answer to `session/new`."""
-        return acp.read_session_id(result)
-
     def list_sessions(self, *, cwd: str | None = None, cursor: str | None = None) -> Call:
         if not self._able().list:
             raise LocalProtocolError("the agent does not advertise session/list")  # C-34

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603

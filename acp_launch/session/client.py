@@ -17,12 +17,10 @@ from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated, W
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Permission, SessionReady
 from acp_launch.session.permission import Policy, choose, judge
-from acp_launch.session.toolcall import ToolCalls, title
+from acp_launch.session.toolcall import KINDS, ToolCalls, title
 
 # Asks a person; gives the id of the option chosen, or None for "none of them".
 Ask = Callable[[dict[str, Any], list[Any]], Awaitable[str | None]]
-
-TOOL_KINDS = frozenset({"tool_call", "tool_call_update"})
 
 
 class Client:
@@ -55,7 +53,7 @@ class Client:
             self.history_complete = update.kind == "agent_message_chunk" or (
                 self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
             )
-        if update.kind in TOOL_KINDS:
+        if update.kind in KINDS:
             self._tool(update)
         elif update.kind == "session_info_update":
             self._info(update)

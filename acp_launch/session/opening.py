@@ -63,7 +63,6 @@ async def open_session(
         servers=stay.servers,
         directories=[str(directory) for directory in stay.directories],
     )
-
     try:
         await connection.call(call, what=f"answer about {OPENING[how]} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as error:

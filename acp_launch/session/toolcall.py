@@ -4,6 +4,7 @@ from typing import Any
 
 from acp_launch.protocol import acp
 
+KINDS = frozenset({"tool_call", "tool_call_update"})  # of an update
 OVER = frozenset({"completed", "failed", "cancelled"})
 
 
