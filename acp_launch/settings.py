@@ -7,9 +7,8 @@ from msgspec import Struct
 
 from acp_launch.errors import UsageError
 
-MAX_LINE = (
-    64 * 1024 * 1024
-)  # bytes; the longest line seen from a real agent is 569 kB, acpx and the TS SDK stop at 64 and 32 MiB
+# In bytes. The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
+MAX_LINE = 64 * 1024 * 1024
 
 
 class Settings(Struct, frozen=True):
