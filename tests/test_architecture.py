@@ -19,7 +19,9 @@ ROWS = [
     {"process"},
     {"plan"},
     {"profile"},  # knows what a reference looks like, and where the user keeps profiles
-    {"secret", "protocol", "settings"},
+    {"secret"},  # goes to the store the user chose
+    {"protocol", "settings"},
+    {"document"},
     {"errors", "problem"},
     {"__init__"},
 ]
@@ -28,10 +30,11 @@ SAME = {"interrupts": "launch", "launch": "launch", "errors": "errors", "problem
 
 PURE = [
     "problem",
+    "document/*",
+    "settings/model",
     "profile/model",
-    "profile/document",
     "profile/check",
-    "profile/text",
+    "profile/template",
     "secret/reference",
     "protocol/*",
     "process/lifecycle",

@@ -34,8 +34,8 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.document.tree import parse
 from acp_launch.profile.check import check
-from acp_launch.profile.document import parse
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from acp_launch.settings import Settings
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan

@@ -12,7 +12,8 @@ from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import started, stderr_log
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.settings import Settings, load
+from acp_launch.settings.load import load
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.session.observer import TurnEnd

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from acp_launch.errors import MachineError, UsageError
-from acp_launch.settings import Settings
+from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan

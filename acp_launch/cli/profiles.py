@@ -15,7 +15,7 @@ from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageEr
 if TYPE_CHECKING:
     from acp_launch.plan.resolve import Resolved
     from acp_launch.profile.discover import Found
-    from acp_launch.settings import Settings
+    from acp_launch.settings.model import Settings
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[PROFILE]...", help="Names or paths; all there are when none is given.")
@@ -108,7 +108,7 @@ def _chosen(names: list[str]) -> "list[Found]":
 
 
 def _here() -> "tuple[Path, Settings]":
-    from acp_launch import settings
     from acp_launch.cli.planning import here
+    from acp_launch.settings.load import load
 
-    return here(), settings.load()
+    return here(), load()

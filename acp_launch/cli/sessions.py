@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.connection import Connection
     from acp_launch.session.registry import Record, Registry
-    from acp_launch.settings import Settings
+    from acp_launch.settings.model import Settings
 
 app = typer.Typer(help="Named sessions: list, show, rename, close, rm.", no_args_is_help=True)
 
@@ -196,9 +196,9 @@ def _registry() -> "Registry":
 
 
 def _settings() -> "Settings":
-    from acp_launch import settings
+    from acp_launch.settings.load import load
 
-    return settings.load()
+    return load()
 
 
 def _project() -> str:

@@ -11,7 +11,7 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.kill import end_now
 from acp_launch.process.logfile import LogFile
 from acp_launch.process.spawn import Spawned, spawn
-from acp_launch.settings import Settings
+from acp_launch.settings.model import Settings
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.directory import distinct, usable
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.executable import CannotRun, find
@@ -18,7 +19,6 @@ from acp_launch.plan.model import Inherited, LaunchPlan, ProcessPlan, RemotePlan
 from acp_launch.plan.substitute import Substitution
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
-from acp_launch.profile.keypath import KeyPath
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import HttpServer, SseServer, StdioServer
 from acp_launch.secret.provider import lookup, remedy

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
+from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.plan.executable import CannotRun
 from acp_launch.plan.model import Inherited, Origin, Value
 from acp_launch.problem import Problem
-from acp_launch.profile.keypath import KeyPath, dotted
 from acp_launch.profile.load import Loaded
 from acp_launch.secret.reference import (
     EnvironmentReference,

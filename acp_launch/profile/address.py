@@ -2,7 +2,7 @@
 
 import re
 
-from acp_launch.profile.nodes import shorten
+from acp_launch.document.nodes import shorten
 
 MAX_SESSION_NAME = 200  # characters
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # what a header may not hold; a tab it may

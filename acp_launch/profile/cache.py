@@ -21,9 +21,10 @@ import msgspec
 from msgspec import Struct
 
 import acp_launch
-from acp_launch.profile.keypath import KeyPath
+from acp_launch.document.duration import Duration
+from acp_launch.document.keypath import KeyPath
 from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
-from acp_launch.profile.text import Duration, Template
+from acp_launch.profile.template import Template
 
 Table = dict[KeyPath, tuple[int, int, int, int, int | None]]  # see document.Places
 SERVERS = {"stdio": StdioServer, "http": HttpServer, "sse": SseServer}
@@ -81,7 +82,8 @@ def _entry(directory: Path, file: Path) -> Path:
 def _stamp() -> list[object]:
     """What the answer depends on besides the text: this version, this Python, these modules."""
     package = Path(acp_launch.__file__).parent
-    modules = (*(package / "profile").glob("*.py"), package / "secret" / "reference.py")
+    parts = [*(package / "profile").glob("*.py"), *(package / "document").glob("*.py")]
+    modules = [*parts, package / "secret" / "reference.py"]
     newest = max(module.stat().st_mtime_ns for module in modules)
     return [acp_launch.__version__, list(sys.version_info[:3]), len(modules), newest]
 

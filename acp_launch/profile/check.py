@@ -14,12 +14,12 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.document.nodes import Plain, found
+from acp_launch.document.tree import Document
 from acp_launch.problem import Problem, errors
-from acp_launch.profile.document import Document
 from acp_launch.profile.faults import NO_VERSION, Fault, choose, describe, is_misspelt, is_other_half, misplaced
-from acp_launch.profile.keypath import KeyPath, dotted
 from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
-from acp_launch.profile.nodes import Plain, found
 from acp_launch.profile.rules import broken
 
 VERSION = 1

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 import acp_launch
 from acp_launch.errors import UsageError
-from acp_launch.settings import Settings
+from acp_launch.settings.model import Settings
 
 HOLDER = ".acp-launch"
 SUFFIXES = (".yaml", ".yml")

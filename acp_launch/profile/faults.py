@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from acp_launch.document.keypath import KeyPath
+from acp_launch.document.nodes import Plain, found
 from acp_launch.problem import Severity
-from acp_launch.profile.keypath import KeyPath
 from acp_launch.profile.model import (
     Agent,
     HttpServer,
@@ -24,7 +25,6 @@ from acp_launch.profile.model import (
     Timeouts,
     Workspace,
 )
-from acp_launch.profile.nodes import Plain, found
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

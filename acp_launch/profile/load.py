@@ -11,10 +11,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import ProfileError
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.discover import Found
-from acp_launch.profile.keypath import KeyPath
 from acp_launch.profile.model import Profile
 
 
@@ -64,8 +64,8 @@ def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
 
 
 def _checked(found: Found, text: str, label: str, cache: Path | None) -> tuple[Loaded | None, tuple[Problem, ...]]:
+    from acp_launch.document.tree import parse
     from acp_launch.profile.check import check
-    from acp_launch.profile.document import parse
 
     document, problems = parse(text, label)
     if document is None:
@@ -83,7 +83,7 @@ def _checked(found: Found, text: str, label: str, cache: Path | None) -> tuple[L
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:
     """The file's text, or why there is none."""
-    from acp_launch.profile.source import MAX_SIZE, decode
+    from acp_launch.document.source import MAX_SIZE, decode
 
     try:
         if not file.is_file():

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from acp_launch.profile.text import Duration, Template
+from acp_launch.document.duration import Duration
+from acp_launch.profile.template import Template
 
 Approval = Literal["ask", "allow", "deny"]
 _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  # seconds

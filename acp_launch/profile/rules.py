@@ -8,10 +8,10 @@ even when half of the profile is wrong.
 import re
 from collections.abc import Iterator, Mapping
 
+from acp_launch.document.keypath import KeyPath
+from acp_launch.document.nodes import Plain, shorten
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
 from acp_launch.profile.faults import Fault
-from acp_launch.profile.keypath import KeyPath
-from acp_launch.profile.nodes import Plain, shorten
 from acp_launch.secret.provider import PREFIX
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 

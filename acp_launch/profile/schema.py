@@ -13,9 +13,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from acp_launch.document.duration import Duration
 from acp_launch.profile import model, rules
 from acp_launch.profile.address import MAX_SESSION_NAME
-from acp_launch.profile.text import Duration
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.document.tree import parse
 from acp_launch.profile import cache
 from acp_launch.profile.check import check
 from acp_launch.profile.discover import Found
-from acp_launch.profile.document import parse
 from acp_launch.profile.load import inspect, load
 
 EVERYTHING = """

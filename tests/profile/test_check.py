@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_launch.document.tree import parse
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.check import Checked, check
-from acp_launch.profile.document import parse
 from acp_launch.profile.model import HttpServer, SseServer, StdioServer
 
 GOOD = """\

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch import settings
 from acp_launch.errors import UsageError
 from acp_launch.profile.discover import Found, built_in, discover, find, project_of
+from acp_launch.settings import load as settings
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.document.source import MAX_SIZE
 from acp_launch.errors import ProfileError
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import inspect, load, shown
-from acp_launch.profile.source import MAX_SIZE
 
 
 def at(file: Path) -> Found:

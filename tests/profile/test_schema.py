@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from acp_launch.document.tree import parse
 from acp_launch.profile.check import check
-from acp_launch.profile.document import parse
 from acp_launch.profile.model import Agent
 from acp_launch.profile.schema import schema, text
 from acp_launch.secret.provider import PREFIX

@@ -25,11 +25,11 @@ from ruamel.yaml.events import (
     StreamStartEvent,
 )
 
+from acp_launch.document.keypath import KeyPath
+from acp_launch.document.nodes import Node, Place, Plain, found, scalar
+from acp_launch.document.source import MAX_SIZE, too_large
+from acp_launch.document.syntax import syntax_problem
 from acp_launch.problem import Problem
-from acp_launch.profile.keypath import KeyPath
-from acp_launch.profile.nodes import Node, Place, Plain, found, scalar
-from acp_launch.profile.source import MAX_SIZE, too_large
-from acp_launch.profile.syntax import syntax_problem
 
 MAX_NODES = 100_000  # aliases expanded; a "billion laughs" text passes this at once
 MAX_DEPTH = 64  # our format needs 5

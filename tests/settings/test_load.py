@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch import settings
 from acp_launch.errors import UsageError
+from acp_launch.settings import load as settings
 
 
 def test_directories_can_be_chosen_and_are_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,8 @@
 import os
 from pathlib import Path
 
-from msgspec import Struct
-
 from acp_launch.errors import UsageError
-
-# In bytes. The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
-MAX_LINE = 64 * 1024 * 1024
-
-
-class Settings(Struct, frozen=True):
-    """Directories may not exist yet; whoever writes creates them, for the user alone."""
-
-    config: Path
-    state: Path
-    cache: Path
-    max_line: int  # bytes of one message from an agent
+from acp_launch.settings.model import MAX_LINE, Settings
 
 
 def load() -> Settings:

@@ -1,0 +1,1 @@
+"""The user's own knobs: directories, limits, where secrets are kept."""
