@@ -4,7 +4,9 @@ Everything acp-launch raises on purpose, with the exit code each one ends in (DE
 LaunchError                 unexpected                                        1
 ├── UsageError              the command line is wrong                         2
 ├── ProfileError            the file is wrong: carries every Problem          2
+├── SettingsError           config.yaml or a variable is wrong: Problems      2
 ├── MachineError            the file is right, this machine cannot: Problems  3
+├── SecretError             a store cannot keep or give a secret              3
 ├── SessionError            the named session cannot be opened                3
 ├── AgentError              the agent would not start or stay up              4
 │   └── AgentRefused          it answered a request with an error
@@ -59,8 +61,20 @@ class ProfileError(ProblemsError):
     exit_code = 2
 
 
+class SettingsError(ProblemsError):
+    """Raised when the user's own settings are wrong."""
+
+    exit_code = 2
+
+
 class MachineError(ProblemsError):
     """Raised when the profile is right and this machine cannot do it."""
+
+    exit_code = 3
+
+
+class SecretError(LaunchError):
+    """Raised by the verbs about secrets; for the references of a profile there are Problems."""
 
     exit_code = 3
 

@@ -27,12 +27,12 @@ from ruamel.yaml.events import (
 
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Node, Place, Plain, found, scalar
-from acp_launch.document.source import MAX_SIZE, too_large
+from acp_launch.document.source import MAX_SIZE, PROFILE, Kind, too_large
 from acp_launch.document.syntax import syntax_problem
 from acp_launch.problem import Problem
 
 MAX_NODES = 100_000  # aliases expanded; a "billion laughs" text passes this at once
-MAX_DEPTH = 64  # our format needs 5
+MAX_DEPTH = 64  # our formats need 5 and 3
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TYPED = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null")}
 _TEXT = {"!", "tag:yaml.org,2002:str"}
@@ -86,16 +86,20 @@ class Document:
         return found
 
 
-def parse(text: str, file: str) -> tuple[Document | None, list[Problem]]:
-    """No document when the text is no YAML mapping; a document with problems when only parts of it are wrong."""
+def parse(text: str, file: str, kind: Kind = PROFILE) -> tuple[Document | None, list[Problem]]:
+    """
+    No document when the text is no YAML mapping; a document with problems when only parts of it are wrong.
+
+    Nothing at all where a file may be empty is neither a document nor a problem.
+    """
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_SIZE:
-        return None, [too_large(file)]
+        return None, [too_large(file, kind)]
     if bad := _UNREADABLE.search(text):
         line, column = text.count("\n", 0, bad.start()) + 1, bad.start() - text.rfind("\n", 0, bad.start())
         what = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
         return None, [Problem(file, line, column, "", what, "remove it; this may not be a text file")]
-    builder = _Builder(text, file)
+    builder = _Builder(text, file, kind)
     try:
         tree = builder.document()
     except _Refused as refused:
@@ -117,9 +121,10 @@ class _Builder:
     """Turns parser events into nodes. Not ruamel's composer: that one expands nothing, bounds nothing and
     resolves scalars by YAML 1.1 when the text asks for it."""
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, kind: Kind) -> None:
         self.text = text
         self.file = file
+        self.kind = kind
         self.problems: list[Problem] = []
         self.anchors: dict[str, Node | None] = {}  # None while the anchored node is still being read
         self.nodes = 0
@@ -133,18 +138,21 @@ class _Builder:
         root = self._node(event, 1)
         further = self._next(DocumentEndEvent)
         if isinstance(further, DocumentStartEvent):
-            self._problem(further, "a profile is one YAML document; a second one begins here", 'remove the "---"')
+            what = f"{self.kind.noun} is one YAML document; a second one begins here"
+            self._problem(further, what, 'remove the "---"')
         if root.value is None:
             self._empty()
             return None
         if not isinstance(root.value, dict):
-            what = f"a profile is a mapping of keys to values, found {found(root.value)}"
-            self._problem(event, what, "begin with: version: 1")
+            what = f"{self.kind.noun} is a mapping of keys to values, found {found(root.value)}"
+            self._problem(event, what, f"begin with: {self.kind.begin}")
             return None
         return root
 
     def _empty(self) -> None:
-        self.problems.append(Problem(self.file, 1, 1, "", "this file is empty", "begin with: version: 1"))
+        if not self.kind.may_be_empty:
+            fix = f"begin with: {self.kind.begin}"
+            self.problems.append(Problem(self.file, 1, 1, "", "this file is empty", fix))
 
     def _next(self, *skip: type) -> Any:
         return next(event for event in self.events if not isinstance(event, skip))
@@ -163,8 +171,12 @@ class _Builder:
         if self.nodes > MAX_NODES:
             raise self._refuse(event, f"more than {MAX_NODES:,} values, aliases expanded", "use fewer aliases")
         if depth + node.height > MAX_DEPTH:
-            raise self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", "a profile needs 5")
+            raise self._too_deep(event)
         return node
+
+    def _too_deep(self, event: Any) -> _Refused:
+        fix = f"{self.kind.noun} needs {self.kind.depth}"
+        return self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", fix)
 
     def _alias(self, event: Any) -> Node:
         if event.anchor not in self.anchors:
@@ -180,7 +192,7 @@ class _Builder:
         if event.anchor:
             self.anchors[event.anchor] = None
         if depth >= MAX_DEPTH:
-            raise self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", "a profile needs 5")
+            raise self._too_deep(event)
         if isinstance(event, ScalarEvent):
             node = self._scalar(event)
         elif isinstance(event, MappingStartEvent):

@@ -1,21 +1,34 @@
-"""The user's own knobs. For now all of them are environment variables, `ACP_LAUNCH_*`."""
+"""
+The user's own settings: directories from the environment, everything else from `config.yaml` and `ACP_LAUNCH_*`.
+
+Who has neither the file nor such a variable pays for looking, and no more; who has them, and had them when they were
+checked before, does not import what checks them.
+"""
 
 import os
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import cast
 
-from acp_launch.errors import UsageError
-from acp_launch.settings.model import MAX_LINE, Settings
+from acp_launch.errors import SettingsError
+from acp_launch.problem import Problem
+from acp_launch.settings.model import Choices, Settings
+from acp_launch.settings.variables import present
+
+FILE = "config.yaml"
 
 
 def load() -> Settings:
-    """Read the environment.
+    """
+    What the user chose, or the defaults.
 
     Raises:
-        UsageError: a variable holds something unusable.
+        SettingsError: with every problem of the file and of the variables.
     """
-    return Settings(
-        config=_directory("CONFIG"), state=_directory("STATE"), cache=_directory("CACHE"), max_line=_max_line()
-    )
+    config, state, cache = (_directory(kind) for kind in ("CONFIG", "STATE", "CACHE"))
+    chosen = _choices(config / FILE, cache)
+    return Settings(config=config, state=state, cache=cache, max_line=chosen.max_line, secrets=chosen.secrets)
 
 
 def _directory(kind: str) -> Path:
@@ -27,10 +40,39 @@ def _directory(kind: str) -> Path:
     return found
 
 
-def _max_line() -> int:
-    text = os.environ.get("ACP_LAUNCH_MAX_LINE", "")
-    if not text:
-        return MAX_LINE
-    if not (text.isascii() and text.isdigit()) or int(text) < 4096:
-        raise UsageError(f"ACP_LAUNCH_MAX_LINE is {text!r}", fix="a number of bytes, 4096 or more")
-    return int(text)
+def _choices(file: Path, cache: Path) -> Choices:
+    variables = present()
+    text, problems = _text(file)
+    if text == "" and not problems and not variables:
+        return Choices()
+    return _checked(file, text, problems, variables, cache)
+
+
+def _text(file: Path) -> tuple[str | None, list[Problem]]:
+    """An empty text when there is no such file, none when it cannot be read."""
+    try:
+        file.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "", []
+    except OSError:  # `read` says what
+        pass
+    from acp_launch.settings.file import read
+
+    return read(file)
+
+
+def _checked(file: Path, text: str | None, unread: list[Problem], variables: dict[str, str], cache: Path) -> Choices:
+    """Problems of the file itself (`unread`) are found anew each time: they are not in its text."""
+    from acp_launch.document.cache import Shelf, built
+
+    shelf = Shelf(cache / "settings", ("settings/*.py",))
+    key = [text, variables]
+    if not unread and (known := shelf.recall(file, key, partial(built, Choices))):
+        return cast(Choices, known)
+    from acp_launch.settings.user import choices
+
+    chosen, problems = choices(text, str(file), variables)
+    if chosen is None or unread:
+        raise SettingsError([*unread, *problems])
+    shelf.keep(file, key, asdict(chosen))
+    return chosen

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from acp_launch.document.duration import Duration
+from acp_launch.settings.size import Size
 
-# In bytes. The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
-MAX_LINE = 64 * 1024 * 1024
+# The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
+MAX_LINE = Size(64 * 1024 * 1024)  # bytes
 STRICT: dict[str, Any] = {"extra": "forbid"}  # pydantic's configuration, without pydantic
 _PATIENCE = Duration(10)  # seconds
 
@@ -50,11 +51,23 @@ class SecretSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Directories may not exist yet; whoever writes creates them, for the user alone."""
+class Choices:
+    """All that `config.yaml` and the variables may say."""
+
+    max_line: Size = MAX_LINE
+    """Longest message we accept from an agent."""
+    secrets: SecretSettings = field(default_factory=SecretSettings)
+    """Where secrets are kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(Choices):
+    """
+    The choices, and the directories: those come from the environment alone, for `config.yaml` lies in one of them.
+
+    A directory may not exist yet; whoever writes creates it, for the user alone.
+    """
 
     config: Path
     state: Path
     cache: Path
-    max_line: int = MAX_LINE  # bytes of one message from an agent
-    secrets: SecretSettings = field(default_factory=SecretSettings)

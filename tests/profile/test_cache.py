@@ -86,7 +86,7 @@ def test_a_profile_with_a_warning_is_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"text":1}', b"\xff", b'{"text":"","stamp":[]}'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"key":1}', b"\xff", b'{"key":"","stamp":[]}'])
 def test_an_entry_that_is_damaged_counts_as_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(SMALLEST)
@@ -103,7 +103,7 @@ def test_an_entry_of_another_shape_counts_as_none(tmp_path: Path, member: str) -
     load(found(file), cache=tmp_path / "cache")
     (entry,) = (tmp_path / "cache" / "profiles").iterdir()
     content = json.loads(entry.read_text())
-    content[member] = {"unknown": 1}
+    content["answer"][member] = {"unknown": 1}
     entry.write_text(json.dumps(content))
     assert load(found(file), cache=tmp_path / "cache").profile.agent.command == "agent"
 
@@ -112,7 +112,7 @@ def test_another_version_of_the_code_checks_anew(tmp_path: Path, monkeypatch: py
     file = tmp_path / "p.yaml"
     file.write_text(SMALLEST)
     load(found(file), cache=tmp_path / "cache")
-    monkeypatch.setattr(cache, "_stamp", lambda: ["another"])
+    monkeypatch.setattr("acp_launch.document.cache.Shelf._stamp", lambda shelf: ["another"])
     assert cache.recall(tmp_path / "cache", file, SMALLEST) is None
 
 

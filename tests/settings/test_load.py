@@ -1,11 +1,49 @@
-"""The user's knobs."""
+"""The user's settings: the file, the variables, the defaults, and what is remembered of them (ours, issue 3)."""
 
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from acp_launch.errors import UsageError
+from acp_launch.document.duration import Duration
+from acp_launch.errors import SettingsError
 from acp_launch.settings import load as settings
+from acp_launch.settings.model import FileSettings, KeyringSettings, SecretSettings, Settings
+
+EVERYTHING = """
+max_line: 1MiB
+secrets:
+  store: command
+  timeout: 1m
+  keyring: {backend: keyring.backends.kwallet.DBusKeyring}
+  file: {path: ~/secrets.sealed, key_file: /run/secrets/acp-launch}
+  command: [op, read, "op://dev/{name}/credential"]
+"""
+
+
+@pytest.fixture
+def config(a_home_of_its_own: Path) -> Iterator[Path]:
+    """Where the file belongs; whoever runs the tests may have a umask of 002."""
+    before = os.umask(0o077)
+    folder = a_home_of_its_own / "config"
+    folder.mkdir()
+    yield folder / "config.yaml"
+    os.umask(before)
+
+
+def entries(home: Path) -> list[Path]:
+    folder = home / "cache" / "settings"
+    return list(folder.iterdir()) if folder.exists() else []
+
+
+def refused() -> list[str]:
+    with pytest.raises(SettingsError) as caught:
+        settings.load()
+    return [str(problem) for problem in caught.value.problems]
 
 
 def test_directories_can_be_chosen_and_are_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,16 +59,175 @@ def test_without_a_choice_they_are_the_platforms(monkeypatch: pytest.MonkeyPatch
     assert found.config.name == found.state.name == found.cache.name == "acp-launch"
 
 
+def test_without_a_file_and_variables_everything_is_the_default(a_home_of_its_own: Path) -> None:
+    home = a_home_of_its_own
+    assert settings.load() == Settings(config=home / "config", state=home / "state", cache=home / "cache")
+    assert entries(home) == []
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "~\n", "\ufeff"])
+def test_a_file_that_says_nothing_is_fine(config: Path, text: str) -> None:
+    config.write_text(text)
+    assert settings.load().secrets == SecretSettings()
+
+
+def test_everything_can_be_chosen_in_the_file(config: Path) -> None:
+    config.write_text(EVERYTHING)
+    found = settings.load()
+    assert found.max_line == 1024 * 1024
+    assert (found.secrets.store, found.secrets.timeout) == ("command", Duration(60))
+    assert found.secrets.keyring == KeyringSettings(backend="keyring.backends.kwallet.DBusKeyring")
+    assert found.secrets.file == FileSettings(path="~/secrets.sealed", key_file="/run/secrets/acp-launch")
+    assert found.secrets.command == ("op", "read", "op://dev/{name}/credential")
+
+
+def test_everything_can_be_chosen_by_variables(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
+    for name, text in {
+        "MAX_LINE": "1MiB",
+        "SECRETS__STORE": "command",
+        "SECRETS__TIMEOUT": "1m",
+        "SECRETS__KEYRING__BACKEND": "keyring.backends.kwallet.DBusKeyring",
+        "SECRETS__FILE__PATH": "~/secrets.sealed",
+        "SECRETS__FILE__KEY_FILE": "/run/secrets/acp-launch",
+        "SECRETS__COMMAND": '["op", "read", "op://dev/{name}/credential"]',
+    }.items():
+        monkeypatch.setenv(f"ACP_LAUNCH_{name}", text)
+    said_by_variables = settings.load()
+    for name in [name for name in os.environ if name.startswith(("ACP_LAUNCH_SECRETS", "ACP_LAUNCH_MAX"))]:
+        monkeypatch.delenv(name)
+    config.write_text(EVERYTHING)
+    assert repr(settings.load()) == repr(said_by_variables)
+
+
+def test_a_variable_wins_over_the_file_key_by_key(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
+    config.write_text(EVERYTHING)
+    monkeypatch.setenv("ACP_LAUNCH_SECRETS__FILE__PATH", "/elsewhere")
+    monkeypatch.setenv("ACP_LAUNCH_SECRETS__STORE", "file")
+    found = settings.load().secrets
+    assert (found.store, found.timeout) == ("file", Duration(60))
+    assert found.file == FileSettings(path="/elsewhere", key_file="/run/secrets/acp-launch")
+
+
+@pytest.mark.parametrize(
+    "name", ["ACP_LAUNCH_TEST_KEYRING", "ACP_LAUNCH_SECRETS", "ACP_LAUNCH_SECRET_STORE", "ACP_LAUNCH_PASSPHRASE"]
+)
+def test_other_variables_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "x")
+    assert settings.load().secrets == SecretSettings()
+
+
 @pytest.mark.parametrize("text", ["", "4096", "100000000"])
 def test_the_cap_on_a_line_is_64_mib_or_what_is_asked(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ACP_LAUNCH_MAX_LINE", text)
     assert settings.load().max_line == (int(text) if text else 64 * 1024 * 1024)
 
 
-@pytest.mark.parametrize("text", ["0", "4095", "-1", "64M", "1e9", "٣٤٥٦٧"])
+@pytest.mark.parametrize("text", ["0", "4095", "-1", "lots", "1e9", "٣٤٥٦٧"])
 def test_a_cap_that_is_no_number_of_bytes_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ACP_LAUNCH_MAX_LINE", text)
-    with pytest.raises(UsageError) as caught:
-        settings.load()
-    assert caught.value.message == f"ACP_LAUNCH_MAX_LINE is {text!r}"
-    assert caught.value.fix == "a number of bytes, 4096 or more"
+    assert refused() == [
+        f'ACP_LAUNCH_MAX_LINE: expected a number of bytes from 4KiB to 1GiB, found the text "{text}"\n'
+        "    fix: write a number and its unit: 64MiB"
+    ]
+
+
+def test_problems_of_the_variables_and_the_file_come_together(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
+    config.write_text("secrets: {stor: file}\nmax_line: 64MB\n")
+    config.chmod(0o646)
+    monkeypatch.setenv("ACP_LAUNCH_SECRETS__TIMEOUT", "soon")
+    assert refused() == [
+        f"{config}: other users can write this file, and so change what is run\n    fix: chmod go-w {config}",
+        'ACP_LAUNCH_SECRETS__TIMEOUT: expected a duration, found the text "soon"\n'
+        "    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h",
+        f'{config}:1:11: secrets.stor: unknown key "stor"; did you mean "store"?\n    fix: write store',
+        f"{config}:2:11: max_line: expected a number of bytes from 4KiB to 1GiB, "
+        'found the text "64MB"\n    fix: write 64MiB',
+    ]
+
+
+def test_what_is_recalled_equals_what_was_checked(a_home_of_its_own: Path, config: Path) -> None:
+    config.write_text(EVERYTHING)
+    first = settings.load()
+    (entry,) = entries(a_home_of_its_own)
+    assert (stat.S_IMODE(entry.stat().st_mode), stat.S_IMODE(entry.parent.stat().st_mode)) == (0o600, 0o700)
+    kept = entry.read_bytes()
+    again = settings.load()
+    assert again == first
+    assert repr(again) == repr(first)  # the types too: Duration, Size, tuple
+    assert entry.read_bytes() == kept
+
+
+def test_what_is_recalled_is_for_the_same_text_and_the_same_variables(
+    monkeypatch: pytest.MonkeyPatch, config: Path
+) -> None:
+    config.write_text("secrets: {store: file}")
+    assert settings.load().secrets.store == "file"
+    monkeypatch.setenv("ACP_LAUNCH_SECRETS__STORE", "keyring")
+    assert settings.load().secrets.store == "keyring"
+    monkeypatch.delenv("ACP_LAUNCH_SECRETS__STORE")
+    assert settings.load().secrets.store == "file"
+    config.write_text("max_line: 8KiB")
+    assert (settings.load().secrets.store, settings.load().max_line) == ("keyring", 8192)
+
+
+def test_a_file_that_others_can_write_is_refused_though_it_was_checked_before(config: Path) -> None:
+    config.write_text(EVERYTHING)
+    settings.load()
+    config.chmod(0o646)
+    assert refused() == [
+        f"{config}: other users can write this file, and so change what is run\n    fix: chmod go-w {config}"
+    ]
+
+
+def test_settings_with_a_problem_are_not_kept(
+    a_home_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, config: Path
+) -> None:
+    config.write_text("secrets: {store: file, store: file}")
+    assert len(refused()) == len(refused()) == 1
+    assert entries(a_home_of_its_own) == []
+
+
+def test_a_secret_is_neither_kept_nor_told(
+    a_home_of_its_own: Path, monkeypatch: pytest.MonkeyPatch, config: Path
+) -> None:
+    """Not even one whose variable was spelled so that it looks like a setting."""
+    config.write_text("secrets: {store: file}")
+    monkeypatch.setenv("ACP_LAUNCH_SECRET_GITHUB", "canary-1")
+    monkeypatch.setenv("ACP_LAUNCH_PASSPHRASE", "canary-2")
+    settings.load()
+    (entry,) = entries(a_home_of_its_own)
+    assert b"canary" not in entry.read_bytes()
+    before = entry.read_bytes()
+    monkeypatch.setenv("ACP_LAUNCH_SECRETS__GITHUB", "canary-3")
+    assert refused() == [
+        "ACP_LAUNCH_SECRETS__GITHUB: no setting has this name\n    fix: unset ACP_LAUNCH_SECRETS__GITHUB"
+    ]
+    assert entry.read_bytes() == before
+
+
+@pytest.mark.parametrize("answer", [b"{}", b'{"max_line": "many", "secrets": {}}', b'{"max_line": 5, "secrets": []}'])
+def test_an_entry_of_another_shape_counts_as_none(a_home_of_its_own: Path, config: Path, answer: bytes) -> None:
+    config.write_text("secrets: {store: file}")
+    settings.load()
+    (entry,) = entries(a_home_of_its_own)
+    head, tail = entry.read_bytes().split(b'"answer":')
+    entry.write_bytes(head + b'"answer":' + answer + b"}")
+    assert settings.load().secrets.store == "file"
+    assert entry.read_bytes() == head + b'"answer":' + tail
+
+
+def loaded_modules() -> set[str]:
+    code = "import sys, acp_launch.settings.load as it; it.load(); print(*sys.modules)"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True
+        ).stdout.split()
+    )
+
+
+def test_neither_defaults_nor_a_file_that_was_checked_before_need_yaml_or_pydantic(config: Path) -> None:
+    heavy = {"pydantic", "pydantic_settings", "ruamel.yaml"}
+    assert not {*heavy, "msgspec"} & loaded_modules()
+    config.write_text(EVERYTHING)
+    assert heavy <= loaded_modules()
+    assert not heavy & loaded_modules()

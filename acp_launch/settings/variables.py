@@ -1,0 +1,29 @@
+"""The variables that are settings: `ACP_LAUNCH_MAX_LINE`, and `ACP_LAUNCH_SECRETS__KEY` for a key of that section."""
+
+import os
+from collections.abc import Mapping
+
+PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
+_SECTION = f"{PREFIX}SECRETS{DELIMITER}"
+_KEYS = ("STORE", "TIMEOUT", "KEYRING__BACKEND", "FILE__PATH", "FILE__KEY_FILE", "COMMAND")
+NAMES = (f"{PREFIX}MAX_LINE", *(_SECTION + key for key in _KEYS))
+COMMAND = f"{_SECTION}COMMAND"
+
+
+def present() -> dict[str, str]:
+    """
+    Those that are set, with whatever else begins like one of the section; an empty one counts as not set.
+
+    A secret's value (`ACP_LAUNCH_SECRET_NAME`) and the passphrase are never among them.
+    """
+    return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(_SECTION))}
+
+
+def path(name: str) -> tuple[str, ...]:
+    """`ACP_LAUNCH_SECRETS__STORE` → `secrets`, `store`."""
+    return tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
+
+
+def setter(where: tuple[str | int, ...], variables: Mapping[str, str]) -> str | None:
+    """The variable that said what is at this path, if one did."""
+    return next((name for name in NAMES if name in variables and where[: len(path(name))] == path(name)), None)

@@ -1,0 +1,170 @@
+"""`config.yaml` may name a program to run, so it is read only when nobody else can change it (ours, as ssh does)."""
+
+import grp
+import os
+from pathlib import Path
+
+import pytest
+
+from acp_launch.document.source import MAX_SIZE
+from acp_launch.settings.file import read
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    folder = tmp_path / "config"
+    folder.mkdir(mode=0o700)
+    made = folder / "config.yaml"
+    made.write_text("max_line: 8KiB")
+    made.chmod(0o600)
+    return made
+
+
+def complaints(file: Path) -> list[str]:
+    return [str(problem) for problem in read(file)[1]]
+
+
+def shared_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = grp.getgrgid(os.getegid())
+    shared = grp.struct_group((ours.gr_name, ours.gr_passwd, ours.gr_gid, ["a-colleague"]))
+    monkeypatch.setattr(grp, "getgrgid", lambda group: shared)
+
+
+def group_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pwd
+
+    user = pwd.struct_passwd(("me", "x", os.geteuid(), os.getegid(), "", "/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: user)
+    monkeypatch.setattr(grp, "getgrgid", lambda group: grp.struct_group(("me", "x", group, [])))
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o644])
+def test_a_file_that_only_its_owner_can_write_is_read(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    assert read(file) == ("max_line: 8KiB", [])
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o602])
+def test_a_file_that_others_can_write_is_refused(file: Path, mode: int) -> None:
+    file.chmod(mode)
+    assert complaints(file) == [
+        f"{file}: other users can write this file, and so change what is run\n    fix: chmod go-w {file}"
+    ]
+
+
+def test_a_file_that_a_group_can_write_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared_group(monkeypatch)
+    file.chmod(0o660)
+    assert complaints(file) == [
+        f"{file}: other users can write this file, and so change what is run\n    fix: chmod go-w {file}"
+    ]
+
+
+def test_the_group_of_one_that_systems_make_for_each_user_is_nobody_else(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With such groups a umask of 002 is usual, and every file is made like this."""
+    group_of_one(monkeypatch)
+    file.chmod(0o664)
+    file.parent.chmod(0o775)
+    assert complaints(file) == []
+
+
+def test_a_directory_that_others_can_write_is_refused(file: Path) -> None:
+    file.parent.chmod(0o707)
+    assert complaints(file) == [
+        f"{file.parent}: other users can write the directory of your settings, and so change what is run\n"
+        f"    fix: chmod go-w {file.parent}"
+    ]
+
+
+def test_a_directory_where_nobody_replaces_what_is_anothers_is_fine(file: Path) -> None:
+    """Like /tmp."""
+    file.parent.chmod(0o1777)
+    assert complaints(file) == []
+
+
+def test_a_link_is_as_safe_as_what_it_leads_to(file: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "dotfiles"
+    elsewhere.mkdir(mode=0o700)
+    target = file.rename(elsewhere / "acp.yaml")
+    file.symlink_to(target)
+    assert complaints(file) == []
+    target.chmod(0o606)
+    elsewhere.chmod(0o703)
+    assert complaints(file) == [
+        f"{target}: other users can write this file, and so change what is run\n    fix: chmod go-w {target}",
+        f"{elsewhere}: other users can write the directory of your settings, and so change what is run\n"
+        f"    fix: chmod go-w {elsewhere}",
+    ]
+
+
+def test_what_belongs_to_somebody_else_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        os.chown(file, NOBODY, -1)
+        expected, to = [file], 0
+    else:
+        other = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+        expected, to = [file, file.parent], other
+    assert complaints(file) == [
+        f"{path}: {'this file' if path == file else 'the directory of your settings'} "
+        f"belongs to another user, who could change what is run\n    fix: sudo chown {to} {path}"
+        for path in expected
+    ]
+
+
+def test_a_fix_can_be_pasted_whatever_the_name(tmp_path: Path) -> None:
+    file = tmp_path / "my config.yaml"
+    file.touch()
+    file.chmod(0o606)
+    assert complaints(file)[0].endswith(f"fix: chmod go-w '{file}'")
+
+
+def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
+    assert complaints(tmp_path) == [f"{tmp_path}: this is a directory, not a settings file\n    fix: move it away"]
+
+
+def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.yaml")
+    assert complaints(tmp_path / "config.yaml") == [
+        f"{tmp_path / 'config.yaml'}: this is not a regular file\n    fix: copy it into one"
+    ]
+
+
+def test_a_link_to_nothing_is_said(tmp_path: Path) -> None:
+    link = tmp_path / "config.yaml"
+    link.symlink_to(tmp_path / "gone")
+    assert complaints(link) == [f"{link}: this link leads to no file\n    fix: rm {link}"]
+
+
+def test_a_loop_of_links_is_said(tmp_path: Path) -> None:
+    link = tmp_path / "config.yaml"
+    link.symlink_to(link)
+    assert complaints(link) == [f"{link}: cannot be read: Too many levels of symbolic links"]
+
+
+def test_a_file_too_large_is_not_read_whole(file: Path) -> None:
+    with file.open("wb") as stream:
+        stream.truncate(MAX_SIZE * 100)
+    assert complaints(file) == [f"{file}: this file is larger than 1024 KiB\n    fix: is it a settings file at all?"]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("max_line: 8KiB".encode("utf-16"), ":1:1: this file is UTF-16, not UTF-8\n    fix: save it as UTF-8"),
+        (b"a: b\nx: \xff", ":2:4: the byte 0xff is not UTF-8 text\n    fix: save the file as UTF-8"),
+    ],
+)
+def test_bytes_that_are_no_text_are_told_with_their_place(file: Path, content: bytes, expected: str) -> None:
+    file.write_bytes(content)
+    assert complaints(file) == [f"{file}{expected}"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+def test_a_file_we_may_not_read_is_said(file: Path) -> None:
+    file.chmod(0)
+    assert complaints(file) == [f"{file}: cannot be read: Permission denied\n    fix: chmod u+r {file}"]

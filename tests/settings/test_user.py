@@ -1,0 +1,231 @@
+"""Settings become choices or every problem at once (ours, issue 3). Whole messages are asserted."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_launch.settings.model import SecretSettings
+from acp_launch.settings.user import choices
+
+
+def complaints(text: str, **variables: str) -> list[str]:
+    said = {f"ACP_LAUNCH_{name}": value for name, value in variables.items()}
+    chosen, problems = choices(text, "c.yaml", said)
+    assert (chosen is None) == bool(problems)
+    return [str(problem) for problem in problems]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "- a",
+            "c.yaml:1:1: a settings file is a mapping of keys to values, found a list\n"
+            "    fix: begin with: max_line: 64MiB",
+        ),
+        (
+            "max_line: 8192\n---\nmax_line: 8192",
+            'c.yaml:2:1: a settings file is one YAML document; a second one begins here\n    fix: remove the "---"',
+        ),
+        ("secrets: '", "c.yaml:1:10: not valid YAML: this quoted text is never closed\n    fix: add the closing quote"),
+        ("agent: {}", 'c.yaml:1:1: agent: unknown key "agent"\n    fix: use one of max_line, secrets'),
+        ("_env_file: /x", 'c.yaml:1:1: _env_file: unknown key "_env_file"\n    fix: use one of max_line, secrets'),
+        ("secret: {}", 'c.yaml:1:1: secret: unknown key "secret"; did you mean "secrets"?\n    fix: write secrets'),
+        (
+            "store: file",
+            'c.yaml:1:1: store: unknown key "store"; did you mean secrets.store?\n    fix: move it to secrets.store',
+        ),
+        (
+            "secrets: {key_file: x}",
+            'c.yaml:1:11: secrets.key_file: unknown key "key_file"; did you mean secrets.file.key_file?\n'
+            "    fix: move it to secrets.file.key_file",
+        ),
+        (
+            "secrets: keyring",
+            'c.yaml:1:10: secrets: expected a mapping, found the text "keyring"\n'
+            "    fix: write it on lines of its own as KEY: VALUE",
+        ),
+        (
+            "secrets:\n  store: comand",
+            'c.yaml:2:10: secrets.store: expected keyring, file or command, found the text "comand"\n'
+            "    fix: write command",
+        ),
+        (
+            "secrets: {store: 5}",
+            "c.yaml:1:18: secrets.store: expected keyring, file or command, found the number 5\n"
+            "    fix: write one of them: keyring",
+        ),
+        (
+            "secrets: {store: command}",
+            "c.yaml:1:18: secrets.store: the store is a command, and there is no command that prints a secret\n"
+            '    fix: add secrets.command: [op, read, "op://dev/{name}/credential"]',
+        ),
+        (
+            "secrets: {store: command, command: []}",
+            "c.yaml:1:36: secrets.command: the command is empty\n"
+            '    fix: write a program and its arguments: [op, read, "op://dev/{name}/credential"]',
+        ),
+        (
+            "secrets: {command: op read x}",
+            'c.yaml:1:20: secrets.command: expected a list, found the text "op read x"\n'
+            "    fix: write it as a list: [op, read, x]",
+        ),
+        (
+            "secrets: {command: [pass, show]}",
+            "c.yaml:1:20: secrets.command: no argument holds {name}: the answer would be the same for every secret\n"
+            "    fix: put {name} where the secret's name belongs",
+        ),
+        (
+            "secrets: {command: ['', '{name}']}",
+            "c.yaml:1:21: secrets.command[0]: the program is empty\n    fix: write the program to start",
+        ),
+        (
+            "secrets: {command: [pass, ' ', '{name}']}",
+            "c.yaml:1:27: secrets.command[1]: this argument is empty\n    fix: remove it",
+        ),
+        (
+            "secrets: {command: [pass, 7, '{name}']}",
+            'c.yaml:1:27: secrets.command[1]: expected text, found the number 7\n    fix: quote it: "7"',
+        ),
+        (
+            "secrets: {command: ['bin/{name}', '{name}']}",
+            "c.yaml:1:26: secrets.command[0]: the program cannot depend on the secret's name, "
+            "for profiles choose that\n    fix: put {name} in an argument",
+        ),
+        (
+            "secrets: {timeout: 10}",
+            "c.yaml:1:20: secrets.timeout: expected a duration, found the number 10\n    fix: write 10s",
+        ),
+        (
+            "secrets: {timeout: 20m}",
+            'c.yaml:1:20: secrets.timeout: expected a duration from 1s to 10m, found the text "20m"\n'
+            "    fix: write 10m",
+        ),
+        (
+            "secrets: {timeout: 999ms}",
+            'c.yaml:1:20: secrets.timeout: expected a duration from 1s to 10m, found the text "999ms"\n'
+            "    fix: write 1s",
+        ),
+        (
+            "secrets: {keyring: {backend: kwallet}}",
+            "c.yaml:1:30: secrets.keyring.backend: expected a keyring backend by its full name, "
+            'found the text "kwallet"\n'
+            "    fix: write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends shows those there are",
+        ),
+        (
+            "secrets: {file: {path: ''}}",
+            "c.yaml:1:24: secrets.file.path: the path is empty\n    fix: write a path, or remove the key",
+        ),
+        (
+            "secrets: {file: }",
+            "c.yaml:1:16: secrets.file: expected a mapping, found nothing\n    fix: write a value, or remove the key",
+        ),
+    ],
+)
+def test_each_fault_has_its_place_a_sentence_and_a_way_out(text: str, expected: str) -> None:
+    assert complaints(text) == [expected]
+
+
+@pytest.mark.parametrize("written", ["{secret}", "{}", "{ name }", "{Name}", "${name}", "${secret:x}", "${env:HOME}"])
+def test_a_placeholder_that_nobody_fills_is_told_at_its_column(written: str) -> None:
+    assert complaints(f"secrets: {{command: [op, '{{name}}', 'a/{written}']}}") == [
+        f"c.yaml:1:38: secrets.command[2]: unknown placeholder {written}; did you mean {{name}}?\n"
+        "    fix: write {name}"
+    ]
+
+
+@pytest.mark.parametrize("word", ["${HOME}/x {name}", "awk '{print $1}' {name}", '{"a": "{name}"}', "{name}{name}"])
+def test_braces_that_are_a_programs_own_pass(word: str) -> None:
+    chosen, problems = choices(json.dumps({"secrets": {"command": ["sh", "-c", word]}}), "c.yaml", {})
+    assert not problems
+    assert chosen is not None and chosen.secrets.command == ("sh", "-c", word)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        (
+            "STORE",
+            "x",
+            'expected keyring, file or command, found the text "x"\n    fix: write one of them: keyring',
+        ),
+        (
+            "STORE",
+            "command",
+            "the store is a command, and there is no command that prints a secret\n"
+            '    fix: add secrets.command: [op, read, "op://dev/{name}/credential"]',
+        ),
+        (
+            "COMMAND",
+            "op read {name}",
+            'expected a list in JSON, found the text "op read {name}"\n'
+            """    fix: write it as '["op", "read", "op://dev/{name}/credential"]'""",
+        ),
+        ("COMMAND", '["op", 5, "{name}"]', 'expected text, found the number 5\n    fix: quote it: "5"'),
+        ("FILE__PATH", "/h\udcff", "this variable does not hold UTF-8 text\n    fix: set it in a UTF-8 locale"),
+        ("FOO", "x", "no setting has this name\n    fix: unset ACP_LAUNCH_SECRETS__FOO"),
+        (
+            "STOER",
+            "x",
+            "no setting has this name; did you mean ACP_LAUNCH_SECRETS__STORE?\n"
+            "    fix: rename it to ACP_LAUNCH_SECRETS__STORE",
+        ),
+        (
+            "KEYRING_BACKEND",
+            "x",
+            "no setting has this name; did you mean ACP_LAUNCH_SECRETS__KEYRING__BACKEND?\n"
+            "    fix: rename it to ACP_LAUNCH_SECRETS__KEYRING__BACKEND",
+        ),
+    ],
+)
+def test_a_fault_in_a_variable_is_told_by_its_name(name: str, text: str, expected: str) -> None:
+    assert complaints("", **{f"SECRETS__{name}": text}) == [f"ACP_LAUNCH_SECRETS__{name}: {expected}"]
+
+
+def test_a_variable_can_complete_what_the_file_says() -> None:
+    variables = {"ACP_LAUNCH_SECRETS__COMMAND": '["pass", "{name}"]'}
+    chosen, problems = choices("secrets: {store: command}", "c.yaml", variables)
+    assert not problems
+    assert chosen is not None and chosen.secrets == SecretSettings(store="command", command=("pass", "{name}"))
+
+
+def test_what_the_file_lacks_is_not_guessed_while_it_cannot_be_read() -> None:
+    assert complaints("secrets: {command: [x", SECRETS__STORE="command") == [
+        'c.yaml:1:20: not valid YAML: this "[" list is not closed, or a comma is missing\n    fix: close it with "]"'
+    ]
+
+
+def test_all_problems_come_at_once_in_the_order_of_their_lines() -> None:
+    text = "max_line: 1\nfoo: 1\nsecrets:\n  timeout: 1h\n  store: x\n  store: y\n  command: [a]\n  file: {path: 3}\n"
+    _, problems = choices(text, "c.yaml", {"ACP_LAUNCH_SECRETS__KEYRING__BACKEND": "x", "ACP_LAUNCH_SECRETS__A": "1"})
+    assert [(problem.file, problem.line, problem.column) for problem in problems] == [
+        ("ACP_LAUNCH_SECRETS__A", 0, 0),
+        ("ACP_LAUNCH_SECRETS__KEYRING__BACKEND", 0, 0),
+        ("c.yaml", 1, 11),
+        ("c.yaml", 2, 1),
+        ("c.yaml", 4, 12),
+        ("c.yaml", 5, 10),
+        ("c.yaml", 6, 3),
+        ("c.yaml", 7, 12),
+        ("c.yaml", 8, 16),
+    ]
+
+
+KEYS = ["max_line", "secrets", "store", "timeout", "keyring", "backend", "file", "path", "key_file", "command", "x"]
+TEXTS = st.sampled_from(["", "file", "command", "10s", "1h", "a.b", "{name}", "{x}", "64MiB", "64M", "\ud83d\ude00"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES))
+def test_any_mapping_is_choices_or_has_problems_with_places(root: dict[str, object]) -> None:
+    """JSON is YAML: written as JSON it reaches the checker as it is."""
+    text = json.dumps({**root, "secrets": root.get("secrets", root)})
+    text = text.replace("NaN", ".nan").replace("-Infinity", "-.inf").replace("Infinity", ".inf")
+    chosen, problems = choices(text, "c.yaml", {})
+    assert (chosen is None) == bool(problems)
+    assert all(problem.line == 1 and problem.column >= 1 and problem.fix for problem in problems)
