@@ -1,0 +1,107 @@
+"""
+Every form a value may appear in: as it is, or as programs write it into URLs, headers, JSON, shells and tracebacks.
+
+Not looked for: a form within a form beyond what is listed (base64 of base64, JSON within JSON within JSON), base64
+that is wrapped into lines, other alphabets (hex, gzip), and anything under `SHORTEST` characters, which cannot be
+told from ordinary text. Of base64 at the end of a value up to four bits of its last character may stay visible.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from urllib.parse import quote, quote_plus
+
+SHORTEST = 6  # characters
+SHORTEST_LINE = 8  # characters: a line of a longer value is guessed to say something of its own
+COMPONENT = "!'()*-._~"  # what JavaScript's encodeURIComponent leaves alone
+_ARMOUR = re.compile("-----(BEGIN|END) [A-Z0-9 ]+-----")  # says what a key is, not the key
+_HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&"})  # Go
+_CAUTIOUS = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&+'`"} | {'"': "\\u0022"})  # .NET
+_HEX_IN_JSON = re.compile(r"\\u[0-9a-f]{4}")
+_HEX_IN_URL = re.compile("%[0-9A-F]{2}")
+_SPECIAL = re.compile(r"([^A-Za-z0-9_@%+=:,./-])")  # what bash's `printf %q` puts a backslash before
+_IN_DOUBLE_QUOTES = re.compile(r'([\\"$`])')
+
+
+def forms(text: str) -> frozenset[str]:
+    """All of them, at least `SHORTEST` characters long; none for a text that is shorter.
+
+    A value of several lines appears whole, with either kind of line ends, and line by line.
+    """
+    if len(text.strip()) < SHORTEST:
+        return frozenset()
+    lines = {line for line in map(str.strip, text.splitlines()) if _is_telling(line)}
+    wholes = {text, text.strip(), text.replace("\n", "\r\n"), text.replace("\r\n", "\n")}
+    found = {form for whole in wholes for form in (*_written(whole), *_base64(whole))}
+    found |= {form for line in lines for form in _in_json(line)}
+    return frozenset(form for form in found if len(form) >= SHORTEST)
+
+
+def in_json(text: str) -> str:
+    """`text` inside a JSON text that escapes no more than it must."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _is_telling(line: str) -> bool:
+    return len(line) >= SHORTEST_LINE and not _ARMOUR.fullmatch(line)
+
+
+def _written(text: str) -> Iterator[str]:
+    yield from _in_json(text)
+    yield from _in_url(text)
+    yield from _in_shell(text)
+    yield from _in_python(text)
+
+
+def _in_json(text: str) -> Iterator[str]:
+    yield text
+    for escaped in (in_json(text), json.dumps(text)[1:-1]):
+        for form in (escaped, escaped.replace("/", "\\/"), escaped.translate(_HTML)):
+            yield form
+            yield _HEX_IN_JSON.sub(lambda found: "\\u" + found[0][2:].upper(), form)
+    cautious = json.dumps(text.replace('"', "\0"))[1:-1].replace("\\u0000", '"').translate(_CAUTIOUS)
+    yield _HEX_IN_JSON.sub(lambda found: "\\u" + found[0][2:].upper(), cautious)
+
+
+def _in_url(text: str) -> Iterator[str]:
+    data = _bytes(text)
+    for form in (quote(data, safe=""), quote(data, safe="/"), quote_plus(data), quote(data, safe=COMPONENT)):
+        yield form
+        yield _HEX_IN_URL.sub(lambda found: found[0].lower(), form)
+
+
+def _in_shell(text: str) -> Iterator[str]:
+    yield text.replace("'", "'\"'\"'")
+    yield text.replace("'", r"'\''")
+    yield _IN_DOUBLE_QUOTES.sub(r"\\\1", text)
+    yield _SPECIAL.sub(r"\\\1", text)
+
+
+def _in_python(text: str) -> Iterator[str]:
+    for shown in (repr(text)[1:-1], ascii(text)[1:-1], repr(_bytes(text))[2:-1]):
+        yield shown
+        yield re.sub(r"(?<!\\)((?:\\\\)*)'", r"\1\\'", shown)  # as it is quoted in a text with both kinds of quotes
+
+
+def _base64(text: str) -> Iterator[str]:
+    """On its own, and the part that is the same in whatever it stands, at each of the three alignments."""
+    data = _bytes(text)
+    for form in (_encoded(data).rstrip("="), *(_core(data, before) for before in range(3))):
+        yield form
+        yield form.replace("+", "-").replace("/", "_")
+
+
+def _core(data: bytes, before: int) -> str:
+    """The characters no neighbour has a bit in, with `before` bytes before `data`."""
+    bits = 8 * before
+    return _encoded(b"\0" * before + data)[-(-bits // 6) : (bits + 8 * len(data)) // 6]
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    """As the environment would hold it, where not every text is UTF-8."""
+    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,99 @@
+"""Redacting streams: bytes that come in pieces, and our own stdout and stderr."""
+
+import sys
+from collections.abc import Iterable
+from typing import Any, BinaryIO, TextIO, cast
+
+from acp_launch.secret.needles import Span, joined
+from acp_launch.secret.redact import Redactor, redactor
+from acp_launch.secret.value import MASK
+
+
+class Redacting:
+    """Redacts bytes however they were cut: what comes out is what `Redactor.data` makes of the whole.
+
+    Held back is what may still become a form, so never more than the longest of them. (A form that only our own `***`
+    and its neighbours make up is no secret shown, and is not looked for.)
+    """
+
+    def __init__(self, source: Redactor = redactor) -> None:
+        self._redactor = source
+        self._pending = b""
+        self._covered = 0  # bytes at the beginning of `_pending` that belong to a mask which is already out
+
+    def feed(self, data: bytes) -> bytes:
+        """As much as can be said of `data`, and of what was held back before it."""
+        tables = self._redactor.tables
+        if tables is None:
+            return data
+        window, covered = self._pending + data, self._covered
+        kept = len(window) - tables.data.held(window)
+        spans = tables.data.spans(window)
+        if covered:
+            spans = joined([(0, covered), *spans])
+        self._pending = window[kept:]
+        self._covered = max([0, *(end - kept for begin, end in spans if begin < max(kept, covered))])
+        return _masked(window, spans, kept, is_covered=covered > 0) if spans else window[:kept]
+
+    def end(self) -> bytes:
+        """What was held back: no form any more, as nothing follows."""
+        rest, self._pending, self._covered = self._pending[self._covered :], b"", 0
+        return self._redactor.data(rest)
+
+
+def _masked(window: bytes, spans: list[Span], stop: int, *, is_covered: bool) -> bytes:
+    """The first `stop` bytes; the first span is without a mask when it has one already."""
+    pieces, at = [], 0
+    for begin, end in spans:
+        if begin >= stop:
+            break
+        pieces += [window[at:begin], b"" if is_covered and begin == 0 else MASK.encode()]
+        at = end
+    return b"".join([*pieces, window[at:stop]])
+
+
+class _Wrapped:
+    """Everything of a stream but what its children redefine."""
+
+    def __init__(self, stream: Any, source: Redactor) -> None:
+        self._stream = stream
+        self._redactor = source
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def writelines(self, lines: Iterable[Any]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def write(self, written: Any) -> int:
+        raise NotImplementedError
+
+
+class _Bytes(_Wrapped):
+    def write(self, written: Any) -> int:
+        self._stream.write(self._redactor.data(bytes(written)))
+        return len(written)
+
+
+class _Text(_Wrapped):
+    """Each write by itself: nothing can be held back where the next words may be a question."""
+
+    def write(self, written: Any) -> int:
+        """The length of what was given, as callers compare it with that."""
+        self._stream.write(self._redactor.text(written) if isinstance(written, str) else written)
+        return len(written)
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return cast(BinaryIO, _Bytes(self._stream.buffer, self._redactor))
+
+
+def discreet(stream: TextIO, source: Redactor = redactor) -> TextIO:
+    """`stream`, where no write shows a secret; `stream` itself if it is that already."""
+    return stream if isinstance(stream, _Text) else cast(TextIO, _Text(stream, source))
+
+
+def install() -> None:
+    """Let all we say pass the redactor: print, tracebacks, typer and rich write to these."""
+    sys.stdout, sys.stderr = (stream and discreet(stream) for stream in (sys.stdout, sys.stderr))

@@ -1,0 +1,179 @@
+"""Redacting streams: bytes cut anywhere, and our own stdout and stderr."""
+
+import io
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acp_launch.secret.forms import forms
+from acp_launch.secret.redact import Redactor
+from acp_launch.secret.streams import Redacting, discreet
+from tests.secret.canaries import SECRETS, knowing, texts
+
+TOKEN = "ghp_" + "a1B2c3D4e" * 4
+
+
+def fed(stream: Redacting, pieces: Sequence[bytes]) -> list[bytes]:
+    """What comes out for each piece, and at the end."""
+    return [*map(stream.feed, pieces), stream.end()]
+
+
+@pytest.mark.parametrize("size", range(1, 50))
+def test_a_value_is_hidden_however_the_pipe_was_cut(size: int) -> None:
+    whole = f"é {TOKEN} ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
+    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+    assert b"".join(fed(Redacting(knowing(TOKEN)), pieces)) == f"é *** ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
+
+
+def test_exactly_what_may_become_a_value_is_held_back() -> None:
+    stream = Redacting(knowing(TOKEN))
+    assert fed(stream, [b"Password: gh", b"p", b"x ghp_a1B2", b"c3D4", b"-"]) == [
+        b"Password: ",
+        b"",
+        b"ghpx ",
+        b"",
+        b"ghp_a1B2c3D4-",
+        b"",
+    ]
+
+
+def test_what_is_held_at_the_end_comes_out_as_it_is() -> None:
+    assert fed(Redacting(knowing(TOKEN)), [TOKEN[:-1].encode()]) == [b"", TOKEN[:-1].encode()]
+
+
+def test_a_stream_goes_on_after_its_end() -> None:
+    stream = Redacting(knowing(TOKEN))
+    fed(stream, [TOKEN[:20].encode()])
+    assert fed(stream, [TOKEN[20:].encode(), b" ", TOKEN.encode()]) == [TOKEN[20:].encode(), b" ", b"***", b""]
+
+
+def test_a_value_that_repeats_itself_without_end_needs_no_memory() -> None:
+    stream = Redacting(knowing("abcabcabc"))
+    assert stream.feed(b"abc" * 1000) == b"***"
+    assert [stream.feed(b"abc") for _ in range(1000)] == [b""] * 1000
+    assert [stream.feed(b"x"), stream.end()] == [b"x", b""]
+
+
+def test_values_that_overlap_across_a_cut_are_hidden_together() -> None:
+    three = knowing("abcdefgh", "fghijklm", "ghxxxx")
+    assert fed(Redacting(three), [b"<abcdefgh", b"ijklm>"]) == [b"<***", b">", b""]
+    assert fed(Redacting(three), [b"<abcdefgh", b"xxxx>"]) == [b"<***", b">", b""]
+    assert fed(Redacting(three), [b"<abcdefgh", b"i>"]) == [b"<***", b"i>", b""]
+
+
+def test_without_secrets_the_very_bytes_pass() -> None:
+    data = TOKEN.encode()
+    assert Redacting(Redactor()).feed(data) is data
+
+
+@settings(deadline=None)
+@given(SECRETS, st.data())
+def test_a_stream_comes_out_as_if_it_had_come_in_one_piece(values: Sequence[str], data: st.DataObject) -> None:
+    redactor = knowing(*values)
+    known = [form.encode() for value in values for form in forms(value)]
+    whole = data.draw(texts([form.decode() for form in known])).encode()
+    if data.draw(st.booleans()):
+        whole = whole[1:] + b"\xf0\x9f"  # cut within characters
+    places = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))
+    out = b"".join(fed(Redacting(redactor), [whole[a:b] for a, b in pairwise([0, *places, len(whole)])]))
+    assert out == redactor.data(whole)
+    assert not [form for form in known if form in out]
+
+
+# stdout and stderr
+
+
+class Terminal(io.StringIO):
+    """A stream that says what a terminal says of itself."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_written_is_redacted_and_the_rest_of_the_stream_is_its_own() -> None:
+    written = Terminal()
+    stream = discreet(written, knowing(TOKEN))
+    assert stream.write(f"a {TOKEN}\n") == len(TOKEN) + 3
+    stream.writelines(["b\n", TOKEN])
+    print(TOKEN, 1, file=stream, flush=True)
+    assert written.getvalue() == "a ***\nb\n****** 1\n"
+    assert stream.isatty()
+    assert discreet(stream) is stream
+
+
+def test_bytes_under_a_text_stream_are_redacted_too() -> None:
+    below = io.BytesIO()
+    stream = discreet(io.TextIOWrapper(below, encoding="utf-8"), knowing(TOKEN))
+    assert stream.encoding == "utf-8"
+    stream.buffer.write(memoryview(f"a {TOKEN} ".encode()))
+    stream.buffer.writelines([TOKEN.encode(), b"\xff"])
+    stream.buffer.flush()
+    assert below.getvalue() == b"a *** ***\xff"
+
+
+def test_a_write_of_no_text_fails_as_it_does_without_us() -> None:
+    with pytest.raises(TypeError):
+        discreet(io.StringIO(), knowing(TOKEN)).write(b"")  # type: ignore[arg-type]
+
+
+PROGRAM = """
+import sys
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.streams import install
+from acp_launch.secret.value import Secret
+TOKEN = "ghp_" + "a1B2c3D4e" * 4
+install()
+redactor.register(Secret(TOKEN))
+install()
+"""
+
+
+def child(tmp_path: Path, *lines: str) -> subprocess.CompletedProcess[str]:
+    """A process with our streams in place, running `lines`; nothing it says shows the value."""
+    script = tmp_path / "script.py"
+    script.write_text(PROGRAM + "\n".join(lines))
+    ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=False)
+    assert TOKEN not in ended.stdout + ended.stderr
+    return ended
+
+
+def test_an_uncaught_exception_does_not_show_the_value_in_its_traceback(tmp_path: Path) -> None:
+    ended = child(
+        tmp_path, "try:", "    int(TOKEN)", "except ValueError as error:", "    raise KeyError(TOKEN) from error"
+    )
+    assert ended.returncode == 1
+    assert "ValueError: invalid literal for int() with base 10: '***'\n" in ended.stderr
+    assert ended.stderr.endswith("KeyError: '***'\n")
+
+
+def test_everything_that_writes_for_us_goes_through(tmp_path: Path) -> None:
+    ended = child(
+        tmp_path,
+        "import logging, threading, typer, warnings",
+        "from rich.console import Console",
+        "print(TOKEN)",
+        "typer.echo(f'typer {TOKEN}')",
+        "typer.echo(f'bytes {TOKEN}'.encode())",
+        "typer.secho(f'err {TOKEN}', err=True, fg='red')",
+        "Console(width=200).print(f'rich {TOKEN}')",
+        "logging.warning('log %s', TOKEN)",
+        "threading.excepthook = lambda hooked: sys.__excepthook__(*hooked[:3])",
+        "thread = threading.Thread(target=lambda: {}[TOKEN]); thread.start(); thread.join()",
+        "sys.exit(TOKEN)",
+    )
+    assert ended.stdout == "***\ntyper ***\nbytes ***\nrich ***\n"
+    assert ended.stderr.startswith("err ***\nWARNING:root:log ***\nTraceback (most recent call last):\n")
+    assert ended.stderr.endswith("KeyError: '***'\n***\n")
+
+
+def test_a_process_without_stdout_is_left_as_it_is() -> None:
+    install = "from acp_launch.secret.streams import install; install()"
+    code = f"import sys; sys.stdout = None; {install}; print(sys.stdout, file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr == "None\n"
