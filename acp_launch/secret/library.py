@@ -1,0 +1,119 @@
+"""A backend of the keyring library: macOS, Windows, or one the user named. One call for each secret; none can list."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from acp_launch.secret.backend import Choice, load
+from acp_launch.secret.boundary import SERVICE, ItemFault, attempt, failed, found, not_text, sentence, storable
+from acp_launch.secret.outcome import Outcome, StoreFault
+from acp_launch.secret.parts import WINDOWS, Items, Split
+from acp_launch.secret.quiet import nobody_to_ask
+from acp_launch.secret.value import Secret
+
+# What the library's exceptions hide in their text: the status of macOS's Security framework, or a sentence.
+_LOCKED = re.compile(r"-25308|interaction (is )?not allowed", re.I)  # nobody at the screen, over SSH for instance
+_DENIED = re.compile(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # somebody pressed "Deny"
+
+
+class LibraryKeyring:
+    def __init__(self, choice: Choice) -> None:
+        self._choice = choice
+        self.label = choice.label
+
+    def prepare(self, *, writing: bool = False) -> None:
+        """Nothing to prepare: if somebody must be asked, the desktop does."""
+
+    def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
+        with self._items() as items:
+            return {name: self._look(items, name) for name in names}
+
+    def write(self, name: str, secret: Secret) -> None:
+        text = storable(secret)
+        with self._items() as items:
+            items.set(name, text)
+
+    def remove(self, name: str) -> bool:
+        with self._items() as items:
+            return items.delete(name)
+
+    def names(self) -> None:
+        """The library has no call that lists."""
+
+    def _look(self, items: Items, name: str) -> Outcome:
+        try:
+            text = items.get(name)
+        except ItemFault as fault:
+            return failed(fault, self.label)
+        return Outcome("missing", self.label) if text is None else found(text, self.label)
+
+    @contextmanager
+    def _items(self) -> Iterator[Items]:
+        with nobody_to_ask():
+            backend = attempt(lambda: load(self._choice), lambda error: _fault(self._choice, error))
+            items = _Items(self._choice, backend)
+            yield Split(items, limit=WINDOWS) if _is_short(backend) else items
+
+
+class _Items:
+    """The backend's own calls, with every exception translated."""
+
+    def __init__(self, choice: Choice, backend: Any) -> None:
+        self._choice = choice
+        self._backend = backend
+
+    def get(self, user: str) -> str | None:
+        text = attempt(
+            lambda: self._backend.get_password(SERVICE, user),
+            lambda error: not_text(user) if isinstance(error, UnicodeError) else _fault(self._choice, error),
+        )
+        if text is None or isinstance(text, str):
+            return text
+        raise ItemFault("unavailable", f"the {self._choice.label} gave {type(text).__name__} instead of text")
+
+    def set(self, user: str, text: str) -> None:
+        attempt(
+            lambda: self._backend.set_password(SERVICE, user, text),
+            lambda error: _fault(self._choice, error, hide=text),
+        )
+
+    def delete(self, user: str) -> bool:
+        from keyring.errors import PasswordDeleteError
+
+        def work() -> bool:
+            try:
+                self._backend.delete_password(SERVICE, user)
+            except PasswordDeleteError:  # "no such password", if there is none
+                if self._backend.get_password(SERVICE, user) is None:
+                    return False
+                raise
+            return True
+
+        return attempt(work, lambda error: _fault(self._choice, error))
+
+
+def _is_short(backend: Any) -> bool:
+    return any(base.__module__ == "keyring.backends.Windows" for base in type(backend).__mro__)
+
+
+def _fault(choice: Choice, error: Exception, *, hide: str = "") -> StoreFault:
+    from keyring.errors import KeyringError, KeyringLocked, PasswordDeleteError, PasswordSetError
+
+    label, said = choice.label, sentence(error, hide=hide)
+    if isinstance(error, EOFError):
+        reason = f"the {label} wants to ask for a password in the terminal, where acp-launch lets nobody ask"
+        return StoreFault("unavailable", reason, fix=choice.way_out)
+    if isinstance(error, KeyringError) and _LOCKED.search(str(error)):
+        return _locked(label, said)
+    if isinstance(error, KeyringError) and _DENIED.search(str(error)):
+        return ItemFault("denied", f"the {label} denied it: {said}", fix="try again, and allow it when asked")
+    if isinstance(error, KeyringLocked):
+        return _locked(label, said)
+    if isinstance(error, PasswordSetError | PasswordDeleteError):
+        return StoreFault("denied", f"the {label} refused to change it: {said}", fix=choice.way_out)
+    return StoreFault("unavailable", f"the {label} does not work here: {said}", fix=choice.way_out)
+
+
+def _locked(label: str, said: str) -> StoreFault:
+    return StoreFault("locked", f"the {label} is locked: {said}", fix="unlock it, and try again")

@@ -1,0 +1,30 @@
+"""A desktop with a real keyring for the tests that ask for one, and the keyring store on it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.outcome import Store
+from acp_launch.settings.model import KeyringSettings
+from tests.secret.bus import Desktop, session_bus
+
+
+@pytest.fixture
+def bus() -> Iterator[Desktop]:
+    """A session without any keyring."""
+    with session_bus() as desktop:
+        yield desktop
+
+
+@pytest.fixture
+def desktop(bus: Desktop) -> Desktop:
+    """A session with an unlocked GNOME Keyring."""
+    bus.start_keyring()
+    return bus
+
+
+@pytest.fixture
+def keyring(desktop: Desktop) -> Store:
+    """The store of somebody who set nothing up, with nobody there to answer a dialog."""
+    return open_keyring(KeyringSettings(), desktop.environ, interactive=False)

@@ -1,0 +1,263 @@
+"""Backends of the keyring library behind the store: whatever they do has one of the store's outcomes."""
+
+import io
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+from keyring.errors import InitError, KeyringError, KeyringLocked, NoKeyringError, PasswordDeleteError, PasswordSetError
+
+from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.outcome import MAX_VALUE, Outcome, State, Store, StoreFault
+from acp_launch.secret.value import Secret
+from acp_launch.settings.model import KeyringSettings
+from tests.secret.backends import Listening, Memory, Raising
+
+HERE = "tests.secret.backends"
+TOKEN = Secret("ghp_0123456789")
+CHOOSE = "remove secrets.keyring.backend in your settings, or name another one there"
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield
+    Memory.items.clear()
+    Listening.heard.clear()
+
+
+def store(backend: str) -> Store:
+    return open_keyring(KeyringSettings(backend=f"{HERE}.{backend}"), {}, interactive=False)
+
+
+def label(backend: str) -> str:
+    return f"keyring ({HERE}.{backend})"
+
+
+def test_a_value_is_set_read_replaced_and_removed() -> None:
+    memory = store("Memory")
+    memory.write("github", Secret("old"))
+    memory.write("github", TOKEN)
+    assert Memory.items == {("acp-launch", "github"): "ghp_0123456789"}
+    assert memory.read(["github", "other"]) == {
+        "github": Outcome("found", label("Memory"), TOKEN),
+        "other": Outcome("missing", label("Memory")),
+    }
+    assert memory.remove("github") is True
+    assert memory.remove("github") is False
+    assert Memory.items == {}
+
+
+def test_the_library_cannot_list() -> None:
+    assert store("Memory").names() is None
+
+
+def test_a_value_over_the_limit_is_refused_before_the_backend_is_asked() -> None:
+    with pytest.raises(StoreFault) as raised:
+        store("no_such_backend").write("github", Secret("x" * (MAX_VALUE + 1)))
+    assert raised.value.state == "too large"
+
+
+def test_a_backend_that_gives_no_text_is_said() -> None:
+    outcome = store("Quoting").read(["github"])["github"]
+    assert (outcome.state, outcome.secret) == ("unavailable", None)
+    assert outcome.reason == f"the {label('Quoting')} gave bytes instead of text"
+
+
+FAILURES: list[tuple[BaseException, State, str]] = [
+    (KeyringLocked("Failed to unlock the collection!"), "locked", "is locked: Failed to unlock the collection!"),
+    (NoKeyringError("No recommended backend was available."), "unavailable", "does not work here: No recommended"),
+    (InitError("Failed to create the collection"), "unavailable", "does not work here: Failed to create"),
+    (RuntimeError("DBUS_SESSION_BUS_ADDRESS is unset"), "unavailable", "does not work here: DBUS_SESSION_BUS_ADDRESS"),
+    (OSError(13, "Permission denied"), "unavailable", "does not work here: [Errno 13] Permission denied"),
+    (KeyError("scheme"), "unavailable", "does not work here: 'scheme'"),
+    (ValueError("bad file"), "unavailable", "does not work here: bad file"),
+    (AttributeError("api"), "unavailable", "does not work here: api"),
+    (AssertionError(), "unavailable", "does not work here: AssertionError"),
+    (EOFError(), "unavailable", "wants to ask for a password in the terminal, where acp-launch lets nobody ask"),
+]
+failures = pytest.mark.parametrize(
+    ("error", "state", "reason"), FAILURES, ids=[type(error).__name__ for error, _, _ in FAILURES]
+)
+
+
+@failures
+@pytest.mark.parametrize("verb", ["read", "write", "remove"])
+def test_a_backend_may_raise_anything(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, state: State, reason: str, verb: str
+) -> None:
+    monkeypatch.setattr(Raising, "error", error)
+    raising = store("Raising")
+    work: dict[str, Callable[[], object]] = {
+        "read": lambda: raising.read(["github", "other"]),
+        "write": lambda: raising.write("github", TOKEN),
+        "remove": lambda: raising.remove("github"),
+    }
+    with pytest.raises(StoreFault) as raised:
+        work[verb]()
+    assert raised.value.state == state
+    assert raised.value.reason.startswith(f"the {label('Raising')} {reason}")
+    assert raised.value.fix == ("unlock it, and try again" if state == "locked" else CHOOSE)
+    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+
+
+class Passing(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), Passing()], ids=lambda error: type(error).__name__
+)
+def test_what_is_no_ordinary_exception_passes_through(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    monkeypatch.setattr(Raising, "error", error)
+    with pytest.raises(type(error)):
+        store("Raising").read(["github"])
+
+
+def test_a_value_that_is_not_text_is_a_problem_of_its_name_and_none_of_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Raising, "error", UnicodeDecodeError("utf-8", b"\xff secret", 0, 1, "invalid start byte"))
+    outcome = store("Raising").read(["github"])["github"]
+    assert outcome == Outcome(
+        "unavailable",
+        label("Raising"),
+        None,
+        "what is stored under this name is not text in UTF-8",
+        "acp-launch secret set github",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PasswordSetError("cannot store {} here"), "cannot store *** here"),
+        (PasswordSetError("cannot store 'ghp_01' here"), "PasswordSetError"),  # a library may quote a piece
+        (PasswordSetError("two\nlines\x1b[2J\x07"), "two lines?[2J?"),
+        (PasswordSetError("long " * 1000), ("long " * 40)[:199] + "…"),
+        (PasswordSetError(""), "PasswordSetError"),
+    ],
+)
+def test_what_a_backend_says_is_one_short_line_without_the_value(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    monkeypatch.setattr(Raising, "error", error)
+    with pytest.raises(StoreFault) as raised:
+        store("Raising").write("github", TOKEN)
+    assert raised.value.state == "denied"
+    assert raised.value.reason == f"the {label('Raising')} refused to change it: {said}"
+
+
+@pytest.mark.parametrize("value", ["abc", "e", "line one\nline two", "it's a \\ \U0001f511 secret"])
+def test_no_value_of_any_shape_gets_into_a_reason(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    for written in ("{}", repr(value), value.encode("unicode_escape").decode(), " ".join(value.split())):
+        monkeypatch.setattr(Raising, "error", PasswordSetError(f"bad: {written}"))
+        with pytest.raises(StoreFault) as raised:
+            store("Raising").write("github", Secret(value))
+        said = raised.value.reason.removeprefix(f"the {label('Raising')} refused to change it: ")
+        assert said in {"bad: ***", "PasswordSetError"}
+
+
+def test_a_backend_that_lets_nothing_go_denies() -> None:
+    keeping = store("Keeping")
+    keeping.write("github", TOKEN)
+    with pytest.raises(StoreFault) as raised:
+        keeping.remove("github")
+    assert raised.value.state == "denied"
+    assert raised.value.reason == f"the {label('Keeping')} refused to change it: this is kept for seven years"
+    assert keeping.remove("never set") is False
+
+
+@pytest.mark.parametrize("backend", ["Prompting", "Hiding"])
+def test_a_backend_that_asks_gets_no_answer_and_stdin_stays_unread(
+    monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    stdin = io.StringIO('{"jsonrpc": "2.0"}\n')
+    monkeypatch.setattr("sys.stdin", stdin)
+    monkeypatch.setattr("getpass.getpass", lambda prompt="": pytest.fail("somebody was asked"))
+    with pytest.raises(StoreFault) as raised:
+        store(backend).read(["github"])
+    assert raised.value.reason == (
+        f"the {label(backend)} wants to ask for a password in the terminal, where acp-launch lets nobody ask"
+    )
+    assert stdin.tell() == 0
+
+
+def test_a_backend_that_listens_hears_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin = io.StringIO('{"jsonrpc": "2.0"}\n')
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert store("Listening").read(["github"])["github"].state == "missing"
+    assert Listening.heard == ["", ""]
+    assert stdin.tell() == 0
+
+
+class KeychainError(Exception):
+    """As keyring.backends.macOS.api.Error, whose module imports only on a Mac."""
+
+
+class DeniedError(KeychainError):
+    pass
+
+
+class NotFoundError(KeychainError):
+    pass
+
+
+@pytest.fixture
+def keychain(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The library's real macOS backend over a Security framework that answers every call with `error`."""
+    from keyring.backends import macOS
+
+    api = SimpleNamespace(Error=KeychainError, KeychainDenied=DeniedError, NotFound=NotFoundError, error=None)
+
+    def answer(*_: object) -> None:
+        raise api.error
+
+    api.find_generic_password = api.set_generic_password = api.delete_generic_password = answer
+    monkeypatch.setattr(macOS, "api", api, raising=False)
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    return api
+
+
+def macos() -> Store:
+    return open_keyring(KeyringSettings(backend="keyring.backends.macOS.Keyring"), {}, interactive=True)
+
+
+def test_over_ssh_the_keychain_is_locked(keychain: SimpleNamespace) -> None:
+    """facts/keyring.md: -25308, errSecInteractionNotAllowed."""
+    keychain.error = KeychainError(-25308, "Unknown Error")
+    for work in (lambda: macos().read(["github"]), lambda: macos().write("github", TOKEN)):
+        with pytest.raises(StoreFault) as raised:
+            work()
+        assert raised.value.state == "locked"
+        assert raised.value.reason.startswith("the keyring (macOS Keychain) is locked: Can't ")
+        assert raised.value.fix == "unlock it, and try again"
+
+
+def test_a_keychain_dialog_that_is_denied_is_a_problem_of_that_name(keychain: SimpleNamespace) -> None:
+    keychain.error = DeniedError(-128, "Keychain Access Denied")
+    outcome = macos().read(["github"])["github"]
+    assert (outcome.state, outcome.source) == ("denied", "keyring (macOS Keychain)")
+    assert outcome.reason == (
+        "the keyring (macOS Keychain) denied it: Can't get password from keychain: (-128, 'Keychain Access Denied')"
+    )
+    assert outcome.fix == "try again, and allow it when asked"
+
+
+def test_what_the_keychain_does_not_have_is_missing(keychain: SimpleNamespace) -> None:
+    keychain.error = NotFoundError(-25300, "Item not found")
+    assert macos().read(["github"])["github"].state == "missing"
+    assert macos().remove("github") is False
+
+
+def test_another_status_of_the_keychain_is_unavailable(keychain: SimpleNamespace) -> None:
+    keychain.error = KeychainError(-12800, "Unknown Error")
+    with pytest.raises(StoreFault) as raised:
+        macos().read(["github"])
+    assert raised.value.state == "unavailable"
+
+
+def test_the_errors_the_library_raises_are_all_known() -> None:
+    """When it grows another one, decide here what that means."""
+    known = {KeyringLocked, NoKeyringError, InitError, PasswordSetError, PasswordDeleteError}
+    ours = {error for error in KeyringError.__subclasses__() if error.__module__ == "keyring.errors"}
+    assert ours == known
