@@ -1,0 +1,185 @@
+"""
+One program run to its end, with what it printed, without an event loop and from any thread.
+
+It is over when the program has exited, although somebody it started may hold its pipes open; at the deadline; or when
+it printed more than anybody wants. Then its whole tree is killed, so that nothing survives, daemons included. The same
+happens when this process ends while a thread is still here, given up by whoever waited for it.
+"""
+
+import atexit
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.errors import LaunchError
+from acp_launch.plan.executable import CannotRun, find
+from acp_launch.process.exit import Exit, from_wait_status
+from acp_launch.process.kill import end_now
+from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, open_pid
+from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
+from acp_launch.process.tail import Tail
+from acp_launch.secret.outcome import MAX_VALUE
+
+MOST = MAX_VALUE + len("\r\n") + 1  # bytes of stdout: by then it is no secret, with or without its line end
+CHUNK = 64 * 1024  # bytes, what a pipe holds
+LEFTOVER = 16  # chunks of stderr read after the end: more than a pipe holds, less than a flood
+
+# A listing of our children (every kill makes some) must not meet a process that is started and not yet known, nor one
+# that is being reaped: it would take either for an orphan.
+_one_at_a_time = threading.Lock()
+_running: list[Spawned] = []
+_is_over = False
+
+
+class Captured(Struct, frozen=True):
+    """`err` is the end of stderr, line by line. `out` is what came within `MOST`."""
+
+    ending: Exit
+    out: bytes
+    err: tuple[str, ...]
+    timed_out: bool
+
+    def __repr__(self) -> str:
+        return f"Captured({self.ending})"  # what was printed is a secret, mostly
+
+    def __rich_repr__(self) -> list[tuple[str, object]]:
+        return [("ending", str(self.ending))]
+
+
+def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: Path) -> Captured:
+    """Run `argv` with exactly `env`, nothing on stdin, and at most `limit` seconds; its program is looked up on PATH.
+
+    Raises:
+        LaunchError: it could not be started.
+    """
+    argv = [str(_program(argv, env, cwd)), *argv[1:]]
+    spawned = _begin(argv, env, cwd)
+    deadline = time.monotonic() + limit
+    heard = _Heard(spawned)
+    try:
+        spawned.close("stdin")
+        timed_out = not heard.listen(deadline)
+    finally:
+        _end(spawned)
+    status = STATUS_LOST if spawned.status is None else spawned.status
+    return Captured(from_wait_status(status), heard.out, tuple(heard.err.lines()), timed_out)
+
+
+def _begin(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Spawned:
+    with _one_at_a_time:
+        if _is_over:
+            raise LaunchError("acp-launch is ending")
+        spawned = spawn(argv, env=env, cwd=cwd)
+        _running.append(spawned)
+        return spawned
+
+
+def _end(spawned: Spawned) -> None:
+    with _one_at_a_time:
+        end_now(spawned)
+        _running.remove(spawned)
+
+
+@atexit.register
+def _end_all() -> None:
+    """At the end of this process, while threads that were given up may still be at work."""
+    global _is_over
+    with _one_at_a_time:
+        _is_over = True
+        for spawned in _running:
+            end_now(spawned)
+
+
+def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:
+    if sys.platform == "win32":
+        raise LaunchError("commands cannot be run on Windows yet", fix="run acp-launch inside WSL")
+    found = find(argv[0], project=cwd, cwd=cwd, path=env.get("PATH"))
+    if isinstance(found, CannotRun):
+        raise LaunchError(found.message, fix=found.fix)
+    return found
+
+
+class _Heard:
+    def __init__(self, spawned: Spawned) -> None:
+        self._spawned = spawned
+        self.out = b""
+        self.err = Tail()
+
+    def listen(self, deadline: float) -> bool:
+        """Until the program has exited or printed enough; False when the deadline came first."""
+        with _exit_of(self._spawned) as exited:
+            poll = _watching(self._spawned.stdout, self._spawned.stderr, exited)
+            while len(self.out) < MOST:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                ready = {descriptor for descriptor, _ in poll.poll(1000 * _step(left, exited))}
+                for descriptor in ready - {exited}:
+                    if not self._read(descriptor):
+                        poll.unregister(descriptor)
+                if exited in ready or (exited == NONE_TO_BE_HAD and _has_exited(self._spawned)):
+                    self._read_leftover()
+                    break
+        return True
+
+    def _read(self, descriptor: int) -> bool:
+        """Take what is there; False at the end, and when there is nothing more to be had now."""
+        try:
+            chunk = os.read(descriptor, CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            if _is_over:  # it was closed while we listened
+                return False
+            raise
+        if descriptor == self._spawned.stdout:
+            self.out += chunk[: MOST - len(self.out)]
+        else:
+            self.err.feed(chunk)
+        return bool(chunk)
+
+    def _read_leftover(self) -> None:
+        """What the program wrote is in the pipes by now; what others still write is not waited for."""
+        while len(self.out) < MOST and self._read(self._spawned.stdout):
+            pass
+        for _ in range(LEFTOVER):
+            if not self._read(self._spawned.stderr):
+                break
+
+
+def _watching(*descriptors: int) -> "select.poll":
+    poll = select.poll()
+    for descriptor in descriptors:
+        if descriptor != NONE_TO_BE_HAD:
+            poll.register(descriptor, select.POLLIN)
+    return poll
+
+
+def _step(left: float, exited: int) -> float:
+    """Seconds to wait: without a pidfd the exit has to be looked for."""
+    return min(left, LOOK_EVERY) if exited == NONE_TO_BE_HAD else left
+
+
+@contextmanager
+def _exit_of(spawned: Spawned) -> Iterator[int]:
+    """A descriptor that is readable once the program has exited, or `NONE_TO_BE_HAD`."""
+    descriptor = open_pid(spawned.pid)  # unreaped, so the pid is certainly its own
+    if descriptor is None:
+        raise AssertionError(f"{spawned.pid} was reaped by somebody else")
+    try:
+        yield descriptor
+    finally:
+        if descriptor != NONE_TO_BE_HAD:
+            os.close(descriptor)
+
+
+def _has_exited(spawned: Spawned) -> bool:
+    with _one_at_a_time:
+        return spawned.poll() is not None

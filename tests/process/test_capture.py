@@ -1,0 +1,175 @@
+"""One program run to its end from any thread: what is heard of it, when it is over, and that nothing survives."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from rich.pretty import pretty_repr
+
+from acp_launch.errors import AgentError, LaunchError
+from acp_launch.process import capture as module
+from acp_launch.process.capture import MOST, Captured, capture
+from acp_launch.process.exit import Exit
+from acp_launch.process.pidfd import NONE_TO_BE_HAD
+from acp_launch.secret.outcome import MAX_VALUE
+
+from .liveness import PATIENCE, Liveness, program
+
+ENV = {"PATH": os.environ["PATH"]}
+BRIEF = 0.2  # seconds, where the deadline is what is tested
+
+
+def shell(script: str, limit: float = PATIENCE) -> Captured:
+    return capture(["sh", "-c", script], limit, env=ENV, cwd=Path("/"))
+
+
+@pytest.fixture(params=["pidfd", "no pidfd"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without what only Linux has."""
+    if request.param == "no pidfd":
+        monkeypatch.setattr(module, "open_pid", lambda pid: NONE_TO_BE_HAD)
+
+
+def test_what_a_program_prints_and_how_it_ends(either_way: None) -> None:
+    heard = shell("printf out; echo one >&2; echo two >&2; exit 3")
+    assert (heard.out, heard.err, heard.ending, heard.timed_out) == (b"out", ("one", "two"), Exit(3, None), False)
+
+
+def test_a_killed_program_has_no_status() -> None:
+    assert str(shell("kill -9 $$").ending) == "was killed by SIGKILL"
+
+
+def test_a_program_gets_its_directory_exactly_its_environment_and_nothing_on_stdin(tmp_path: Path) -> None:
+    seen = json.loads(capture(program("report"), PATIENCE, env={"ONLY": "this"}, cwd=tmp_path).out)
+    del seen["env"]["LC_CTYPE"]  # Python's own doing (PEP 538)
+    assert (seen["cwd"], seen["env"], seen["is_leader"]) == (str(tmp_path), {"ONLY": "this"}, True)
+    assert shell("cat; echo end").out == b"end\n"
+
+
+def test_the_program_is_looked_up_on_the_path_it_will_have(tmp_path: Path) -> None:
+    tool = tmp_path / "op"
+    tool.write_text("#!/bin/sh\necho $0\n")
+    tool.chmod(0o755)
+    assert capture(["op"], PATIENCE, env={"PATH": str(tmp_path)}, cwd=Path("/")).out == f"{tool}\n".encode()
+    with pytest.raises(LaunchError) as raised:
+        capture(["op"], PATIENCE, env=ENV, cwd=Path("/"))
+    assert raised.value.message.startswith('"op" is not on PATH (looked in ')
+
+
+def test_a_program_that_cannot_start_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AgentError) as raised:
+        capture(["true"], PATIENCE, env=ENV, cwd=tmp_path / "gone")
+    assert "could not be started in" in raised.value.message
+
+
+def test_at_the_deadline_it_is_killed_and_what_it_said_is_kept(either_way: None) -> None:
+    heard = shell("trap '' TERM; echo out; echo err >&2; while :; do sleep 1000; done", 5 * BRIEF)
+    assert (heard.out, heard.err, heard.timed_out) == (b"out\n", ("err",), True)
+    assert str(heard.ending) == "was killed by SIGKILL"
+
+
+def test_pipes_that_are_closed_do_not_mean_the_end(either_way: None) -> None:
+    assert shell("exec >&- 2>&-; sleep 1000", BRIEF).timed_out
+    assert shell("exec >&- 2>&-; exit 5").ending == Exit(5, None)
+
+
+@pytest.mark.parametrize("temper", ["setsid", "daemon", "respawn", "hold", "follow"])
+def test_nothing_that_it_started_survives(temper: str, alive: Liveness, either_way: None) -> None:
+    heard = capture(program("forker", temper), PATIENCE, env=alive.env, cwd=Path("/"))
+    assert (heard.ending, heard.timed_out) == (Exit(0, None), False)
+    assert heard.out == (b"last words\n" if temper == "hold" else b"")
+    alive.hear("forker")
+    alive.assert_all_dead()
+
+
+def test_a_program_that_has_stopped_itself_is_killed_too() -> None:
+    assert shell("kill -STOP $$", BRIEF).timed_out
+
+
+def test_who_prints_more_than_anybody_wants_is_stopped_there(either_way: None) -> None:
+    heard = shell("exec yes")
+    assert (len(heard.out), heard.timed_out) == (MOST, False)
+    assert len(capture(program("chatty", str(MOST - 1)), PATIENCE, env=ENV, cwd=Path("/")).out) == MOST - 1
+
+
+def test_the_largest_secret_and_its_line_end_are_heard_whole() -> None:
+    assert MOST == MAX_VALUE + 3
+    heard = shell(f"head -c {MAX_VALUE} /dev/zero; printf '\\r\\n'")
+    assert len(heard.out) == MAX_VALUE + 2
+
+
+def test_a_megabyte_on_stderr_blocks_nobody_and_its_end_is_kept(either_way: None) -> None:
+    heard = capture(program("chatty"), PATIENCE, env=ENV, cwd=Path("/"))
+    assert (heard.out, len(heard.err), set(heard.err)) == (b"", 50, {"x" * 99})
+
+
+def test_who_floods_stderr_for_ever_ends_at_the_deadline() -> None:
+    heard = shell("yes >&2", BRIEF)
+    assert heard.timed_out and set(heard.err) <= {"y"}
+
+
+def test_a_grandchild_that_floods_is_not_waited_for() -> None:
+    heard = shell("yes >&2 & exit 4")
+    assert (heard.ending, heard.timed_out) == (Exit(4, None), False)
+
+
+def test_eight_threads_at_once_get_each_their_own(alive: Liveness) -> None:
+    """Daemons of one are not mistaken for those of another, statuses are not mixed up, nothing is left."""
+
+    def call(number: int) -> tuple[int | None, bytes]:
+        argv: Sequence[str] = ["sh", "-c", f"echo {number}; (setsid sleep 1000 &) ; exit {number % 5}"]
+        heard = capture(argv, PATIENCE, env=ENV, cwd=Path("/"))
+        return heard.ending.status, heard.out
+
+    with ThreadPoolExecutor(8) as pool:
+        heard = list(pool.map(call, range(80)))
+    assert heard == [(number % 5, f"{number}\n".encode()) for number in range(80)]
+
+
+GIVEN_UP = """
+import os, sys, threading
+from pathlib import Path
+from acp_launch.process.capture import capture
+
+def work():
+    capture(sys.argv[1:], 1000.0, env=dict(os.environ), cwd=Path("/"))
+
+threading.Thread(target=work, daemon=True).start()
+sys.stdin.readline()
+"""
+
+
+def test_what_a_thread_that_was_given_up_runs_dies_with_us(alive: Liveness) -> None:
+    """The deadline is far away, and nobody waits for the thread."""
+    with subprocess.Popen(
+        [sys.executable, "-c", GIVEN_UP, *program("deaf", "stubborn")],
+        env=ENV | alive.env,
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as launcher:
+        alive.hear("stubborn")
+        _, said = launcher.communicate(b"end\n", PATIENCE)
+    assert (launcher.returncode, said) == (0, b"")
+    alive.assert_all_dead()
+
+
+def test_what_was_printed_does_not_show_in_a_repr() -> None:
+    heard = shell("printf hunter22")
+    assert repr(heard) == "Captured(exited with status 0)"
+    assert pretty_repr(heard) == "Captured(ending='exited with status 0')"
+
+
+def test_on_windows_it_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(LaunchError) as raised:
+        shell("exit 0")
+    assert (raised.value.message, raised.value.fix) == (
+        "commands cannot be run on Windows yet",
+        "run acp-launch inside WSL",
+    )

@@ -1,0 +1,144 @@
+"""One writer at a time: what the kernel promises about the lock, and what Windows does."""
+
+import errno
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from acp_launch.secret.lock import locked
+
+PATIENCE = 30  # seconds; only ever waited for in full when a test fails
+
+
+def is_free(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.lock"
+
+
+def test_nobody_else_holds_it_while_the_block_runs(path: Path) -> None:
+    with locked(path):
+        assert not is_free(path)
+    assert is_free(path)
+
+
+def test_it_is_let_go_when_the_block_fails(path: Path) -> None:
+    with pytest.raises(KeyError), locked(path):
+        raise KeyError
+    assert is_free(path)
+
+
+def test_threads_of_one_process_exclude_each_other(path: Path) -> None:
+    inside, most = [0], [0]
+
+    def work() -> None:
+        for _ in range(50):
+            with locked(path):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert most == [1]
+
+
+def test_who_waits_goes_on_when_the_holder_is_killed(path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from acp_launch.secret.lock import locked\n"
+        "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        got = threading.Event()
+
+        def wait() -> None:
+            with locked(path):
+                got.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        assert not is_free(path) and not got.is_set()
+        holder.kill()
+        assert got.wait(PATIENCE)
+        thread.join(PATIENCE)
+
+
+def test_a_program_that_is_started_meanwhile_holds_nothing(path: Path) -> None:
+    with locked(path):
+        child = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, close_fds=False)
+    try:
+        assert is_free(path)
+    finally:
+        child.communicate(timeout=PATIENCE)
+
+
+def test_the_file_is_for_the_user_alone_and_holds_nothing(path: Path) -> None:
+    with locked(path):
+        pass
+    assert (path.stat().st_mode & 0o777, path.read_bytes()) == (0o600, b"")
+
+
+def test_it_is_not_looked_for_behind_a_link(path: Path, tmp_path: Path) -> None:
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"), locked(path):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_without_its_directory_there_is_no_lock(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), locked(tmp_path / "none" / "x.lock"):
+        pass
+
+
+class Msvcrt(ModuleType):
+    """As Windows does: it tries for ten seconds, and then says EDEADLK."""
+
+    LK_LOCK, LK_UNLCK = 1, 0
+
+    def __init__(self, *failures: int) -> None:
+        super().__init__("msvcrt")
+        self._failures = list(failures)
+        self.calls: list[int] = []
+
+    def locking(self, descriptor: int, mode: int, length: int) -> None:
+        self.calls.append(mode)
+        if mode == self.LK_LOCK and self._failures:
+            raise OSError(self._failures.pop(0), "said by a fake")
+
+
+def test_on_windows_a_wait_of_more_than_ten_seconds_is_no_deadlock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Msvcrt(errno.EDEADLK, errno.EDEADLK)
+    monkeypatch.setitem(sys.modules, "msvcrt", fake)
+    monkeypatch.setattr(sys, "platform", "win32")
+    with locked(path):
+        assert fake.calls == [fake.LK_LOCK] * 3
+    assert fake.calls == [fake.LK_LOCK] * 3 + [fake.LK_UNLCK]
+
+
+def test_on_windows_another_failure_is_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msvcrt", Msvcrt(errno.EACCES))
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(PermissionError), locked(path):
+        pass
