@@ -6,31 +6,51 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from acp_launch.console import problems as problem_lines
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless, say
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
 
-Report = tuple[Found, Sequence[Problem]]
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
 
 
-def show_reports(reports: Sequence[Report], *, as_json: bool) -> None:
-    """One `FILE: ok` per good profile; the problems of the others, and how many profiles are wrong."""
-    everything = [problem for _, problems in reports for problem in problems]
+def show_reports(reports: Sequence[Entry], unmet: Sequence[Problem] = (), *, as_json: bool, strict: bool) -> bool:
+    """One `FILE: ok` per good profile; the problems of the others, and how many profiles are wrong.
+
+    Returns whether all are good. In a strict report a warning is as bad as an error. `unmet` are secrets that this
+    machine lacks, which is no fault of a profile.
+    """
+    everything = [problem for *_, problems in reports for problem in problems]
+    bad = [report for report in reports if _stopping(report, strict=strict)]
     if as_json:
-        _print_json({"profiles": list(map(_verdict, reports)), "problems": [each.as_json() for each in everything]})
-        return
-    for found, problems in reports:
-        if not errors(problems):
-            _print(f"{shown(found.file)}: ok")
-    wrong = sum(bool(errors(problems)) for _, problems in reports)
-    problem_lines.show(everything, as_json=False, outcome=f"{wrong} of {len(reports)} profiles cannot be used")
+        verdicts = [_verdict(report, ok=report not in bad) for report in reports]
+        _print_json({"profiles": verdicts, "problems": [each.as_json() for each in (*everything, *unmet)]})
+        return not bad
+    for report in reports:
+        if report not in bad:
+            _print(f"{shown(report[0].file)}: ok")
+    outcome = _outcome(bad, len(reports))
+    problem_lines.show(everything, as_json=False, outcome=outcome)
+    if bad and not errors(everything):
+        say(f"{len(everything)} warning{'s' if len(everything) != 1 else ''}; {outcome}")
+    problem_lines.show(unmet, as_json=False, outcome="the secrets are missing on this machine")
+    return not bad
 
 
-def _verdict(report: Report) -> dict[str, Any]:
-    found, problems = report
-    return {"name": found.name, "file": str(found.file), "ok": not errors(problems)}
+def _stopping(report: Entry, *, strict: bool) -> Sequence[Problem]:
+    *_, problems = report
+    return problems if strict else errors(problems)
+
+
+def _outcome(bad: Sequence[Entry], count: int) -> str:
+    """A profile that merely gives something away can be used, and yet it does not pass."""
+    unusable = all(loaded is None for _, loaded, _ in bad)
+    return f"{len(bad)} of {count} profiles {'cannot be used' if unusable else 'did not pass'}"
+
+
+def _verdict(report: Entry, *, ok: bool) -> dict[str, Any]:
+    found, *_ = report
+    return {"name": found.name, "file": str(found.file), "ok": ok}
 
 
 def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:

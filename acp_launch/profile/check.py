@@ -14,11 +14,12 @@ from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.document.faults import Fault, choose, misplaced, placed
+from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, found
 from acp_launch.document.tree import Document
 from acp_launch.problem import Problem, errors
-from acp_launch.profile.faults import NO_VERSION, Fault, choose, describe, is_misspelt, is_other_half, misplaced
+from acp_launch.profile.faults import NO_VERSION, describe, is_misspelt, is_other_half
 from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, StdioServer
 from acp_launch.profile.rules import broken
 
@@ -48,10 +49,12 @@ def check(document: Document) -> Checked:
     return Checked(complete, tuple(problems))
 
 
-def _placed(document: Document, faults: Iterable[Fault]) -> Iterable[Problem]:
-    for fault in faults:
-        line, column = document.locate(fault.path, key=fault.at_key, offset=fault.offset)
-        yield Problem(document.file, line, column, dotted(fault.path), fault.message, fault.fix, fault.severity)
+def _placed(document: Document, faults: list[Fault]) -> Iterable[Problem]:
+    if not faults:
+        return ()
+    from acp_launch.profile.leaks import discreet  # a good profile needs none of it
+
+    return placed(document, (discreet(fault, document.root) for fault in faults))
 
 
 def _version(root: Mapping[str, Plain]) -> Iterable[Fault]:

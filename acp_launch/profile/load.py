@@ -2,20 +2,25 @@
 A found file becomes a checked profile, or one error with every Problem.
 
 `Loaded` needs no more than the profile and a way to look up lines, so that validated profiles can be kept and used
-again without parsing: what parses and checks is imported inside `inspect`.
+again without parsing: what parses, checks and examines is imported where it is needed.
 """
 
 import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath
+from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.errors import ProfileError
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.discover import Found
 from acp_launch.profile.model import Profile
+
+if TYPE_CHECKING:
+    from acp_launch.document.tree import Document
 
 
 class Positions(Protocol):
@@ -49,10 +54,26 @@ def load(found: Found, *, cache: Path | None = None) -> Loaded:
 
 def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
     """The same for those who look at many files: problems are an answer, not an exception."""
+    loaded, problems, _ = _inspected(found, cache)
+    return loaded, problems
+
+
+def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
+    """The same for `validate`: literals that look like credentials are problems too, even if the profile is usable."""
+    loaded, problems, document = _inspected(found, cache)
+    if loaded:
+        return loaded, _in_order((*problems, *_leaks(asdict(loaded.profile), loaded.positions, loaded.label)))
+    if document:
+        problems = _in_order((*problems, *_leaks(document.root, document, document.file)))
+    return None, problems
+
+
+def _inspected(found: Found, cache: Path | None) -> "tuple[Loaded | None, tuple[Problem, ...], Document | None]":
+    """The document is for who looks at a profile that cannot be used; there is none when the text is no mapping."""
     label = shown(found.file)
     text, problems = read(found.file)
     if text is None:
-        return None, tuple(problems)
+        return None, tuple(problems), None
     if cache is None:
         return _checked(found, text, label, None)
     from acp_launch.profile.cache import recall
@@ -60,25 +81,51 @@ def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
     known = recall(cache, found.file, text)
     if known is None:
         return _checked(found, text, label, cache)
-    return Loaded(found, *known, label), ()
+    return Loaded(found, *known, label), (), None
 
 
-def _checked(found: Found, text: str, label: str, cache: Path | None) -> tuple[Loaded | None, tuple[Problem, ...]]:
+def _checked(
+    found: Found, text: str, label: str, cache: Path | None
+) -> "tuple[Loaded | None, tuple[Problem, ...], Document | None]":
     from acp_launch.document.tree import parse
     from acp_launch.profile.check import check
 
     document, problems = parse(text, label)
     if document is None:
-        return None, tuple(problems)
+        return None, _discreet(problems), None
     checked = check(document)
-    everything = tuple(sorted((*problems, *checked.problems), key=lambda problem: (problem.line, problem.column)))
+    everything = _discreet(_in_order((*problems, *checked.problems)))
     if checked.profile is None or errors(everything):
-        return None, everything
+        return None, everything, document
     if cache is not None and not everything:
         from acp_launch.profile.cache import keep
 
         keep(cache, found.file, text, checked.profile, document.places())
-    return Loaded(found, checked.profile, document, label, everything), everything
+    return Loaded(found, checked.profile, document, label, everything), everything, document
+
+
+def _in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    return tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+
+
+def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Without the credentials they quote: a person may have written one where something else belongs."""
+    if not problems:
+        return ()
+    from acp_launch.secret.credential import masked
+
+    return tuple(
+        replace(each, path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems
+    )
+
+
+def _leaks(root: Mapping[str, Any], positions: Positions, label: str) -> Iterator[Problem]:
+    from acp_launch.profile.leaks import leaks
+    from acp_launch.secret.credential import masked
+
+    for leak in leaks(root):
+        line, column = positions.locate(leak.path, offset=leak.offset)
+        yield Problem(label, line, column, masked(dotted(leak.path)), leak.message, leak.fix, leak.severity)
 
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:

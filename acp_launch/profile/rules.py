@@ -8,11 +8,11 @@ even when half of the profile is wrong.
 import re
 from collections.abc import Iterator, Mapping
 
+from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, shorten
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
-from acp_launch.profile.faults import Fault
-from acp_launch.secret.provider import PREFIX
+from acp_launch.secret.environment import PASSPHRASE, PREFIX, is_private
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
@@ -80,8 +80,9 @@ def _environment_name(path: KeyPath, name: str) -> Iterator[Fault]:
     if not re.fullmatch(ENVIRONMENT_NAME, name):
         fix = "use a name without spaces and ="
         yield Fault(path, f'"{shorten(name)}" is not a variable\'s name', fix, at_key=True)
-    elif name.upper().startswith(PREFIX):
-        what = f"{PREFIX}* is where acp-launch finds secrets; no child ever receives it"
+    elif is_private(name):
+        which = PASSPHRASE if name.upper() == PASSPHRASE else f"{PREFIX}*"
+        what = f"{which} is where acp-launch finds secrets; no child ever receives it"
         yield Fault(path, what, "choose another name", at_key=True)
 
 

@@ -421,3 +421,21 @@ def test_a_fault_in_an_anchored_value_is_reported_where_it_is_written() -> None:
         (2, 33, "agent.env.A"),
         (2, 33, "mcp_servers.s.env.A"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        ("secrets", "move it to config.yaml in your configuration directory"),
+        ("max_line", "move it to config.yaml in your configuration directory"),
+        ("secret", 'move it to "secrets" in config.yaml in your configuration directory'),
+        ("store", 'move it to "secrets" in config.yaml in your configuration directory'),
+        ("stores", 'move it to "secrets" in config.yaml in your configuration directory'),
+        ("trust", "remove it"),
+    ],
+)
+def test_a_profile_cannot_set_what_belongs_to_the_user(key: str, fix: str) -> None:
+    """Nor is it told what the key held: that may have been a secret."""
+    assert complaints(f"version: 1\nagent: {{command: x}}\n{key}: {{github: canary}}\n") == [
+        f'f.yaml:3:1: {key}: "{key}" belongs to your own settings; a profile cannot set it\n    fix: {fix}'
+    ]

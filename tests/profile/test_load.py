@@ -9,8 +9,9 @@ import pytest
 
 from acp_launch.document.source import MAX_SIZE
 from acp_launch.errors import ProfileError
+from acp_launch.profile.cache import Written
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import inspect, load, shown
+from acp_launch.profile.load import examine, inspect, load, shown
 
 
 def at(file: Path) -> Found:
@@ -105,3 +106,85 @@ def test_importing_the_module_loads_neither_yaml_nor_pydantic() -> None:
     code = "import sys, acp_launch.profile.load; print(sorted({'pydantic', 'ruamel.yaml'} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
     assert answer.stdout == "[]\n"
+
+
+TOKEN = "ghp_" + "a1B2" * 9
+LEAKING = f"version: 1\nagent:\n  command: x\n  args: [-a, '--token={TOKEN}']\n  env: {{LOG: info}}\n"
+LEAK = "agent.args[1]: this looks like a GitHub token\n    fix: acp-launch secret set token, then write " + (
+    '"--token=${secret:token}" here'
+)
+
+
+def test_examining_finds_the_same_leak_in_a_profile_and_in_one_from_the_cache(tmp_path: Path) -> None:
+    file, cache = tmp_path / "work.yaml", tmp_path / "cache"
+    file.write_text(LEAKING)
+    for known in (False, True):
+        loaded, problems = examine(at(file), cache=cache)
+        assert loaded is not None and loaded.problems == ()
+        assert isinstance(loaded.positions, Written) is known
+        assert [str(problem) for problem in problems] == [f"{file}:4:23: {LEAK}"]
+
+
+def test_a_leak_stops_nobody_from_loading(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(LEAKING)
+    assert load(at(file)).problems == ()
+    assert inspect(at(file))[1] == ()
+
+
+def test_leaks_of_a_profile_that_is_wrong_come_among_its_problems(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(LEAKING.replace("version: 1", "version: 2") + "mcp_servers: {a: {comand: x}}\n")
+    loaded, problems = examine(at(file))
+    assert loaded is None
+    assert [(problem.line, problem.path) for problem in problems] == [
+        (1, "version"),
+        (4, "agent.args[1]"),
+        (6, "mcp_servers.a.comand"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "version: [", "- 1\n", f"{TOKEN}\n", "\ufffe"])
+def test_a_text_that_is_no_mapping_has_no_leaks(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert examine(at(file)) == inspect(at(file))
+    assert TOKEN not in str(examine(at(file)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        f"agent: {{command: x, env: {TOKEN}}}",
+        f"agent: {{command: x, args: '--token {TOKEN}'}}",
+        f"agent: {{command: x, {TOKEN}: 1}}",
+        f"agent: {{command: x, env: {{A: '${{{TOKEN}}}'}}}}",
+        f"agent: {{command: x, env: {{A: '${{secret.{TOKEN}}}'}}}}",
+        f"agent: {{command: x, env: {{{TOKEN}: 1, {TOKEN}: 2}}}}",
+        f"agent: !{TOKEN} {{command: x}}",
+        f"agent: {TOKEN}",
+        f"mcp_servers: {{{TOKEN}: {{command: x, env: {{A: {TOKEN}}}}}}}",
+        f"mcp_servers: {{'{TOKEN} x': {{command: x, foo: 1}}}}",
+        f"mcp_servers: {{a: {{type: {TOKEN}}}}}",
+        f"mcp_servers: {{a: {{type: http, url: 'ftp://me:{TOKEN}@x'}}}}",
+        f"session: {{name: '-{TOKEN}'}}",
+        f"permissions: {{default: {TOKEN}}}",
+    ],
+)
+def test_no_problem_of_the_file_shows_a_credential(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(f"version: 1\n{wrong}\n")
+    _, problems = examine(at(file))
+    assert problems
+    assert TOKEN not in "".join(map(str, problems))
+    assert "a1B2a1B2" not in str([problem.as_json() for problem in inspect(at(file))[1]])
+
+
+def test_a_number_where_a_password_belongs_is_not_repeated(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text("version: 1\nagent: {command: x, args: [--pin-token, 4711], env: {PASSWORD: 12345678, N: 8080}}\n")
+    assert refused(file) == [
+        f'{file}:2:41: agent.args[1]: expected text, found the number ***\n    fix: quote it: "***"',
+        f'{file}:2:64: agent.env.PASSWORD: expected text, found the number ***\n    fix: quote it: "***"',
+        f'{file}:2:77: agent.env.N: expected text, found the number 8080\n    fix: quote it: "8080"',
+    ]

@@ -1,0 +1,183 @@
+"""
+The leak gate: literals of a profile that look like credentials, each with the two steps that move it to a secret. Pure.
+
+It looks at raw values, like `rules`, so it works on a profile that is wrong in other ways, and on one that comes from
+the cache. Only `validate` asks: `plan` and `run` take a profile at its word.
+"""
+
+import re
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from msgspec import Struct
+
+from acp_launch.document.faults import Fault
+from acp_launch.document.keypath import KeyPath
+from acp_launch.document.nodes import Plain
+from acp_launch.problem import Severity
+from acp_launch.secret.credential import REFERENCE, Sighting, masked, sightings
+from acp_launch.secret.value import MASK
+from acp_launch.secret.wording import noun
+
+EXAMINED = ("command", "args", "env", "url", "headers")
+LONGEST_TEXT = 100  # characters; a longer one is not repeated in a fix
+_SECRET = re.compile(r"\$\{secret:([^}]*)\}")
+_OPTION = re.compile(r"--?[A-Za-z][\w-]*")
+_NUMBER = re.compile(r"(?<![\w.+])-?\d[\w.+-]*")
+
+
+class _Text(Struct, frozen=True):
+    """`name` is what the profile calls it: a variable, a header, the option before an argument."""
+
+    path: KeyPath
+    name: str
+    text: str
+    seen: tuple[Sighting, ...] = ()
+
+
+def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
+    """A fault for each literal that looks like a credential; those that only might be one are warnings."""
+    taken = set(_SECRET.findall("\n".join(_everything(root))))
+    for owner, path, program in _programs(root):
+        texts = [_examined(text) for key in EXAMINED for text in _texts(program.get(key), (*path, key), key)]
+        names = _names(owner, texts, taken)
+        for text in texts:
+            yield from _faults(text, names)
+
+
+def discreet(fault: Fault, root: Mapping[str, Plain]) -> Fault:
+    """The fault without the number it quotes, where a credential belongs: `PASSWORD: 12345678`."""
+    if not noun(_called(fault.path, root)):
+        return fault
+    return replace(fault, message=_NUMBER.sub(MASK, fault.message), fix=_NUMBER.sub(MASK, fault.fix))
+
+
+def _called(path: KeyPath, root: Plain) -> str:
+    """What the profile calls the value at `path`."""
+    *above, last = path or ("",)
+    if isinstance(last, str):
+        return last
+    for step in above:
+        root = root.get(step) if isinstance(root, Mapping) else None
+    return _option(root, last) if isinstance(root, list) and last < len(root) else ""
+
+
+def _programs(root: Mapping[str, Plain]) -> Iterator[tuple[str, KeyPath, Mapping[str, Plain]]]:
+    """The agent, which has no name, and the servers by theirs."""
+    if isinstance(agent := root.get("agent"), Mapping):
+        yield "", ("agent",), agent
+    servers = root.get("mcp_servers")
+    for name, server in servers.items() if isinstance(servers, Mapping) else ():
+        if isinstance(server, Mapping):
+            yield name, ("mcp_servers", name), server
+
+
+def _texts(value: Plain, path: KeyPath, name: str = "") -> Iterator[_Text]:
+    """Every text below, whatever the shape: variables may stand in a list, arguments in one text."""
+    if isinstance(value, str):
+        yield _Text(path, name, str(value))
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _texts(entry, (*path, key), key)
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index), _option(value, index))
+
+
+def _everything(root: Mapping[str, Plain]) -> Iterator[str]:
+    return (text.text for key in ("agent", "mcp_servers") for text in _texts(root.get(key), (key,)))
+
+
+def _option(arguments: Sequence[Plain], index: int) -> str:
+    """`token` for an argument that follows `--token`, and is no option itself."""
+    option = arguments[index - 1] if index else None
+    if not isinstance(option, str) or not _OPTION.fullmatch(option) or str(arguments[index]).startswith("-"):
+        return ""
+    return option.lstrip("-")
+
+
+def _examined(text: _Text) -> _Text:
+    return _Text(text.path, text.name, text.text, sightings(text.text, text.name))
+
+
+def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable, str]:
+    """A secret's name for each credential: the server's own if it needs no other. None is in `taken`; all are after."""
+    found = {_credential(text, one): _word(text, one) for text in texts for one in text.seen}
+    owner = owner and (_slug(masked(owner)) or "server")
+    alone = owner and len(found) == 1 and not any(_SECRET.search(text.text) for text in texts)
+    names: dict[Hashable, str] = {}
+    for credential, word in found.items():
+        within = f"{owner}/{word}" if owner else word
+        wanted = owner if alone and owner not in taken else within
+        names[credential] = next(name for name in _numbered(wanted) if name not in taken)
+        taken.add(names[credential])
+    return names
+
+
+def _credential(text: _Text, found: Sighting) -> Hashable:
+    """One literal is one credential, wherever it stands; placeholders are told apart by their places."""
+    literal = text.text[found.start : found.end]
+    return (text.path, found.start) if found.certainty == "placeholder" else literal
+
+
+def _word(text: _Text, found: Sighting) -> str:
+    """What to call this credential: as the text does, else as the profile does, else what it is."""
+    called = found.name or (text.name if "args" not in text.path or noun(text.name) else "")
+    called = "" if called in EXAMINED else called
+    return _slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
+
+
+def _slug(name: str) -> str:
+    return re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}-{number}"
+        number += 1
+
+
+def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:
+    for found in text.seen:
+        reference = _reference(text, found, names)
+        fix = f"acp-launch secret set {names[_credential(text, found)]}, then write "
+        fix += _rewritten(text, names) or f"{reference} in its place"
+        severity: Severity = "error" if found.certainty in ("certain", "likely") else "warning"
+        yield Fault(text.path, _said(found), fix, offset=found.start, severity=severity)
+
+
+def _said(found: Sighting) -> str:
+    if found.certainty == "placeholder":
+        return f'"{found.shown}" is a placeholder, not {found.what}'
+    because = {"likely": ", by its name", "random": ": it is long and random"}.get(found.certainty, "")
+    return f"this looks like {found.what}{because}"
+
+
+def _reference(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
+    return f"${{secret:{names[_credential(text, found)]}}}"
+
+
+def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
+    """The whole new text, quoted for YAML; empty where it is long or hard to quote."""
+    written, end = "", 0
+    for start, stop, found in _replaced(text):
+        written += text.text[end:start] + _reference(text, found, names)
+        end = stop
+    written += text.text[end:]
+    quote = next((quote for quote in "\"'" if quote not in written), "")
+    simple = quote and len(written) <= LONGEST_TEXT and written.isprintable() and "\\" not in written
+    return f"{quote}{written}{quote} here" if simple else ""
+
+
+def _replaced(text: _Text) -> Iterator[tuple[int, int, Sighting]]:
+    """The slices that become references. A default takes its whole reference with it: it cannot hold another."""
+    done = 0
+    references = [match.span() for match in REFERENCE.finditer(text.text)]
+    for found in text.seen:
+        around = (span for span in references if span[0] <= found.start and found.end <= span[1])
+        start, stop = next(around, (found.start, found.end))
+        if start >= done:
+            yield start, stop, found
+            done = stop

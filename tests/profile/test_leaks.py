@@ -1,0 +1,178 @@
+"""The leak gate: every literal that looks like a credential, at its place, with the steps that move it (ours)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.document.tree import parse
+from acp_launch.profile.leaks import leaks
+from acp_launch.secret.reference import SecretReference
+from acp_launch.secret.reference import parse as references
+
+TOKEN = "ghp_" + "a1B2" * 9
+OTHER = "glpat-" + "a1B2" * 5
+RANDOM = "k7Qz" + "Xm2Pv9" + "Lw4RtB8" + "nYc3Hs"
+ROOT = Path(__file__).parents[2]
+
+
+def said(root: dict[str, Any]) -> list[str]:
+    """`path: severity: message | fix` for each; what was found is in none of them."""
+    faults = list(leaks(root))
+    lines = [f"{'.'.join(map(str, each.path))}: {each.severity}: {each.message} | {each.fix}" for each in faults]
+    texts = [each.message + each.fix for each in faults]
+    assert not [text for text in texts if TOKEN in text or OTHER in text or RANDOM in text]
+    return lines
+
+
+def server(**entries: object) -> dict[str, Any]:
+    return {"mcp_servers": {"github": {"command": "npx", **entries}}}
+
+
+def test_a_servers_only_credential_is_named_after_the_server() -> None:
+    assert said(server(env={"LOG": "info", "GITHUB_TOKEN": TOKEN})) == [
+        "mcp_servers.github.env.GITHUB_TOKEN: error: this looks like a GitHub token"
+        ' | acp-launch secret set github, then write "${secret:github}" here'
+    ]
+
+
+def test_several_are_named_after_their_variables_too() -> None:
+    assert said(server(env={"GITHUB_TOKEN": TOKEN, "DB_PASSWORD": "hunter22"})) == [
+        "mcp_servers.github.env.GITHUB_TOKEN: error: this looks like a GitHub token"
+        ' | acp-launch secret set github/github-token, then write "${secret:github/github-token}" here',
+        "mcp_servers.github.env.DB_PASSWORD: error: this looks like a password, by its name"
+        ' | acp-launch secret set github/db-password, then write "${secret:github/db-password}" here',
+    ]
+
+
+def test_the_agents_are_named_after_their_variables() -> None:
+    assert said({"agent": {"command": "x", "env": {"ANTHROPIC_API_KEY": "abcd-1234"}}}) == [
+        "agent.env.ANTHROPIC_API_KEY: error: this looks like a key, by its name"
+        ' | acp-launch secret set anthropic-api-key, then write "${secret:anthropic-api-key}" here'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "written"),
+    [
+        ({"headers": {"Authorization": f"Bearer {TOKEN}"}}, '"Bearer ${secret:github}" here'),
+        ({"args": ["-y", f"--token={TOKEN}"]}, '"--token=${secret:github}" here'),
+        ({"args": ["--token", "abcd1234"]}, '"${secret:github}" here'),
+        ({"args": f"--token {TOKEN}"}, '"--token ${secret:github}" here'),
+        ({"url": "https://me:hunter22@x.example/mcp"}, '"https://me:${secret:github}@x.example/mcp" here'),
+        ({"url": f"https://x.example/mcp?key={TOKEN}&a=b"}, '"https://x.example/mcp?key=${secret:github}&a=b" here'),
+        ({"command": f"npx --token={TOKEN}"}, '"npx --token=${secret:github}" here'),
+        (
+            {"env": {"H": f'{{"Authorization": "Bearer {TOKEN}"}}'}},
+            """'{"Authorization": "Bearer ${secret:github}"}' here""",
+        ),
+        ({"env": {"X": "${env:TOKEN:-abcd1234}"}}, '"${secret:github}" here'),
+        ({"env": {"X": f"a ${{env:A}} {TOKEN}"}}, '"a ${env:A} ${secret:github}" here'),
+        ({"env": [f"GITHUB_TOKEN={TOKEN}"]}, '"GITHUB_TOKEN=${secret:github}" here'),
+        ({"env": {"X": f'it\'s "{TOKEN}"'}}, "${secret:github} in its place"),
+        ({"env": {"X": "a " * 60 + TOKEN}}, "${secret:github} in its place"),
+        ({"env": {"KEY": "-----BEGIN " + "PRIVATE KEY-----\n" + RANDOM + "\n"}}, '"${secret:github}" here'),
+    ],
+)
+def test_the_fix_shows_the_whole_new_text_if_it_can(entries: dict[str, object], written: str) -> None:
+    (line,) = said(server(**entries))
+    assert line.partition(" | ")[2] == f"acp-launch secret set github, then write {written}"
+
+
+def test_a_text_with_two_credentials_is_rewritten_for_both() -> None:
+    url = "https://me:hunter22@x.example/mcp?api_key=abcd1234"
+    written = '"https://me:${secret:github/password}@x.example/mcp?api_key=${secret:github/api-key}" here'
+    assert [line.partition(" | ")[2] for line in said(server(url=url))] == [
+        f"acp-launch secret set github/password, then write {written}",
+        f"acp-launch secret set github/api-key, then write {written}",
+    ]
+    assert [each.offset for each in leaks(server(url=url))] == [url.index("hunter22"), url.index("abcd1234")]
+
+
+def test_a_placeholder_is_shown_and_a_guess_is_a_warning() -> None:
+    assert said(server(env={"API_KEY": "changeme", "SESSION": RANDOM})) == [
+        'mcp_servers.github.env.API_KEY: warning: "changeme" is a placeholder, not a key'
+        ' | acp-launch secret set github/api-key, then write "${secret:github/api-key}" here',
+        "mcp_servers.github.env.SESSION: warning: this looks like a credential: it is long and random"
+        ' | acp-launch secret set github/session, then write "${secret:github/session}" here',
+    ]
+
+
+def names(root: dict[str, Any]) -> list[str]:
+    return [line.partition("secret set ")[2].partition(",")[0] for line in said(root)]
+
+
+def test_no_name_is_suggested_that_already_means_another_secret() -> None:
+    used = {"agent": {"env": {"A": "${secret:github}", "B": "${secret:github/github-token}"}}}
+    assert names({**used, **server(env={"GITHUB_TOKEN": TOKEN})}) == ["github/github-token-2"]
+    assert names(server(env={"A": "${secret:other}", "TOKEN": TOKEN})) == ["github/token"]
+    assert names(server(args=["-e", f"A={TOKEN}", "-e", f"B={OTHER}"])) == ["github/a", "github/b"]
+    assert names(server(args=[TOKEN, OTHER])) == ["github/token", "github/token-2"]
+
+
+def test_one_literal_in_two_places_is_one_secret_and_one_placeholder_two() -> None:
+    assert names(server(env={"A_TOKEN": TOKEN, "B_TOKEN": TOKEN})) == ["github", "github"]
+    assert names(server(env={"A_TOKEN": "changeme", "B_TOKEN": "changeme"})) == ["github/a-token", "github/b-token"]
+
+
+@pytest.mark.parametrize("name", ["my server", "a/b", "é", "...", TOKEN, "x" * 200])
+@pytest.mark.parametrize("variable", ["MY VAR", "ÄÖ", "A_TOKEN", f"{TOKEN}"])
+def test_every_suggested_name_is_one_a_secret_may_have(name: str, variable: str) -> None:
+    root = {"mcp_servers": {name: {"env": {variable: TOKEN, "X": OTHER}}, "two": {"env": {"X": RANDOM}}}}
+    suggested = names(root)
+    assert len(set(suggested)) == 3
+    assert [references(f"${{secret:{each}}}") for each in suggested] == [(SecretReference(each),) for each in suggested]
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {},
+        {"agent": None, "mcp_servers": 3},
+        {"agent": [], "mcp_servers": {"a": None, "b": "x", "c": []}},
+        {"agent": {"env": 1, "args": {"a": [None, 2]}, "url": True, "headers": None, "command": []}},
+        server(env={"GITHUB_TOKEN": "${secret:github}"}, args=["-y", "--token", "${env:TOKEN}", "--", "x"]),
+        server(args=["--token", "--verbose"]),
+        {"description": TOKEN},
+    ],
+)
+def test_anything_else_is_let_pass_whatever_its_shape(root: dict[str, Any]) -> None:
+    assert said(root) == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "profiles").glob("*.yaml")), ids=lambda file: file.name)
+def test_the_built_in_profiles_give_nothing_away(file: Path) -> None:
+    document, _ = parse(file.read_text(encoding="utf-8"), file.name)
+    assert document is not None
+    assert said(document.root) == []
+
+
+POPULAR = """
+agent: {command: gemini, args: [--acp, --model, gemini-2.5-pro], env: {GEMINI_CLI_TRUST_WORKSPACE: "true"}}
+mcp_servers:
+  files: {command: npx, args: [-y, "@modelcontextprotocol/server-filesystem", /home/me/projects]}
+  git: {command: uvx, args: [mcp-server-git, --repository, "${project}"]}
+  pinned: {command: uvx, args: [--from, "git+https://github.com/o/r@0123456789abcdef0123456789abcdef01234567", r]}
+  github:
+    command: docker
+    args: [run, -i, --rm, -e, GITHUB_PERSONAL_ACCESS_TOKEN, ghcr.io/github/github-mcp-server:v0.5.0]
+    env: {GITHUB_PERSONAL_ACCESS_TOKEN: "${secret:github}"}
+  digest:
+    command: docker
+    args: [run, "mcp/x@sha256:9b2f3c1d4e5f60718293a4b5c6d7e8f90123456789abcdef0123456789abcdef"]
+  remote: {command: npx, args: [mcp-remote, "https://x.example/sse", --header, "Authorization: Bearer ${secret:x}"]}
+  db: {command: npx, args: [-y, server-postgres, "postgresql://localhost/mydb"], env: {PGUSER: me, PGPORT: "5432"}}
+  slack: {command: npx, env: {SLACK_BOT_TOKEN: "${secret:slack}", SLACK_TEAM_ID: T01234567}}
+  sentry: {command: uvx, args: [mcp-server-sentry, --auth-token, "${secret:sentry}"]}
+  aws: {command: uvx, env: {AWS_PROFILE: prod-admin-2, AWS_REGION: us-east-1, FASTMCP_LOG_LEVEL: ERROR}}
+  google: {command: npx, env: {GOOGLE_APPLICATION_CREDENTIALS: /home/me/key.json, GOOGLE_CLOUD_PROJECT: my-project-123}}
+  azure: {command: npx, env: {AZURE_TENANT_ID: 123e4567-e89b-12d3-a456-426614174000, CLIENT_ID: 8x7k3jh5a9v0c1b2n3m4l5}}
+  docs: {type: http, url: "https://docs.example.com/mcp", headers: {Authorization: "Bearer ${secret:docs}"}}
+  notion: {type: http, url: "https://mcp.notion.com/mcp", headers: {Notion-Version: "2022-06-28"}}
+"""
+
+
+def test_popular_servers_as_they_should_be_written_give_nothing_away() -> None:
+    document, problems = parse(POPULAR, "p")
+    assert document is not None and problems == []
+    assert said(document.root) == []
