@@ -21,6 +21,7 @@ from acp_launch.process.spawn import Spawned
 from acp_launch.process.stop import stop
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import How
+from acp_launch.secret.value import Secret
 from acp_launch.session.client import Ask, Client
 from acp_launch.session.connection import Connection, connect
 from acp_launch.session.keep import drift
@@ -38,12 +39,9 @@ T = TypeVar("T")
 class Visit(Struct, frozen=True, kw_only=True):
     """What every talk with an agent needs."""
 
-    secrets: Mapping[str, str]
+    secrets: Mapping[str, Secret]
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
-
-    def __repr__(self) -> str:
-        return "Visit(...)"
 
 
 class Job(Visit, frozen=True, kw_only=True):
@@ -57,9 +55,6 @@ class Job(Visit, frozen=True, kw_only=True):
     ask: Ask | None  # None when there is no one to ask
     timeout: float | None  # seconds for the whole turn
     opened: Callable[[SessionReady, Negotiated], None]  # keeps the session in the store
-
-    def __repr__(self) -> str:
-        return f"Job(name={self.name!r}, ...)"
 
 
 async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observer) -> TurnEnd:

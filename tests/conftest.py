@@ -31,4 +31,7 @@ def a_home_of_its_own(
         monkeypatch.setenv(f"ACP_LAUNCH_{kind}_DIR", str(home / kind.lower()))
     monkeypatch.setenv("ACP_DEMO_HOME", str(home / "demo"))
     monkeypatch.setenv("NO_COLOR", "1")
+    # No test asks the real keyring: nobody's bus, and a backend that has none.
+    monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     return home

@@ -10,9 +10,10 @@ from typing import Any
 
 from acp_launch.plan.model import RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.protocol.acp import Capabilities
+from acp_launch.secret.value import Secret
 
 
-def entries(servers: Sequence[ServerPlan], secrets: Mapping[str, str]) -> list[dict[str, Any]]:
+def entries(servers: Sequence[ServerPlan], secrets: Mapping[str, Secret]) -> list[dict[str, Any]]:
     """The entries, secrets and all: for the agent's ears only, never for a log (C-48)."""
     return [_entry(server, secrets) for server in servers]
 
@@ -23,7 +24,7 @@ def untakeable(servers: Sequence[ServerPlan], able: Capabilities) -> list[Remote
     return [server for server in servers if isinstance(server, RemotePlan) and not takes[server.type]]
 
 
-def _entry(server: ServerPlan, secrets: Mapping[str, str]) -> dict[str, Any]:
+def _entry(server: ServerPlan, secrets: Mapping[str, Secret]) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
         return {
             "name": server.name,
@@ -39,5 +40,5 @@ def _entry(server: ServerPlan, secrets: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _pairs(values: Mapping[str, Value], secrets: Mapping[str, str]) -> list[dict[str, str]]:
+def _pairs(values: Mapping[str, Value], secrets: Mapping[str, Secret]) -> list[dict[str, str]]:
     return [{"name": name, "value": value.reveal(secrets)} for name, value in values.items()]

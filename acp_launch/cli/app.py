@@ -2,7 +2,7 @@
 
 import typer
 
-from acp_launch.cli import profiles, sessions
+from acp_launch.cli import profiles, secrets, sessions
 from acp_launch.cli.run import run
 
 app = typer.Typer(
@@ -35,4 +35,5 @@ app.command()(profiles.plan)
 app.command("list")(profiles.list_)
 app.command()(profiles.show)
 app.command()(profiles.schema)
+app.add_typer(secrets.app, name="secret")
 app.add_typer(sessions.app, name="session")

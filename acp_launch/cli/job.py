@@ -1,6 +1,5 @@
 """From the wish on the command line to the exit code. Nothing starts before everything that can be checked was."""
 
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,10 @@ from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acp_launch.cli.planning import Planned
+    from acp_launch.secret.value import Secret
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.permission import Approve
     from acp_launch.session.registry import Record, Registry
@@ -44,13 +47,10 @@ class Kept(Struct, frozen=True):
     """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
 
     settings: Settings
-    secrets: dict[str, str]
+    secrets: "Mapping[str, Secret]"
     registry: "Registry"
     name: str
     record: "Record | None"
-
-    def __repr__(self) -> str:
-        return f"Kept(name={self.name!r}, ...)"
 
 
 def carry_out(wish: Wish) -> int:
@@ -69,9 +69,8 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     require_platform()
     settings = load()
     profile, words = _profile_and_words(wish)
-    plan = _plan(profile, wish, settings)
+    plan, secrets = _plan(profile, wish, settings, screen)
     text = prompt.read(words, wish.file)
-    secrets = _secrets(plan)
     with ExitStack() as stack:
         registry, name, record = _session(wish, plan, settings, stack)
         return _turn(wish, plan, text, screen, Kept(settings, secrets, registry, name, record))
@@ -86,18 +85,12 @@ def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
     return wish.words[0], wish.words[1:]
 
 
-def _plan(profile: str, wish: Wish, settings: Settings) -> LaunchPlan:
+def _plan(profile: str, wish: Wish, settings: Settings, screen: Screen) -> "Planned":
     from acp_launch.cli.planning import adhoc_plan, profile_plan
 
     if wish.agent is not None:
         return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
-    return profile_plan(profile, settings, cwd=wish.cwd, session=wish.session)
-
-
-def _secrets(plan: LaunchPlan) -> dict[str, str]:
-    from acp_launch.secret.provider import lookup
-
-    return lookup(plan.secrets, os.environ)[0]
+    return profile_plan(profile, settings, cwd=wish.cwd, session=wish.session, waiting=screen.waiting)
 
 
 def _session(

@@ -1,6 +1,7 @@
 """A name, or a command line, becomes a plan; warnings are shown on the way, problems raised."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,34 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
+    from acp_launch.problem import Problem
+    from acp_launch.secret.lookup import Waiting
+    from acp_launch.secret.value import Secret
+
+    Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
-def profile_plan(name: str, settings: Settings, *, cwd: Path | None, session: str | None) -> "LaunchPlan":
-    """The plan of a profile; `cwd` and `session` are the command line's.
+def profile_plan(
+    name: str, settings: Settings, *, cwd: Path | None, session: str | None, waiting: "Waiting | None" = None
+) -> "Planned":
+    """The plan of a profile and the secrets it needs; `cwd` and `session` are the command line's.
 
     Raises:
         UsageError: there is no such profile.
         ProfileError: the file is wrong.
         MachineError: it is right, and this machine cannot: a command, directory, variable or secret is missing.
     """
-    return _plan(resolved_profile(name, settings, cwd=cwd, session=session))
+    resolved = resolved_profile(name, settings, cwd=cwd, session=session)
+    if not resolved.needs:
+        return _plan(resolved), {}
+    from acp_launch.cli.stores import outcomes
+    from acp_launch.plan.needs import unmet
+    from acp_launch.secret.lookup import secrets
+    from acp_launch.secret.streams import install
+
+    answers = outcomes((need.name for need in resolved.needs), settings, waiting)
+    install()  # from here on whatever is printed passes the redactor
+    return _plan(resolved, unmet(resolved.needs, answers)), secrets(answers)
 
 
 def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
@@ -38,8 +56,8 @@ def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session
     return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=_at_home(cwd), session_override=named)
 
 
-def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "LaunchPlan":
-    """The plan of `--agent 'COMMAND ARGS…'`: no profile, no servers.
+def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "Planned":
+    """The plan of `--agent 'COMMAND ARGS…'`: no profile, no servers, no secrets.
 
     Raises:
         UsageError: the command line is none.
@@ -49,7 +67,7 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "
 
     named = checked_name(session)
     cwd = _at_home(cwd)
-    return _plan(adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=named))
+    return _plan(adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=named)), {}
 
 
 def checked_name(session: str | None) -> str | None:
@@ -81,10 +99,7 @@ def here() -> Path:
         raise UsageError("the directory you are in no longer exists", fix="cd somewhere else") from None
 
 
-def _plan(resolved: "Resolved") -> "LaunchPlan":
-    from acp_launch.plan.resolve import missing_secrets
-
-    missing = missing_secrets(resolved.values, os.environ)
+def _plan(resolved: "Resolved", missing: "tuple[Problem, ...]" = ()) -> "LaunchPlan":
     if resolved.plan is None or missing:
         raise MachineError(sorted((*resolved.problems, *missing), key=lambda each: (each.line, each.column)))
     if resolved.problems:

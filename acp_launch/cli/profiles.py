@@ -5,6 +5,7 @@ None of them starts anything, and all of them work on every platform. What they 
 so that `--help` loads no YAML.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,12 @@ import typer
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
+    from acp_launch.plan.needs import Need
     from acp_launch.plan.resolve import Resolved
+    from acp_launch.problem import Problem
     from acp_launch.profile.discover import Found
+    from acp_launch.profile.load import Loaded
+    from acp_launch.secret.outcome import Outcome
     from acp_launch.settings.model import Settings
 
 Names = Annotated[
@@ -24,23 +29,29 @@ Name = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, 
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
 Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="List inherited variables by name.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too, as a pre-commit hook should.")]
+Secrets = Annotated[bool, typer.Option("--secrets", help="Look up whether each secret is there; never its value.")]
 Target = Annotated[Path | None, typer.Option("--write", "-o", metavar="FILE", help="Write it to FILE, not to stdout.")]
 
 
-def validate(names: Names = None, as_json: Json = False) -> None:
-    """Check profiles: every problem in one go, each with its line."""
+def validate(names: Names = None, as_json: Json = False, strict: Strict = False, secrets: Secrets = False) -> None:
+    """Check profiles: every problem in one go, each with its line, and every credential written down in one."""
     from acp_launch.console import profiles
-    from acp_launch.problem import errors
-    from acp_launch.profile.load import inspect
+    from acp_launch.profile.load import examine
 
     _, settings = _here()
-    reports = [(found, inspect(found, cache=settings.cache)[1]) for found in _chosen(names or [])]
-    profiles.show_reports(reports, as_json=as_json)
-    if any(errors(problems) for _, problems in reports):
+    reports = [(found, *examine(found, cache=settings.cache)) for found in _chosen(names or [])]
+    needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if secrets else []
+    unmet = _looked_up(needed, settings)[1]
+    if not profiles.show_reports(reports, unmet, as_json=as_json, strict=strict):
         raise typer.Exit(ProfileError.exit_code)
+    if unmet:
+        raise typer.Exit(MachineError.exit_code)
 
 
-def plan(name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False) -> None:
+def plan(
+    name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False, secrets: Secrets = False
+) -> None:
     """Show exactly what would start, and where each value came from. Secrets stay references."""
     from acp_launch.console import plans, problems
 
@@ -51,7 +62,16 @@ def plan(name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verb
             raise
         problems.show(error.problems, as_json=True)
         raise typer.Exit(error.exit_code) from None
-    plans.show(resolved, as_json=as_json, verbose=verbose)
+    if not secrets:
+        plans.show(resolved, as_json=as_json, verbose=verbose)
+        return
+    from msgspec.structs import replace
+
+    outcomes, unmet = _looked_up(resolved.needs, _here()[1])
+    found = replace(resolved, problems=(*resolved.problems, *unmet))
+    plans.show(found, as_json=as_json, verbose=verbose, secrets=outcomes)
+    if unmet:
+        raise typer.Exit(MachineError.exit_code)
 
 
 def list_(as_json: Json = False) -> None:
@@ -86,6 +106,23 @@ def schema(file: Target = None) -> None:
         file.write_text(text(), encoding="utf-8", newline="\n")
     except OSError as fault:
         raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
+
+
+def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
+    """What became of each secret, and a problem for each place whose secret was not found."""
+    if not needs:
+        return {}, ()
+    from acp_launch.cli.stores import outcomes
+    from acp_launch.plan.needs import unmet
+
+    found = outcomes((need.name for need in needs), settings)
+    return found, unmet(needs, found)
+
+
+def _needs(loaded: "Loaded") -> "tuple[Need, ...]":
+    from acp_launch.plan.needs import needs
+
+    return needs(loaded)
 
 
 def _resolved(name: str, cwd: Path | None) -> "Resolved":

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
-    from acp_launch.console.live import Live
-    from acp_launch.console.ndjson import Ndjson
-    from acp_launch.console.plain import Plain, Quiet
+    from acp_launch.console.discreet import Output
     from acp_launch.session.client import Ask
 
 LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop
@@ -18,15 +16,21 @@ class Screen:
     def __init__(self, output: str) -> None:
         """`output` is text, json or quiet."""
         self._output = output
-        self._observer: Ndjson | Quiet | Plain | Live | None = None
+        self._observer: Output | None = None
 
     @property
-    def observer(self) -> "Ndjson | Quiet | Plain | Live":
+    def observer(self) -> "Output":
         if self._observer is None:
+            from acp_launch.secret.redact import redactor
+
             self._observer = self._make()
+            if not redactor.is_empty:
+                from acp_launch.console.discreet import Discreet
+
+                self._observer = Discreet(self._observer)
         return self._observer
 
-    def _make(self) -> "Ndjson | Quiet | Plain | Live":
+    def _make(self) -> "Output":
         if self._output == "text" and sys.stdout.isatty():
             from acp_launch.console.live import Live
 
@@ -48,6 +52,19 @@ class Screen:
         if not possible():
             return None
         return Question(self.observer.pause).ask
+
+    def waiting(self, what: str, waited: float, limit: float) -> None:
+        """Say what is awaited before there is anything to observe."""
+        if self._output != "json":
+            from acp_launch.cli.stores import say_waiting
+
+            say_waiting(what, waited, limit)
+            return
+        import asyncio
+
+        observer = self._make()  # not the run's own: nothing is known yet of what that must not show
+        observer.waiting(what, waited, limit)
+        asyncio.run(observer.drain())
 
     def failed(self, error: LaunchError) -> None:
         """Leave what was shown whole, and tell a script what went wrong."""

@@ -7,7 +7,7 @@ import typer
 from acp_launch.errors import LaunchError, SessionError, UsageError
 
 if TYPE_CHECKING:
-    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.cli.planning import Planned
     from acp_launch.session.connection import Connection
     from acp_launch.session.registry import Record, Registry
     from acp_launch.settings.model import Settings
@@ -106,12 +106,12 @@ def _end(how: Any, record: "Record") -> bool:
     from acp_launch.cli.errand import errand
     from acp_launch.session.housekeeping import end_session
 
-    plan = _plan_of(record)
+    planned = _plan_of(record)
 
     async def story(connection: "Connection") -> bool:
-        return await end_session(connection, how, record.session_id, limit=plan.timeouts.session)
+        return await end_session(connection, how, record.session_id, limit=planned[0].timeouts.session)
 
-    return errand(plan, _settings(), story)
+    return errand(planned, _settings(), story)
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None:
@@ -124,7 +124,8 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None
 
     if profile is None:
         raise UsageError("which agent?", fix="acp-launch session list PROFILE --agent")
-    plan = profile_plan(profile, _settings(), cwd=None, session=None)
+    planned = profile_plan(profile, _settings(), cwd=None, session=None)
+    plan, _ = planned
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
         if not connection.agent.capabilities.list:
@@ -132,7 +133,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = errand(plan, _settings(), story)
+    found = errand(planned, _settings(), story)
     if as_json:
         typer.echo(agentsessions.as_json(found))
     elif found:
@@ -141,7 +142,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None
         typer.echo("the agent knows no session of this directory; --all asks for every one", err=True)
 
 
-def _plan_of(record: "Record") -> "LaunchPlan":
+def _plan_of(record: "Record") -> "Planned":
     """The plan that runs a session's agent, as it is configured now."""
     import shlex
     from pathlib import Path

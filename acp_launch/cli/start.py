@@ -11,11 +11,12 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.kill import end_now
 from acp_launch.process.logfile import LogFile
 from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 
 @contextmanager
-def started(plan: LaunchPlan, secrets: Mapping[str, str]) -> Iterator[Spawned]:
+def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
     """The agent's process; leaving kills whatever of its tree is left."""
     agent = plan.agent
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]

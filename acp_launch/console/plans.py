@@ -2,7 +2,8 @@
 A plan for people and for scripts: exactly what would start, and where each value came from.
 
 Values of environment variables and headers are never shown, only their names: a plan is pasted into issues and
-kept by CI. Arguments and addresses are shown with references where a secret or a variable of the shell stands.
+kept by CI. Arguments and addresses are shown with references where a secret or a variable of the shell stands, and
+with `***` where somebody wrote a credential down.
 """
 
 import json
@@ -14,17 +15,32 @@ from acp_launch.console import problems
 from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import Resolved
+from acp_launch.secret.credential import masked
+from acp_launch.secret.outcome import Outcome
 
 
-def show(resolved: Resolved, *, as_json: bool, verbose: bool = False) -> None:
-    """The plan on stdout; the profile's warnings on stderr, or within the JSON. There must be a plan."""
+def show(
+    resolved: Resolved, *, as_json: bool, verbose: bool = False, secrets: Mapping[str, Outcome] | None = None
+) -> None:
+    """
+    The plan on stdout; the profile's problems on stderr, or within the JSON. There must be a plan.
+
+    `secrets` are the outcomes of a lookup, when somebody asked for one.
+    """
     assert resolved.plan is not None
     if as_json:
-        warnings = [problem.as_json() for problem in resolved.problems]
-        sys.stdout.write(json.dumps({**described(resolved.plan), "problems": warnings}) + "\n")
+        found = [problem.as_json() for problem in resolved.problems]
+        states = {} if secrets is None else {"secret_states": _states(secrets)}
+        sys.stdout.write(json.dumps({**described(resolved.plan), **states, "problems": found}) + "\n")
         return
     problems.show(resolved.problems, as_json=False)
     sys.stdout.write(as_text(resolved.plan, verbose=verbose) + "\n")
+    for index, (name, outcome) in enumerate((secrets or {}).items()):
+        sys.stdout.write(harmless(f"{'' if index else 'secrets':12} {name}  {outcome.state}  {outcome.source}\n"))
+
+
+def _states(secrets: Mapping[str, Outcome]) -> dict[str, dict[str, str]]:
+    return {name: {"state": outcome.state, "source": outcome.source} for name, outcome in secrets.items()}
 
 
 def as_text(plan: LaunchPlan, *, verbose: bool = False) -> str:
@@ -57,7 +73,7 @@ def _timeouts(plan: LaunchPlan) -> Mapping[str, float]:
 def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
     return {
         "command": str(program.command),
-        "args": [argument.display() for argument in program.args],
+        "args": [masked(argument.display()) for argument in program.args],
         "env": _origins(program.env),
     }
 
@@ -66,7 +82,7 @@ def _server(server: ServerPlan) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
         return {"name": server.name, "type": "stdio", **_program(server)}
     headers = _origins(server.headers)
-    return {"name": server.name, "type": server.type, "url": server.url.display(), "headers": headers}
+    return {"name": server.name, "type": server.type, "url": masked(server.url.display()), "headers": headers}
 
 
 def _origins(values: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
@@ -99,14 +115,14 @@ def _server_lines(server: ServerPlan, verbose: bool) -> Iterator[str]:
         yield from _program_lines(server, verbose)
         return
     yield f"mcp server {server.name} ({server.type})"
-    yield f"  url        {server.url.display()}"
+    yield f"  url        {masked(server.url.display())}"
     yield from _value_lines("headers", server.headers, verbose)
 
 
 def _program_lines(program: ProcessPlan | StdioPlan, verbose: bool) -> Iterator[str]:
     yield f"  command    {program.command}"
     if program.args:
-        yield "  arguments  " + " ".join(_quoted(argument.display()) for argument in program.args)
+        yield "  arguments  " + " ".join(_quoted(masked(argument.display())) for argument in program.args)
     yield from _value_lines("variables", program.env, verbose)
 
 

@@ -1,7 +1,7 @@
 """
 The environment of a child: what it inherits, and what the profile sets over that.
 
-`ACP_LAUNCH_SECRET_*` never passes: secrets reach the one child whose plan names them, and no other.
+`ACP_LAUNCH_SECRET_*` and the passphrase never pass: secrets reach the one child whose plan names them, and no other.
 """
 
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from acp_launch.plan.model import INHERITED, Value
-from acp_launch.secret.provider import PREFIX
+from acp_launch.secret.environment import is_private
 
 Inherit = Literal["all", "minimal"] | Sequence[str]
 
@@ -36,7 +36,7 @@ def inherited(environ: Mapping[str, str], inherit: Inherit) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if not name.upper().startswith(PREFIX) and (allowed is None or _matches(name, allowed))
+        if not is_private(name) and (allowed is None or _matches(name, allowed))
     }
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from acp_launch.problem import Problem
 from acp_launch.profile.model import Approval, Timeouts
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
+from acp_launch.secret.value import Secret
 
 
 class Origin(Struct, frozen=True):
@@ -60,9 +61,9 @@ class Value(Struct, frozen=True):
         """The text with references for every secret and every value from the environment: safe to print."""
         return "".join(str(part.reference) if isinstance(part, Inherited) else str(part) for part in self.parts)
 
-    def reveal(self, secrets: Mapping[str, str]) -> str:
+    def reveal(self, secrets: Mapping[str, Secret]) -> str:
         """The text itself; `secrets` maps each reference's name to its value. KeyError when one is missing."""
-        return "".join(part if isinstance(part, str) else secrets[part.name] for part in self.parts)
+        return "".join(part if isinstance(part, str) else secrets[part.name].expose() for part in self.parts)
 
     def __repr__(self) -> str:  # an inherited value may be a credential too
         return f"Value(..., origin={self.origin!r})"

@@ -6,7 +6,7 @@ had is the next question, asked once, when something is about to start.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,12 +16,12 @@ from acp_launch.plan.directory import distinct, usable
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import Inherited, LaunchPlan, ProcessPlan, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.needs import Need, needs
 from acp_launch.plan.substitute import Substitution
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import HttpServer, SseServer, StdioServer
-from acp_launch.secret.provider import lookup, remedy
 
 
 class Resolved(Struct, frozen=True):
@@ -29,7 +29,7 @@ class Resolved(Struct, frozen=True):
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
-    values: tuple[Value, ...] = ()  # of the profile, whether there is a plan or not
+    needs: tuple[Need, ...] = ()  # the secrets of the profile, whether there is a plan or not
 
 
 def resolve(
@@ -45,7 +45,7 @@ def resolve(
     walk = _Walk(Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home)), cwd)
     plan = walk.plan(cwd_override, session_override)
     problems = sorted((*loaded.problems, *walk.substitution.problems), key=lambda each: (each.line, each.column))
-    return Resolved(None if errors(problems) else plan, tuple(problems), tuple(walk.substitution.values_made))
+    return Resolved(None if errors(problems) else plan, tuple(problems), needs(loaded))
 
 
 def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:
@@ -57,17 +57,6 @@ def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Pa
         "profile": loaded.found.name,
         "python": sys.executable or "",
     }
-
-
-def missing_secrets(values: Sequence[Value], environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """One problem per value that needs a secret nobody provides, at its place in the profile."""
-    _, missing = lookup((reference for value in values for reference in value.secrets), environ)
-    return tuple(
-        value.origin.problem(f'no secret named "{reference.name}"', remedy(reference))
-        for value in values
-        for reference in missing
-        if reference in value.secrets
-    )
 
 
 class _Walk(Struct):

@@ -28,7 +28,6 @@ class Substitution(Struct):
     environ: Mapping[str, str]
     variables: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list)
-    values_made: list[Value] = field(default_factory=list)  # also those of which a part is missing
 
     def origin(self, path: KeyPath, *, offset: int = 0) -> Origin:
         line, column = self.loaded.positions.locate(path, offset=offset)
@@ -37,7 +36,6 @@ class Substitution(Struct):
     def value(self, path: KeyPath, template: str) -> Value | None:
         """None when something in it is unresolved; the problem is noted."""
         value, complete = self._substituted(path, template)
-        self.values_made.append(value)
         return value if complete else None
 
     def values(self, path: KeyPath, templates: Mapping[str, str]) -> dict[str, Value]:

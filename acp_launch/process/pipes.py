@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.tail import Tail
+from acp_launch.secret.streams import Redacting
 
 CHUNK = 256 * 1024  # bytes; a pipe holds 64 KiB unless somebody made it larger
 LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
@@ -152,12 +153,17 @@ class Input:
 
 
 class Errors:
-    """The child's stderr, drained from the first moment to the last into a tail and, if given, a log."""
+    """
+    The child's stderr, drained from the first moment to the last into a tail and, if given, a log.
+
+    Neither ever gets a secret: the redactor comes before the tail cuts lines and the log takes chunks.
+    """
 
     def __init__(self, spawned: Spawned, log: Callable[[bytes], None] | None) -> None:
         self.tail = Tail()
         self._spawned = spawned
         self._log = log
+        self._redacting = Redacting()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(spawned.stderr, self._take)
 
@@ -166,11 +172,13 @@ class Errors:
         taken = 0
         while taken < LEFTOVER and (got := self._take()):
             taken += got
+        self._keep(self._redacting.end())
 
     def close(self) -> None:
         if self._spawned.stderr >= 0:
             self._loop.remove_reader(self._spawned.stderr)
         self._spawned.close("stderr")
+        self._keep(self._redacting.end())
 
     def _take(self) -> int:
         """How many bytes there were."""
@@ -181,14 +189,14 @@ class Errors:
         except BlockingIOError:
             return 0
         if chunk:
-            self._keep(chunk)
+            self._keep(self._redacting.feed(chunk))
         else:
             self.close()
         return len(chunk)
 
     def _keep(self, chunk: bytes) -> None:
         self.tail.feed(chunk)
-        if self._log is None:
+        if self._log is None or not chunk:
             return
         try:
             self._log(chunk)

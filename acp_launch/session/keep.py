@@ -1,4 +1,9 @@
-"""What a run leaves in the store: written when its session is open, so that `kill -9` loses no session."""
+"""
+What a run leaves in the store: written when its session is open, so that `kill -9` loses no session.
+
+Names and titles are for people, and what agents and prompts say in them is redacted. The session's id is not: it must
+be the agent's own, and an agent that puts a secret into it keeps it itself.
+"""
 
 import time
 
@@ -6,6 +11,7 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.protocol.acp import Negotiated
+from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import SessionReady
 from acp_launch.session.registry import Key, Record, Registry
 
@@ -27,7 +33,11 @@ class Keeper:
         now = time.time()
         record = self._record or self._fresh(ready, now)
         record = replace(
-            record, agent_name=agent.name, agent_version=agent.agent_version, last_used=now, session_id=ready.session_id
+            record,
+            agent_name=redactor.text(agent.name),
+            agent_version=redactor.text(agent.agent_version),
+            last_used=now,
+            session_id=ready.session_id,
         )
         self._key = record.key
         self._registry.save(record)
@@ -35,7 +45,7 @@ class Keeper:
     def ended(self, title: str) -> None:
         """`title` as the agent names the session; empty keeps the one there is."""
         if self._key is not None:
-            self._registry.touch(self._key, time.time(), title or None)
+            self._registry.touch(self._key, time.time(), redactor.text(title) or None)
 
     def _fresh(self, ready: SessionReady, now: float) -> Record:
         return Record(
@@ -47,7 +57,7 @@ class Keeper:
             agent_version="",
             agent_command=str(self._plan.agent.command),
             cwd=str(self._plan.cwd),
-            title=" ".join(self._prompt.split())[:TITLE],
+            title=" ".join(redactor.text(self._prompt).split())[:TITLE],
             created=now,
             last_used=now,
         )

@@ -9,6 +9,7 @@ from acp_launch.plan.model import Origin, RemotePlan, StdioPlan, Value
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.protocol.conversation import Conversation
 from acp_launch.secret.reference import SecretReference
+from acp_launch.secret.value import Secret
 from tests.oracle import check_client_message
 
 HERE = Origin("p.yaml", 3, 4)
@@ -21,7 +22,7 @@ OLD = RemotePlan(name="old", type="sse", url=Value(("https://x/sse",), HERE), he
 
 def test_a_stdio_entry_has_all_four_members_and_no_type() -> None:
     """C-39."""
-    assert entries([FILES, BARE], {"token": "s3cret"}) == [
+    assert entries([FILES, BARE], {"token": Secret("s3cret")}) == [
         {
             "name": "files",
             "command": "/bin/files",
@@ -34,7 +35,7 @@ def test_a_stdio_entry_has_all_four_members_and_no_type() -> None:
 
 def test_a_remote_entry_has_a_type_and_always_a_list_of_headers() -> None:
     """C-40."""
-    assert entries([DOCS, OLD], {"token": "s3cret"}) == [
+    assert entries([DOCS, OLD], {"token": Secret("s3cret")}) == [
         {
             "type": "http",
             "name": "docs",
@@ -51,7 +52,7 @@ def test_every_entry_is_valid_in_session_new() -> None:
     from msgspec import Raw
 
     conversation.negotiated(Raw(b'{"protocolVersion":1}'))
-    offered = entries([FILES, BARE, DOCS, OLD], {"token": "x"})
+    offered = entries([FILES, BARE, DOCS, OLD], {"token": Secret("x")})
     line = conversation.open("new", "", cwd="/w", servers=offered, directories=[]).line
     assert check_client_message(line) == []
 

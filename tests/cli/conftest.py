@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.launcher import Launcher
+from tests.secret.conftest import bus, desktop
+
+__all__ = ["bus", "desktop"]  # fixtures
 
 
 @pytest.fixture

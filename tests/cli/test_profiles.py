@@ -225,3 +225,69 @@ def test_a_directory_that_is_gone_is_said_so(project: Path, monkeypatch: pytest.
         answer = Answer("list")
     assert isinstance(answer.raised, UsageError)
     assert answer.raised.message == "the directory you are in no longer exists"
+
+
+TOKEN = "ghp_" + "a1B2" * 9
+LEAKING = f"version: 1\nagent: {{command: x}}\nmcp_servers:\n  github: {{command: x, env: {{GITHUB_TOKEN: {TOKEN}}}}}\n"
+LEAK_LINES = (
+    ".acp-launch/leaking.yaml:4:44: mcp_servers.github.env.GITHUB_TOKEN: this looks like a GitHub token\n"
+    '    fix: acp-launch secret set github, then write "${secret:github}" here\n'
+)
+ODD = "version: 1\nagent: {command: x, env: {API_KEY: changeme}}\n"
+ODD_LINES = (
+    '.acp-launch/odd.yaml:2:36: agent.env.API_KEY: warning: "changeme" is a placeholder, not a key\n'
+    '    fix: acp-launch secret set api-key, then write "${secret:api-key}" here\n'
+)
+
+
+@pytest.fixture
+def careless(project: Path) -> Path:
+    (project / ".acp-launch" / "leaking.yaml").write_text(LEAKING)
+    (project / ".acp-launch" / "odd.yaml").write_text(ODD)
+    return project
+
+
+def test_validate_refuses_a_profile_that_holds_a_credential(careless: Path) -> None:
+    for _ in range(2):  # checked, then known
+        answer = Answer("validate", "leaking", "good")
+        assert (answer.code, answer.out) == (2, ".acp-launch/good.yaml: ok\n")
+        assert answer.err == LEAK_LINES + "1 problem; 1 of 2 profiles did not pass\n"
+
+
+def test_a_plan_says_nothing_of_credentials(careless: Path) -> None:
+    (careless / ".acp-launch" / "leaking.yaml").write_text(LEAKING.replace("command: x", 'command: "${python}"'))
+    answer = Answer("plan", "leaking")
+    assert (answer.code, answer.err) == (0, "")
+    assert TOKEN not in answer.out
+
+
+def test_a_warning_passes_unless_validate_is_strict(careless: Path) -> None:
+    lenient = Answer("validate", "odd")
+    assert (lenient.code, lenient.out, lenient.err) == (0, ".acp-launch/odd.yaml: ok\n", ODD_LINES)
+    strict = Answer("validate", "--strict", "odd", "good")
+    assert (strict.code, strict.out) == (2, ".acp-launch/good.yaml: ok\n")
+    assert strict.err == ODD_LINES + "1 warning; 1 of 2 profiles did not pass\n"
+
+
+def test_strict_counts_problems_warnings_and_every_profile_that_has_some(careless: Path) -> None:
+    file = broken(careless)
+    answer = Answer("validate", "--strict", *(f".acp-launch/{name}.yaml" for name in ("leaking", "odd", "bad", "good")))
+    assert (answer.code, answer.out) == (2, ".acp-launch/good.yaml: ok\n")
+    assert answer.err == (
+        LEAK_LINES + ODD_LINES + BAD_LINES.format(file=file) + "2 problems, 1 warning; 3 of 4 profiles did not pass\n"
+    )
+
+
+def test_strict_as_json_says_which_profiles_pass(careless: Path) -> None:
+    lenient, strict = (
+        Answer("validate", "--json", "odd", "good"),
+        Answer("validate", "--json", "--strict", "odd", "good"),
+    )
+    assert (lenient.code, strict.code, strict.err) == (0, 2, "")
+    assert [report["ok"] for report in lenient.data["profiles"]] == [True, True]
+    assert [report["ok"] for report in strict.data["profiles"]] == [False, True]
+    assert [problem["severity"] for problem in strict.data["problems"]] == ["warning"]
+
+
+def test_a_leak_is_no_reason_to_list_a_profile_as_broken(careless: Path) -> None:
+    assert [entry["problems"] for entry in Answer("list", "--json").data["profiles"]][:3] == [0, 0, 0]

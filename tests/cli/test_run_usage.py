@@ -77,7 +77,8 @@ def test_options_with_impossible_values_are_refused_by_name(launch: Launcher) ->
     done = launch("run", "p", "hi", ACP_LAUNCH_MAX_LINE="lots")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: ACP_LAUNCH_MAX_LINE is 'lots'\n    fix: a number of bytes, 4096 or more\n",
+        'ACP_LAUNCH_MAX_LINE: expected a number of bytes from 4KiB to 1GiB, found the text "lots"\n'
+        "    fix: write a number and its unit: 64MiB\n1 problem; nothing was started\n",
     )
 
 
@@ -119,11 +120,11 @@ def test_what_this_machine_lacks_is_told_at_its_place_in_the_profile(launch: Lau
 
 def test_a_missing_secret_stops_the_run_before_the_agent_starts(launch: Launcher) -> None:
     launch.profile("polite", agent={"env": {"KEY": "${secret:vault}"}})
-    done = launch("run", "p", "hi")
+    done = launch("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
     assert done.code == 3
     assert re.fullmatch(
-        r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: no secret named "vault"\n'
-        r"    fix: export ACP_LAUNCH_SECRET_VAULT=\.\.\.\n1 problem; nothing was started\n",
+        r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: no secret named "vault" in the sealed file \(.*\)\n'
+        r"    fix: acp-launch secret set vault\n1 problem; nothing was started\n",
         done.err,
     )
     assert done.heard == []
@@ -136,9 +137,11 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
             "mcp_servers": {"docs": {"type": "http", "url": "http://x/", "headers": {"A": "${secret:docs}"}}},
         }
     )
-    done = launch("run", "p", "hi")
+    done = launch("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
     assert done.code == 3
-    lines = [re.sub(r"^\S+?:(\d+):\d+: | \(looked.*", "", line) for line in done.err.splitlines()]
+    lines = [
+        re.sub(r"^\S+?:(\d+):\d+: | \(looked.*| in the sealed file .*", "", line) for line in done.err.splitlines()
+    ]
     assert [line for line in lines if not line.startswith("    fix: ")] == [
         'agent.command: "no-such-command-anywhere" is not on PATH',
         'agent.env.KEY: no secret named "vault"',
@@ -146,7 +149,7 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
         'mcp_servers.docs.headers.A: no secret named "docs"',
         "4 problems; nothing was started",
     ]
-    assert lines[3] == "    fix: export ACP_LAUNCH_SECRET_VAULT=..."
+    assert lines[3] == "    fix: acp-launch secret set vault"
 
 
 def test_a_secret_where_none_may_be_is_not_asked_for_as_well(launch: Launcher) -> None:

@@ -14,8 +14,9 @@ SHELL = {
     "NPM_TOKEN": "t",
     "ACP_LAUNCH_SECRET_X": "s",
     "acp_launch_secret_y": "s",
+    "ACP_LAUNCH_PASSPHRASE": "p",
 }
-SECRETS = {"ACP_LAUNCH_SECRET_X", "acp_launch_secret_y"}
+SECRETS = {"ACP_LAUNCH_PASSPHRASE", "ACP_LAUNCH_SECRET_X", "acp_launch_secret_y"}
 OWN = Value(("mine",), Origin("f.yaml", 3, 5, "agent.env.A"))
 
 

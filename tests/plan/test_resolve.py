@@ -10,10 +10,11 @@ import pytest
 from acp_launch.errors import UsageError
 from acp_launch.plan.adhoc import adhoc, words
 from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
-from acp_launch.plan.resolve import Resolved, missing_secrets, resolve
+from acp_launch.plan.resolve import Resolved, resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
 from acp_launch.secret.reference import SecretReference
+from acp_launch.secret.value import Secret
 
 
 class Machine:
@@ -107,30 +108,22 @@ def test_secrets_stay_references_and_are_counted_once(machine: Machine) -> None:
     assert plan.secrets == (SecretReference("a"), SecretReference("b"))
 
 
-def test_missing_secrets_are_problems_at_every_place_that_needs_them(machine: Machine) -> None:
-    plan = machine.plan(
-        'agent: {command: agent, env: {A: "${secret:a}"}}\nmcp_servers:\n'
-        '  s: {type: http, url: https://x, headers: {Authorization: "Bearer ${secret:git-hub}"}}\n'
-    )
-    assert missing_secrets(plan.values, {"ACP_LAUNCH_SECRET_A": "1", "ACP_LAUNCH_SECRET_GIT_HUB": "2"}) == ()
-    assert [str(problem) for problem in missing_secrets(plan.values, {"ACP_LAUNCH_SECRET_A": "1"})] == [
-        f'{machine.root / "work.yaml"}:4:60: mcp_servers.s.headers.Authorization: no secret named "git-hub"\n'
-        "    fix: export ACP_LAUNCH_SECRET_GIT_HUB=..."
-    ]
-
-
-def test_a_secret_is_missed_even_where_the_profile_gives_no_plan(machine: Machine) -> None:
+def test_a_secret_is_needed_even_where_the_profile_gives_no_plan(machine: Machine) -> None:
     """Also one beside a variable that is not set, and never one where no secret may be."""
     made = machine.resolved(
         'agent: {command: nope, env: {A: "${secret:a}${env:UNSET}"}}\nworkspace: {cwd: "/x/${secret:w}"}\n'
+        'mcp_servers: {s: {command: "${secret:program}", env: {command: "${secret:c}"}}}\n'
     )
     assert made.plan is None
-    assert [problem.path for problem in made.problems] == ["agent.command", "agent.env.A", "workspace.cwd"]
-    assert [problem.message for problem in made.problems][2] == "a directory cannot come from a secret"
-    assert [str(problem) for problem in missing_secrets(made.values, {})] == [
-        f'{machine.root / "work.yaml"}:2:33: agent.env.A: no secret named "a"\n    fix: export ACP_LAUNCH_SECRET_A=...'
+    assert [problem.path for problem in made.problems] == [
+        "agent.command",
+        "agent.env.A",
+        "workspace.cwd",
+        "mcp_servers.s.command",
+        "mcp_servers.s.command",
     ]
-    assert missing_secrets(made.values, {"ACP_LAUNCH_SECRET_A": "1"}) == ()
+    assert [problem.message for problem in made.problems][2] == "a directory cannot come from a secret"
+    assert [need.name for need in made.needs] == ["a", "c"]
 
 
 def test_all_problems_come_at_once_with_their_places(machine: Machine) -> None:
@@ -188,7 +181,7 @@ def test_a_remote_server_keeps_its_type_address_and_headers(machine: Machine) ->
     (server,) = plan.servers
     assert isinstance(server, RemotePlan)
     assert (server.type, server.url.reveal({})) == ("sse", "https://docs.example.com/sse")
-    assert server.headers["A"].reveal({"t": "v"}) == "Bearer v"
+    assert server.headers["A"].reveal({"t": Secret("v")}) == "Bearer v"
 
 
 def test_an_address_from_the_environment_is_checked_and_not_repeated(machine: Machine) -> None:

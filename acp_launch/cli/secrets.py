@@ -1,0 +1,174 @@
+"""
+The verbs about secrets: `set`, `list`, `check`, `rm`, `rename`, `copy-to-env`. There is no `get`.
+
+A value comes from a hidden prompt, from stdin or from a variable; never from the command line, where `ps` and the
+shell's history would show it.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.errors import MachineError, SecretError, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.cli.vault import Vault
+
+app = typer.Typer(help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+
+
+@app.command("set")
+def set_(
+    name: Name,
+    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
+    from_env: Annotated[str | None, typer.Option("--from-env", metavar="VAR", help="Take it from a variable.")] = None,
+) -> None:
+    """Keep a secret. Its value is asked for without showing it, or read from stdin."""
+    from acp_launch.cli import secretvalue
+    from acp_launch.console.stderr import say
+
+    secretvalue.refuse_words(words or [])
+    secretvalue.checked(name)
+    vault = _vault()
+    secret = secretvalue.received(name, from_env)
+    vault.do(f'the secret "{name}" cannot be kept', lambda: vault.store.write(name, secret), writing=name)
+    vault.index.put(name)
+    say(f"{name}: kept in the {vault.store.label}")
+    secretvalue.warn(name, secret)
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the secrets there are, when each was set and which profiles use it. Values are never shown."""
+    import os
+
+    from acp_launch.cli.uses import uses
+    from acp_launch.console import secrets
+    from acp_launch.console.stderr import DIM, say
+    from acp_launch.secret.environment import variable
+
+    vault = _vault()
+    kept, remark = vault.names()
+    used = uses(vault.settings)
+    given = [name for name in used.names if os.environ.get(variable(name))]
+    rows = [secrets.Listed(name, variable(name), None, used.of(name)) for name in given]
+    rows += [secrets.Listed(name, vault.store.label, kept[name], used.of(name)) for name in sorted(kept)]
+    secrets.show_list(rows, as_json=as_json)
+    if remark or not rows:
+        say(f"acp-launch: {remark or 'no secrets yet; acp-launch secret set NAME keeps one'}", style=DIM)
+
+
+@app.command()
+def check(
+    profiles: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[PROFILE]...", help="Names or paths; all there are when none is given."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell of each secret that profiles need whether it is there, and from where."""
+    from acp_launch.cli.stores import outcomes
+    from acp_launch.cli.uses import uses
+    from acp_launch.console import secrets
+    from acp_launch.console.stderr import DIM, say
+
+    vault = _vault()
+    used = uses(vault.settings, profiles or ())
+    answers = outcomes(used.names, vault.settings)
+    vault.index.learn(answers, vault.store.label)
+    rows = [secrets.Checked(name, answers[name], used.of(name)) for name in used.names]
+    if not rows and not as_json:
+        say("acp-launch: no profile here needs a secret", style=DIM)
+        return
+    secrets.show_check(rows, used.needs, as_json=as_json)
+    if any(outcome.state != "found" for outcome in answers.values()):
+        raise typer.Exit(MachineError.exit_code)
+
+
+@app.command()
+def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The secrets' names.")]) -> None:
+    """Remove secrets from the store."""
+    from acp_launch.cli.secretvalue import checked
+
+    vault = _vault()
+    missing = [name for name in dict.fromkeys(map(checked, names)) if not _removed(vault, name)]
+    if missing:
+        listed = ", ".join(f'"{name}"' for name in missing)
+        raise SecretError(f"no secret named {listed} in the {vault.store.label}", fix="acp-launch secret list")
+    _mention_uses(vault, names, "set it again or remove the reference")
+
+
+@app.command()
+def rename(old: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]) -> None:
+    """Give a secret another name. References in profiles are yours to change; they are listed."""
+    from acp_launch.cli.secretvalue import checked
+
+    if checked(old) == checked(new):
+        raise UsageError("the two names are the same")
+    vault = _vault()
+    outcomes = vault.read(old, new)
+    if (secret := outcomes[old].secret) is None:
+        raise SecretError(f'no secret named "{old}" in the {vault.store.label}', fix="acp-launch secret list")
+    if outcomes[new].secret is not None:
+        raise SecretError(f'there is already a secret named "{new}"', fix=f"acp-launch secret rm {new}")
+    vault.do(f'the secret "{old}" cannot be renamed', lambda: vault.store.write(new, secret), writing=new)
+    vault.index.put(new)
+    _removed(vault, old)
+    _mention_uses(vault, [old], f"write ${{secret:{new}}}")
+
+
+@app.command("copy-to-env")
+def copy_to_env(
+    name: Name,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.")],
+    variable: Annotated[
+        str | None, typer.Option("--as", metavar="VAR", help="The variable; by default the name in upper case.")
+    ] = None,
+) -> None:
+    """Run a command with a secret in its environment: github → GITHUB."""
+    import os
+    import re
+
+    from acp_launch.cli import execute
+    from acp_launch.cli.secretvalue import checked
+    from acp_launch.cli.stores import outcomes
+    from acp_launch.plan.needs import next_command
+
+    vault = _vault()
+    outcome = outcomes([checked(name)], vault.settings)[name]
+    if outcome.secret is None:
+        reason = outcome.reason or f"there is none in the {outcome.source}"
+        raise SecretError(
+            f'the secret "{name}" cannot be had: {reason}', fix=outcome.fix or next_command(name, outcome.state)
+        )
+    into = variable or re.sub("[^A-Z0-9]", "_", name.upper())
+    raise typer.Exit(execute.replaced_by(command, {into: outcome.secret}, os.environ))
+
+
+def _removed(vault: "Vault", name: str) -> bool:
+    removed = vault.do(f'the secret "{name}" cannot be removed', lambda: vault.store.remove(name))
+    vault.index.drop(name)
+    return removed
+
+
+def _mention_uses(vault: "Vault", names: list[str], what: str) -> None:
+    """A reference in a profile does not follow by itself."""
+    from acp_launch.cli.uses import uses
+    from acp_launch.console.stderr import YELLOW, say
+
+    for profile, need in uses(vault.settings).all:
+        if need.name in names:
+            say(
+                f"{need.origin}: {need.origin.path}: {profile} still needs ${{secret:{need.name}}}; {what}",
+                style=YELLOW,
+            )
+
+
+def _vault() -> "Vault":
+    from acp_launch.cli.vault import Vault
+    from acp_launch.settings.load import load
+
+    return Vault(load())

@@ -1,0 +1,102 @@
+"""A secret's name and value as a person gives them: checked, and never from the command line."""
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+from acp_launch.console.stderr import YELLOW, say
+from acp_launch.errors import UsageError
+from acp_launch.secret.environment import variable
+from acp_launch.secret.outcome import MAX_VALUE
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.reference import NAME
+from acp_launch.secret.value import Secret
+
+LONGEST_NAME = 200  # characters
+SHORTEST_MASKED = 6  # characters; a shorter one would mask half of every text
+
+
+def checked(name: str) -> str:
+    """The name, if it can be one.
+
+    Raises:
+        UsageError: it cannot. Something that may be a value is not repeated.
+    """
+    if re.fullmatch(NAME, name) and len(name) <= LONGEST_NAME:
+        return name
+    shown = f'"{name}" is' if re.fullmatch(r"[\w ./-]{1,40}", name) else "this is"
+    raise UsageError(
+        f"{shown} not a secret's name",
+        fix="choose letters, digits, _ . and -, with / between parts: acp-launch secret set team/github",
+    )
+
+
+def refuse_words(words: Sequence[str]) -> None:
+    """A value among the arguments is in the shell's history by now, and was in `ps`."""
+    if words:
+        raise UsageError(
+            "a secret is not taken from the command line, where ps and your shell's history show it; nothing was kept",
+            fix="type it at the prompt, or pipe it: pass show github | acp-launch secret set github;"
+            " and replace the value you have just typed",
+        )
+
+
+def received(name: str, from_variable: str | None) -> Secret:
+    """From the variable, from stdin when something is piped, or from a hidden prompt.
+
+    Raises:
+        UsageError: there is none, or it cannot be a secret.
+    """
+    text = _from_variable(from_variable) if from_variable else _typed(name) if _is_terminal() else _piped()
+    redactor.register(secret := Secret(text))
+    if not text:
+        raise UsageError("the value is empty; nothing was kept", fix="give a value; acp-launch secret rm removes one")
+    if "\0" in text:
+        raise UsageError("the value holds a NUL character, which no variable can", fix="give text")
+    if len(text.encode()) > MAX_VALUE:
+        raise UsageError(f"the value is longer than {MAX_VALUE // 1024} KiB", fix="keep a file, and its path here")
+    return secret
+
+
+def warn(name: str, secret: Secret) -> None:
+    """What a person may not have meant."""
+    text = secret.expose()
+    if len(text) < SHORTEST_MASKED:
+        _warning(f"{name} is shorter than {SHORTEST_MASKED} characters: it cannot be masked in logs and errors")
+    if text != text.strip():
+        _warning(f"the value of {name} begins or ends with a space or a line break")
+    if os.environ.get(variable(name)):
+        _warning(f"{variable(name)} is set in this shell, and comes before what was kept")
+
+
+def _warning(text: str) -> None:
+    say(f"acp-launch: warning: {text}", style=YELLOW)
+
+
+def _from_variable(name: str) -> str:
+    if not (text := os.environ.get(name)):
+        raise UsageError(f"the variable {name} is not set", fix=f"export {name}=..., or leave --from-env away")
+    return text
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is None or sys.stdin.isatty()
+
+
+def _typed(name: str) -> str:
+    from acp_launch.secret.passphrase import hidden
+
+    text = hidden(f"{name}: ")
+    if text is None:
+        raise UsageError("there is no terminal to ask on", fix=f"pipe the value: ... | acp-launch secret set {name}")
+    return text
+
+
+def _piped() -> str:
+    raw = sys.stdin.buffer.read(MAX_VALUE + 3)  # the line break, and one more than allowed
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise UsageError("the value on stdin is not UTF-8 text", fix="give text, base64 for instance") from None
+    return re.sub(r"\r?\n\Z", "", text)

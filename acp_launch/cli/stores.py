@@ -1,0 +1,83 @@
+"""The store the user chose, and what is in it. What a store needs is imported only when that store is opened."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from acp_launch.console.stderr import DIM, say
+from acp_launch.secret.lookup import Waiting, look_up, within
+from acp_launch.secret.outcome import Outcome, Store
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from acp_launch.process.capture import Captured
+
+AT_HAND = 120.0  # seconds for a person who was asked to store something and may have to unlock the keyring first
+T = TypeVar("T")
+
+
+def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None = None) -> dict[str, Outcome]:
+    """What became of each name, in one pass."""
+    wanted = tuple(names)
+    return look_up(
+        wanted,
+        environ=os.environ,
+        store=lambda: open_store(settings),
+        limit=_patience(settings, len(wanted)),
+        waiting=waiting or say_waiting,
+    )
+
+
+def done(settings: Settings, store: Store, work: Callable[[], T], *, patient: bool = False) -> T:
+    """One piece of work of a prepared store; `patient` when a person has just asked for it and may answer a dialog.
+
+    Raises:
+        StoreFault: as the store says, or it did not answer in time.
+    """
+    limit = max(AT_HAND, settings.secrets.timeout) if patient and interactive() else settings.secrets.timeout
+    return within(store, work, limit=limit, waiting=say_waiting)
+
+
+def open_store(settings: Settings) -> Store:
+    """Nothing is looked at yet."""
+    chosen = settings.secrets
+    if chosen.store == "file":
+        from acp_launch.secret.passphrase import hidden
+        from acp_launch.secret.sealedfile import open_file
+
+        return open_file(chosen.file, settings.config, os.environ, hidden)
+    if chosen.store == "command":
+        from acp_launch.secret.command import open_command
+
+        return open_command(chosen.command, limit=chosen.timeout, run=_captured)
+    from acp_launch.secret.keyring import open_keyring
+
+    return open_keyring(chosen.keyring, os.environ, interactive=interactive())
+
+
+def interactive() -> bool:
+    """Whether a person is there to answer a dialog of the desktop."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _patience(settings: Settings, count: int) -> float:
+    """Seconds; a command is called for each name, and its own limit is the one to be spoken of."""
+    if settings.secrets.store != "command":
+        return settings.secrets.timeout
+    from acp_launch.secret.command import AT_ONCE
+
+    return settings.secrets.timeout * -(-count // AT_ONCE) + 2
+
+
+def say_waiting(what: str, waited: float, limit: float) -> None:
+    say(f"acp-launch: no {what} for {waited:g} s; giving up at {limit:g} s", style=DIM)
+
+
+def _captured(argv: Sequence[str], limit: float) -> "Captured":
+    """In the home directory: what the project holds cannot take the place of a program or its settings."""
+    from acp_launch.plan.environment import inherited
+    from acp_launch.process.capture import capture
+
+    return capture(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())

@@ -1,0 +1,88 @@
+"""What the verbs about secrets print: names, places and times on stdout, never a value."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from acp_launch.console import problems as problem_lines
+from acp_launch.console.columns import columns
+from acp_launch.console.sessions import ago
+from acp_launch.plan.needs import Need, unmet
+from acp_launch.secret.environment import variable
+from acp_launch.secret.outcome import Outcome
+
+
+class Listed(Struct, frozen=True):
+    """A secret there is; `set` is a Unix time, None when that is not known."""
+
+    name: str
+    store: str
+    set: float | None
+    profiles: tuple[str, ...]
+
+
+class Checked(Struct, frozen=True):
+    """A secret that profiles need, and whether it is there. `profiles` names each of them once."""
+
+    name: str
+    outcome: Outcome
+    profiles: tuple[str, ...]
+
+
+def show_list(rows: Sequence[Listed], *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"secrets": [asdict(row) for row in rows]})
+    elif rows:
+        now = time.time()
+        shown = [(row.name, row.store, ago(row.set, now=now) if row.set else "", _joined(row.profiles)) for row in rows]
+        _print_table([("NAME", "STORE", "SET", "USED BY"), *shown])
+
+
+def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool) -> None:
+    """All of them on stdout; a problem on stderr for each reference whose secret cannot be had."""
+    problems = unmet(needs, {row.name: row.outcome for row in rows})
+    if as_json:
+        found = [
+            {
+                "name": row.name,
+                "state": row.outcome.state,
+                "source": row.outcome.source,
+                "reason": row.outcome.reason,
+                "profiles": row.profiles,
+            }
+            for row in rows
+        ]
+        _print_json({"secrets": found, "problems": [problem.as_json() for problem in problems]})
+        return
+    shown = [(row.name, row.outcome.state, row.outcome.source, _joined(row.profiles)) for row in rows]
+    _print_table([("NAME", "STATE", "WHERE", "USED BY"), *shown])
+    absent = sum(row.outcome.state != "found" for row in rows)
+    problem_lines.show(problems, as_json=False, outcome=f"{absent} of {len(rows)} secrets cannot be had")
+
+
+def choices(name: str, config: Path) -> tuple[str, ...]:
+    """What somebody without a usable keyring can do; `config` is the configuration directory."""
+    return (
+        f"a secret can be kept elsewhere; this is chosen in {config / 'config.yaml'}:",
+        "    secrets: {store: file}        one sealed file, opened by a passphrase or a key file",
+        '    secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
+        f"or it comes from the environment, in CI for instance: export {variable(name)}=...",
+    )
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names)
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    for line in columns(rows):
+        sys.stdout.write(line + "\n")
+
+
+def _print_json(answer: Mapping[str, object]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")

@@ -1,0 +1,75 @@
+"""
+Which secrets a profile needs, where it says so, and what is wrong when one cannot be had. Nothing is looked up here.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.plan.model import Origin
+from acp_launch.problem import Problem
+from acp_launch.profile.load import Loaded
+from acp_launch.profile.templates import templates
+from acp_launch.secret.environment import variable
+from acp_launch.secret.outcome import MAX_VALUE, Outcome, State
+from acp_launch.secret.reference import SecretReference, parse
+
+
+class Need(Struct, frozen=True):
+    """One reference to a secret; `origin` is the place of its `${`."""
+
+    name: str
+    origin: Origin
+
+
+def needs(loaded: Loaded) -> tuple[Need, ...]:
+    """
+    Every reference to a secret in the profile, in the order of its lines; twice in one text counts once.
+
+    Where no secret may be (`plan.resolve` says so) none is needed.
+    """
+    found = [
+        need
+        for path, template in templates(loaded.profile)
+        if not _is_for_this_machine(path)
+        for need in _within(loaded, path, template)
+    ]
+    return tuple(sorted(found, key=lambda need: (need.origin.line, need.origin.column)))
+
+
+def _is_for_this_machine(path: KeyPath) -> bool:
+    """Directories and programs: this machine is asked about them before any secret is looked up."""
+    is_command = path == ("agent", "command") or (path[0] == "mcp_servers" and path[2:] == ("command",))
+    return is_command or path[0] == "workspace"
+
+
+def _within(loaded: Loaded, path: KeyPath, template: str) -> Iterable[Need]:
+    for part in dict.fromkeys(parse(template)):
+        if isinstance(part, SecretReference):
+            line, column = loaded.positions.locate(path, offset=max(template.find(str(part)), 0))
+            yield Need(part.name, Origin(loaded.label, line, column, dotted(path)))
+
+
+def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:
+    """One problem for each reference whose secret was not found."""
+    return tuple(_problem(need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
+
+
+def _problem(need: Need, outcome: Outcome) -> Problem:
+    if outcome.state == "missing":
+        message = f'no secret named "{need.name}" in the {outcome.source}'
+    else:
+        message = f'the secret "{need.name}" cannot be had: {outcome.reason}'
+    return need.origin.problem(message, outcome.fix or next_command(need.name, outcome.state))
+
+
+def next_command(name: str, state: State) -> str:
+    """What to do about a secret that was not found, when the store does not know better."""
+    export = f"export {variable(name)}=..."
+    return {
+        "missing": f"acp-launch secret set {name}",
+        "locked": f"unlock it and try again, or {export}",
+        "denied": f"try again and allow it, or {export}",
+        "too large": f"keep at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
+    }.get(state, f"acp-launch secret set {name} says how to choose another store; or {export}")

@@ -1,0 +1,75 @@
+"""
+Names only: which secrets a store holds, since most stores cannot be asked. Never a value.
+
+The index is a memory, not the truth: whoever learns better (the store listed its names, a lookup found or missed one)
+corrects it. One that cannot be read counts as empty and is made anew; one that cannot be written costs only the list.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from acp_launch.secret.lock import locked
+from acp_launch.secret.outcome import Outcome
+from acp_launch.secret.private import make_private, replace
+
+Names = dict[str, float | None]  # the Unix time each was set, None when that is not known
+
+
+class Index:
+    """Of one store; several share the file."""
+
+    def __init__(self, state: Path, store: str) -> None:
+        """`store` tells this store from others of the same user: `keyring`, `file /home/me/secrets.sealed`."""
+        self._path = state / "secrets.json"
+        self._store = store
+
+    def names(self) -> Names:
+        return _read(self._path).get(self._store, {})
+
+    def put(self, name: str) -> None:
+        self._change({name: time.time()}, ())
+
+    def drop(self, name: str) -> None:
+        self._change({}, (name,))
+
+    def correct(self, names: Mapping[str, float | None]) -> Names:
+        """`names` are all the store has; gives them with the times we know better."""
+        known = self.names()
+        now = {name: known.get(name) or when for name, when in names.items()}
+        if now != known:
+            self._change(now, known.keys() - now.keys())
+        return now
+
+    def learn(self, outcomes: Mapping[str, Outcome], source: str) -> None:
+        """Lookups of the store tell too; `source` is how its outcomes call it."""
+        answers = {name: outcome.state for name, outcome in outcomes.items() if outcome.source == source}
+        known = self.names()
+        found: Names = {name: None for name, state in answers.items() if state == "found" and name not in known}
+        gone = [name for name, state in answers.items() if state == "missing" and name in known]
+        if found or gone:
+            self._change(found, gone)
+
+    def _change(self, put: Names, drop: Iterable[str]) -> None:
+        with suppress(OSError):  # a disk that is full, a state directory that is not ours: the secret itself is safe
+            make_private(self._path.parent)
+            with locked(self._path.with_suffix(".lock")):
+                stores = _read(self._path)
+                names = stores.get(self._store, {}) | put
+                kept = {name: when for name, when in sorted(names.items()) if name not in set(drop)}
+                content = json.dumps({"version": 1, "stores": {**stores, self._store: kept}}, indent=1) + "\n"
+                replace(self._path, content.encode())
+
+
+def _read(path: Path) -> dict[str, Names]:
+    try:
+        stores = json.loads(path.read_bytes())["stores"]
+        return {str(store): {name: _moment(when) for name, when in names.items()} for store, names in stores.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _moment(when: object) -> float | None:
+    return float(when) if isinstance(when, int | float) else None

@@ -1,0 +1,67 @@
+"""
+Every secret that is needed, in one pass, before anything starts.
+
+The environment comes first; the store is asked only for the rest, and not even opened when there is none. The store
+works in a thread that is given up after `limit`. Whatever was found is registered with the redactor at once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from acp_launch.secret import environment
+from acp_launch.secret.bounded import Late, bounded
+from acp_launch.secret.outcome import Outcome, Store, StoreFault
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Secret
+
+Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, seconds at which that is an error
+T = TypeVar("T")
+
+
+def look_up(
+    names: Iterable[str],
+    *,
+    environ: Mapping[str, str],
+    store: Callable[[], Store],
+    limit: float,
+    waiting: Waiting,
+) -> dict[str, Outcome]:
+    """One outcome for each name, in the order of `names`. `store` is called in this thread, and only if need be."""
+    wanted = tuple(dict.fromkeys(names))
+    known = environment.look(wanted, environ)
+    if rest := [name for name in wanted if name not in known]:
+        known |= _asked(store, rest, limit, waiting)
+    redactor.register(*secrets(known).values())
+    return {name: known[name] for name in wanted}
+
+
+def secrets(outcomes: Mapping[str, Outcome]) -> dict[str, Secret]:
+    """The values of those that were found."""
+    return {name: outcome.secret for name, outcome in outcomes.items() if outcome.secret is not None}
+
+
+def within(store: Store, work: Callable[[], T], *, limit: float, waiting: Waiting) -> T:
+    """One piece of work of a store that was prepared, in time.
+
+    Raises:
+        StoreFault: as the store says; `unavailable` when it did not answer within `limit` seconds.
+    """
+    try:
+        return bounded(work, limit=limit, waiting=lambda waited: waiting(f"answer of the {store.label}", waited, limit))
+    except Late:
+        reason = (
+            f"the {store.label} did not answer within {limit:g} s; it may be waiting for somebody to answer a dialog"
+        )
+        fix = f"answer it and try again, or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT={2 * limit:g}s"
+        raise StoreFault("unavailable", reason, fix=fix) from None
+
+
+def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiting: Waiting) -> Mapping[str, Outcome]:
+    source = "the store"
+    try:
+        opened = store()
+        source = opened.label
+        opened.prepare()
+        return within(opened, lambda: opened.read(names), limit=limit, waiting=waiting)
+    except StoreFault as fault:
+        return dict.fromkeys(names, Outcome(fault.state, source, None, fault.reason, fault.fix))

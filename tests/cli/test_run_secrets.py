@@ -1,0 +1,178 @@
+"""
+Secrets and what is seen of them: found exactly where they must be, and nowhere else (issue 3).
+
+The canaries are planted for two servers and the agent. Until acp-launch runs the servers itself (issue 4), the agent
+sees their values in `session/new` and starts them; the tests say so where they allow it.
+"""
+
+import base64
+import json
+import shlex
+import signal
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cli.launcher import Ended, Launcher
+from tests.cli.terminal import on_terminal
+from tests.cli.test_secrets import configured, kept
+
+CANARIES = {
+    "agent": "canary-of-the-agent-" + "Ag3nT" * 4,
+    "one": 'canary of "one" / with \\ and wörds & 100% κ+=',
+    "two": "Zm9v" * 3 + "canary-two-==",
+}
+KEYS = {"store": "file", "file": {"key_file": "key"}}
+
+
+@pytest.fixture
+def planted(launch: Launcher) -> Launcher:
+    """A sealed file with the canaries."""
+    configured(launch, json.dumps({"secrets": KEYS}))
+    for name, value in CANARIES.items():
+        kept(launch, name, value)
+    return launch
+
+
+def blabber(launch: Launcher, *arguments: str) -> None:
+    """An agent that tells everybody what it was told."""
+    server = {"command": sys.executable, "env": {"VALUE": "${secret:one}"}}
+    remote = {"type": "http", "url": "https://example.com/mcp", "headers": {"X": "${secret:two}"}}
+    env = {"KNOWN_AGENT": "${secret:agent}"}
+    launch.profile("blabber", *arguments, agent={"env": env}, mcp_servers={"one": server, "two": remote})
+
+
+def shapes(value: str) -> list[str]:
+    """What a person who looks for the value would look for."""
+    return [
+        value,
+        base64.b64encode(value.encode()).decode().rstrip("="),
+        base64.urlsafe_b64encode(value.encode()).decode().rstrip("="),
+        base64.b64encode(f"user:{value}".encode()).decode()[8:-4],
+        urllib.parse.quote(value, safe=""),
+        urllib.parse.quote_plus(value),
+        shlex.quote(value),
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+    ]
+
+
+def seen(text: str) -> list[str]:
+    """The canaries that can be read in `text`."""
+    return [name for name, value in CANARIES.items() if any(shape in text for shape in shapes(value))]
+
+
+def files(launch: Launcher) -> list[Path]:
+    """Every file we could have written."""
+    roots = (Path(launch.env["HOME"]), launch.project)
+    return [file for root in roots for file in root.rglob("*") if file.is_file()]
+
+
+def blind(launch: Launcher, done: Ended) -> None:
+    """Nothing that was printed or written shows a canary."""
+    assert seen(done.out.decode()) == []
+    assert seen(done.err) == []
+    assert [file for file in files(launch) if seen(file.read_bytes().decode(errors="replace"))] == []
+
+
+def test_the_canaries_are_where_they_would_be_found(planted: Launcher) -> None:
+    """This file's own search finds what it looks for; else it would prove nothing."""
+    for name, value in CANARIES.items():
+        assert all(seen(f"<{shape}>") == [name] for shape in shapes(value))
+    (planted.project / "leak.txt").write_text(CANARIES["one"])
+    assert any(seen(file.read_text(errors="replace")) for file in files(planted))
+
+
+@pytest.mark.parametrize("output", ["text", "quiet", "json"])
+@pytest.mark.parametrize("ending", ["", "fail", "die", "ask"])
+def test_an_agent_that_tells_what_it_knows_is_not_heard(planted: Launcher, output: str, ending: str) -> None:
+    blabber(planted, *filter(None, [ending]))
+    done = planted("run", "p", "hi", "--output", output, "--verbose", "--session", "s")
+    assert done.code == {"": 0, "fail": 4, "die": 4, "ask": 10}[ending], done.err
+    assert "***" in done.out.decode() + done.err
+    blind(planted, done)
+    servers = {server["name"]: server for server in done.params("session/new")["mcpServers"]}
+    assert servers["one"]["env"] == [{"name": "VALUE", "value": CANARIES["one"]}]
+    assert servers["two"]["headers"] == [{"name": "X", "value": CANARIES["two"]}]
+
+
+def test_the_texts_of_all_events_put_together_tell_nothing(planted: Launcher) -> None:
+    blabber(planted)
+    done = planted("run", "p", "hi", "--output", "json")
+    updates = [event["update"] for event in done.events if event["type"] == "update"]
+    for kind in ("agent_message_chunk", "agent_thought_chunk"):
+        texts = [update["content"]["text"] for update in updates if update["sessionUpdate"] == kind]
+        assert len(texts) > 50, "every chunk is still an event"
+        assert seen("".join(texts)) == []
+    assert seen(json.dumps(done.events)) == []
+
+
+def test_what_the_store_of_sessions_keeps_shows_nothing(planted: Launcher) -> None:
+    blabber(planted)
+    assert planted("run", "p", CANARIES["one"], "--session", "s").code == 0
+    shown = planted("session", "show", "s", "--json", "--profile", "p").out.decode()
+    assert seen(shown) == []
+    assert "***" in shown
+
+
+def test_the_terminal_shows_nothing(planted: Launcher) -> None:
+    blabber(planted)
+    with on_terminal("run", "p", "hi", "--verbose", cwd=planted.project, env=planted.env) as terminal:
+        assert terminal.ends() == 0
+    assert seen(terminal.text) == []
+    assert seen(terminal.text.replace("\n", "")) == [], "a terminal wraps what is too wide for it"
+    assert "***" in terminal.text
+
+
+def test_a_secret_in_the_prompt_and_in_a_wrong_option_is_not_repeated(planted: Launcher) -> None:
+    blabber(planted)
+    done = planted("run", "p", CANARIES["one"], "--output", "json", "--session", "s")
+    blind(planted, done)
+
+
+def processes(root: int) -> Iterator[tuple[str, str]]:
+    """Command line and environment of a process and of everything below it, whatever environment that has."""
+    process = psutil.Process(root)
+    for each in (process, *process.children(recursive=True)):
+        environment = Path(f"/proc/{each.pid}/environ").read_bytes().decode(errors="replace")
+        yield " ".join(each.cmdline()), environment
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_each_canary_is_in_the_environment_of_its_own_process_and_in_no_other_place(planted: Launcher) -> None:
+    demo = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server"]}
+    planted.write(
+        {
+            "agent": {
+                "command": "${python}",
+                "args": ["-I", "-m", "acp_launch.demo.agent"],
+                "env": {"FOR": "${secret:agent}"},
+            },
+            "mcp_servers": {
+                "one": {**demo, "env": {"FOR": "${secret:one}"}},
+                "two": {**demo, "env": {"FOR": "${secret:two}"}},
+            },
+        }
+    )
+    with planted.start("run", "p", "count", "2000", "--output", "json", "--session", "s") as running:
+        running.shows('"initialized"')
+        running.shows('"session"')
+        while [command for command, _ in processes(running.process.pid) if "demo.server" in command][1:] == []:
+            running.shows('"update"')  # the agent counts, and starts its two servers meanwhile
+        tree = list(processes(running.process.pid))
+        running.kill(signal.SIGINT)
+        done = running.end()
+    assert done.code == 130, done.err
+    assert [seen(command) for command, _ in tree] == [[]] * len(tree), "no canary in any command line"
+    found = {name: [command for command, environment in tree if name in seen(environment)] for name in CANARIES}
+    assert {name: len(commands) for name, commands in found.items()} == {"agent": 1, "one": 1, "two": 1}
+    assert "demo.agent" in found["agent"][0]
+    assert "demo.server" in found["one"][0]
+    assert "demo.server" in found["two"][0]
+    assert not any("acp_launch run" in command for commands in found.values() for command in commands)
+    blind(planted, done)

@@ -1,0 +1,450 @@
+"""The verbs about secrets, as a person uses them: with a sealed file, so that no test needs a keyring (issue 3)."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.launcher import Launcher
+from tests.cli.terminal import on_terminal
+
+TOKEN = "t0ken-" + "a1B2c3" * 4
+NEEDY = {"agent": {"command": sys.executable, "env": {"KEY": "${secret:github}", "URL": "x${secret:team/docs}"}}}
+
+
+@pytest.fixture
+def sealed(launch: Launcher) -> Launcher:
+    """A sealed file that a key file opens; both are made by the first `set`."""
+    return configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+
+
+def configured(launch: Launcher, settings: str) -> Launcher:
+    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
+    config.mkdir(exist_ok=True)
+    (config / "config.yaml").write_text(settings)
+    return launch
+
+
+def kept(launch: Launcher, name: str = "github", value: str = TOKEN) -> None:
+    done = launch("secret", "set", name, stdin=value.encode())
+    assert done.code == 0, done.err
+
+
+def listed(launch: Launcher) -> dict[str, list[str]]:
+    """The names there are, and the profiles that use each."""
+    secrets = json.loads(launch("secret", "list", "--json").out)["secrets"]
+    return {secret["name"]: secret["profiles"] for secret in secrets}
+
+
+def value_of(launch: Launcher, name: str) -> str:
+    """What a command that is run with the secret sees."""
+    show = [sys.executable, "-c", "import os; print(os.environ['SHOWN'], end='')"]
+    done = launch("secret", "copy-to-env", "--as", "SHOWN", name, "--", *show)
+    assert done.code == 0, done.err
+    return done.out.decode()
+
+
+def files_holding(text: str, *roots: Path) -> list[Path]:
+    return [file for root in roots for file in root.rglob("*") if file.is_file() and text.encode() in file.read_bytes()]
+
+
+# set
+
+
+def test_what_is_piped_in_is_kept_where_the_settings_say(sealed: Launcher) -> None:
+    done = sealed("secret", "set", "github", stdin=TOKEN.encode() + b"\n")
+    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    assert (done.code, done.out, done.err) == (0, b"", f"github: kept in the sealed file ({file})\n")
+    assert value_of(sealed, "github") == TOKEN
+    assert files_holding(TOKEN, Path(sealed.env["HOME"]), sealed.project) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "value"), [(b"a-value\n", "a-value"), (b"a-value\r\n", "a-value"), (b"two\nlines\n\n", "two\nlines\n")]
+)
+def test_one_line_break_at_the_end_is_not_part_of_it(sealed: Launcher, given: bytes, value: str) -> None:
+    assert sealed("secret", "set", "x", stdin=given).code == 0
+    assert value_of(sealed, "x") == value
+
+
+def test_it_can_come_from_a_variable(sealed: Launcher) -> None:
+    done = sealed("secret", "set", "github", "--from-env", "HELD", HELD=TOKEN)
+    assert done.code == 0
+    assert TOKEN not in done.err
+    assert value_of(sealed, "github") == TOKEN
+    done = sealed("secret", "set", "github", "--from-env", "HELD")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: the variable HELD is not set\n    fix: export HELD=..., or leave --from-env away\n",
+    )
+
+
+def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launcher) -> None:
+    done = sealed("secret", "set", "github", TOKEN)
+    assert done.code == 2
+    assert done.err == (
+        "acp-launch: a secret is not taken from the command line, where ps and your shell's history show it;"
+        " nothing was kept\n"
+        "    fix: type it at the prompt, or pipe it: pass show github | acp-launch secret set github;"
+        " and replace the value you have just typed\n"
+    )
+    assert listed(sealed) == {}
+
+
+@pytest.mark.parametrize(
+    "name", [f"github={TOKEN}", "a b", "", "/a", "a/", "a//b", "ä", "x" * 201, "${secret:x}", "a\nb"]
+)
+def test_a_name_that_is_none_is_refused_and_a_value_in_its_place_not_repeated(sealed: Launcher, name: str) -> None:
+    done = sealed("secret", "set", name, stdin=b"a-value")
+    assert done.code == 2
+    assert "not a secret's name\n" in done.err
+    assert TOKEN not in done.err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (b"", "the value is empty; nothing was kept"),
+        (b"\n", "the value is empty; nothing was kept"),
+        (b"a\0b", "the value holds a NUL character, which no variable can"),
+        (b"\xff\xfe", "the value on stdin is not UTF-8 text"),
+        (b"x" * (64 * 1024 + 1), "the value is longer than 64 KiB"),
+    ],
+)
+def test_what_cannot_be_a_secret_is_refused(sealed: Launcher, given: bytes, message: str) -> None:
+    done = sealed("secret", "set", "x", stdin=given)
+    assert done.code == 2
+    assert done.err.startswith(f"acp-launch: {message}\n    fix: ")
+    assert listed(sealed) == {}
+
+
+def test_64_kib_are_kept_and_so_are_several_lines(sealed: Launcher) -> None:
+    value = "-----BEGIN-----\n" + "x" * (64 * 1024 - 30) + "\nend"
+    kept(sealed, value=value)
+    assert value_of(sealed, "github") == value
+
+
+@pytest.mark.parametrize(
+    ("value", "warning"),
+    [
+        ("12345", "x is shorter than 6 characters: it cannot be masked in logs and errors"),
+        (" a-value", "the value of x begins or ends with a space or a line break"),
+    ],
+)
+def test_what_may_not_have_been_meant_is_a_warning(sealed: Launcher, value: str, warning: str) -> None:
+    done = sealed("secret", "set", "x", stdin=value.encode())
+    assert done.code == 0
+    assert done.err.splitlines()[1:] == [f"acp-launch: warning: {warning}"]
+
+
+def test_a_variable_that_comes_first_is_a_warning(sealed: Launcher) -> None:
+    done = sealed("secret", "set", "x", stdin=b"a-value", ACP_LAUNCH_SECRET_X="other-value")
+    assert "acp-launch: warning: ACP_LAUNCH_SECRET_X is set in this shell, and comes before what was kept\n" in done.err
+
+
+def test_a_person_types_it_at_a_hidden_prompt(sealed: Launcher) -> None:
+    with on_terminal("secret", "set", "github", cwd=sealed.project, env=sealed.env) as terminal:
+        terminal.until("github: ")
+        terminal.types(f"{TOKEN}\n")
+        assert terminal.ends() == 0
+    assert "kept in the sealed file" in terminal.text
+    assert TOKEN not in terminal.text
+    assert value_of(sealed, "github") == TOKEN
+
+
+def test_ctrl_c_at_the_prompt_keeps_nothing(sealed: Launcher) -> None:
+    with on_terminal("secret", "set", "github", cwd=sealed.project, env=sealed.env) as terminal:
+        terminal.until("github: ")
+        terminal.types("half\x03")
+        assert terminal.ends() == 130
+    assert "Traceback" not in terminal.text
+    assert listed(sealed) == {}
+
+
+def test_without_a_keyring_the_choices_are_explained(launch: Launcher) -> None:
+    launch.env.pop("PYTHON_KEYRING_BACKEND")
+    done = launch("secret", "set", "github", stdin=TOKEN.encode())
+    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
+    assert done.code == 3
+    first, *rest = done.err.splitlines()
+    assert first.startswith('acp-launch: the secret "github" cannot be kept: ')
+    assert [
+        f"    a secret can be kept elsewhere; this is chosen in {config}:",
+        "        secrets: {store: file}        one sealed file, opened by a passphrase or a key file",
+        '        secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
+        "    or it comes from the environment, in CI for instance: export ACP_LAUNCH_SECRET_GITHUB=...",
+    ] == rest[:4]
+
+
+# list and check
+
+
+def test_the_list_names_secrets_times_and_profiles_never_values(sealed: Launcher) -> None:
+    sealed.write(NEEDY, name="review")
+    kept(sealed)
+    kept(sealed, "unused", "another-value")
+    done = sealed("secret", "list", ACP_LAUNCH_SECRET_TEAM_DOCS="docs-value")
+    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    assert done.code == 0
+    assert [re.split(r"\s{2,}", line) for line in done.out.decode().splitlines()] == [
+        ["NAME", "STORE", "SET", "USED BY"],
+        ["team/docs", "ACP_LAUNCH_SECRET_TEAM_DOCS", "review"],
+        ["github", f"sealed file ({file})", "just now", "review"],
+        ["unused", f"sealed file ({file})", "just now"],
+    ]
+    assert done.err == ""
+
+
+def test_an_empty_list_says_how_to_begin(sealed: Launcher) -> None:
+    done = sealed("secret", "list")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == "acp-launch: no secrets yet; acp-launch secret set NAME keeps one\n"
+
+
+def test_a_list_without_its_index_is_made_anew_by_what_is_found(sealed: Launcher) -> None:
+    sealed.write(NEEDY, name="review")
+    kept(sealed)
+    index = Path(sealed.env["ACP_LAUNCH_STATE_DIR"], "secrets.json")
+    index.write_text("{ garbage")
+    sealed("secret", "check")
+    assert listed(sealed) == {"github": ["review"]}
+
+
+def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_not(sealed: Launcher) -> None:
+    sealed.write(NEEDY, name="review")
+    kept(sealed)
+    done = sealed("secret", "check", "review")
+    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    assert done.code == 3
+    assert [re.split(r"\s{2,}", line) for line in done.out.decode().splitlines()] == [
+        ["NAME", "STATE", "WHERE", "USED BY"],
+        ["github", "found", f"sealed file ({file})", "review"],
+        ["team/docs", "missing", f"sealed file ({file})", "review"],
+    ]
+    assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
+        f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
+        "    fix: acp-launch secret set team/docs\n"
+        "1 problem; 1 of 2 secrets cannot be had\n"
+    )
+    kept(sealed, "team/docs", "docs-value")
+    assert sealed("secret", "check").code == 0
+
+
+def test_check_as_data(sealed: Launcher) -> None:
+    sealed.write(NEEDY, name="review")
+    done = sealed("secret", "check", "--json", ACP_LAUNCH_SECRET_GITHUB=TOKEN)
+    assert done.code == 3
+    answer = json.loads(done.out)
+    assert [(each["name"], each["state"], each["source"], each["profiles"]) for each in answer["secrets"]] == [
+        ("github", "found", "ACP_LAUNCH_SECRET_GITHUB", ["review"]),
+        ("team/docs", "missing", answer["secrets"][1]["source"], ["review"]),
+    ]
+    assert [problem["path"] for problem in answer["problems"]] == ["agent.env.URL"]
+    assert TOKEN not in done.out.decode() + done.err
+
+
+def test_check_passes_over_a_broken_profile_unless_it_was_named(sealed: Launcher) -> None:
+    sealed.write({"agent": {"comand": "x"}}, name="broken")
+    done = sealed("secret", "check")
+    assert done.code == 0
+    assert done.err == (
+        "acp-launch: .acp-launch/broken.yaml has problems and is passed over:"
+        " acp-launch validate .acp-launch/broken.yaml\nacp-launch: no profile here needs a secret\n"
+    )
+    assert sealed("secret", "check", "broken").code == 2
+    assert sealed("secret", "check", "nowhere").code == 2
+
+
+# rm and rename
+
+
+def test_what_was_removed_is_gone_and_who_still_needs_it_is_told(sealed: Launcher) -> None:
+    sealed.write(NEEDY, name="review")
+    kept(sealed)
+    kept(sealed, "other", "other-value")
+    done = sealed("secret", "rm", "github", "nothing", "other")
+    assert done.code == 3
+    assert 'acp-launch: no secret named "nothing" in the sealed file' in done.err
+    assert listed(sealed) == {}
+    kept(sealed)
+    done = sealed("secret", "rm", "github")
+    assert done.code == 0
+    assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
+        ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github};"
+        " set it again or remove the reference\n"
+    )
+
+
+def test_a_renamed_secret_keeps_its_value_and_lists_the_references_to_change(sealed: Launcher) -> None:
+    sealed.write(NEEDY, name="review")
+    kept(sealed)
+    done = sealed("secret", "rename", "github", "team/github")
+    assert done.code == 0
+    assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
+        ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github}; write ${secret:team/github}\n"
+    )
+    assert listed(sealed) == {"team/github": []}
+    assert value_of(sealed, "team/github") == TOKEN
+
+
+def test_a_rename_never_overwrites(sealed: Launcher) -> None:
+    kept(sealed)
+    kept(sealed, "taken", "taken-value")
+    done = sealed("secret", "rename", "github", "taken")
+    assert (done.code, done.err) == (
+        3,
+        'acp-launch: there is already a secret named "taken"\n    fix: acp-launch secret rm taken\n',
+    )
+    assert sealed("secret", "rename", "github", "github").code == 2
+    assert sealed("secret", "rename", "gone", "new").code == 3
+    assert (value_of(sealed, "github"), value_of(sealed, "taken")) == (TOKEN, "taken-value")
+
+
+# copy-to-env, and what does not exist
+
+
+def test_a_command_gets_the_secret_and_no_other_of_ours(sealed: Launcher) -> None:
+    kept(sealed, "git-hub", TOKEN)
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    done = sealed("secret", "copy-to-env", "git-hub", "--", sys.executable, "-c", show, ACP_LAUNCH_SECRET_OTHER="x")
+    environment = json.loads(done.out)
+    assert environment["GIT_HUB"] == TOKEN
+    assert "ACP_LAUNCH_SECRET_OTHER" not in environment
+
+
+def test_the_exit_code_is_the_commands_and_a_missing_one_is_told(sealed: Launcher) -> None:
+    kept(sealed)
+    leave = [sys.executable, "-c", "raise SystemExit(17)"]
+    assert sealed("secret", "copy-to-env", "github", "--", *leave).code == 17
+    done = sealed("secret", "copy-to-env", "github", "--", "no-such-command-anywhere")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: no-such-command-anywhere cannot be run: no such command\n    fix: give a program on your PATH\n",
+    )
+    done = sealed("secret", "copy-to-env", "gone", "--", *leave)
+    assert done.code == 3
+    assert done.err.startswith('acp-launch: the secret "gone" cannot be had: there is none in the sealed file (')
+
+
+def test_there_is_no_get(sealed: Launcher) -> None:
+    kept(sealed)
+    done = sealed("secret", "get", "github")
+    assert done.code == 2
+    assert "No such command 'get'" in done.err
+    assert TOKEN not in done.err
+
+
+# runs
+
+
+def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(sealed: Launcher) -> None:
+    sealed.write(NEEDY, name="review")
+    done = sealed("run", "review", "hi")
+    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    assert done.code == 3
+    assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
+        f'.acp-launch/review.yaml:L:C: agent.env.KEY: no secret named "github" in the sealed file ({file})\n'
+        "    fix: acp-launch secret set github\n"
+        f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
+        "    fix: acp-launch secret set team/docs\n"
+        "2 problems; nothing was started\n"
+    )
+
+
+def test_a_sealed_file_whose_passphrase_nobody_gives_is_locked(launch: Launcher) -> None:
+    configured(launch, "secrets: {store: file}\n")
+    kept_with = launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
+    assert kept_with.code == 0, kept_with.err
+    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    assert launch("run", "p", "hi", ACP_LAUNCH_PASSPHRASE="correct horse").code == 0
+    for passphrase, words in (("", "needs its passphrase"), ("wrong horse", "ACP_LAUNCH_PASSPHRASE does not open")):
+        done = launch("run", "p", "hi", ACP_LAUNCH_PASSPHRASE=passphrase)
+        assert done.code == 3
+        assert 'agent.env.KEY: the secret "github" cannot be had: ' in done.err
+        assert words in done.err
+        assert done.heard == []
+
+
+def test_a_person_types_the_passphrase_once_for_a_run(launch: Launcher) -> None:
+    configured(launch, "secrets: {store: file}\n")
+    launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
+    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    with on_terminal("run", "p", "hello there", cwd=launch.project, env=launch.env) as terminal:
+        terminal.until("Passphrase of ")
+        terminal.types("correct horse\n")
+        assert terminal.ends() == 0
+    assert "hello there" in terminal.text
+    assert "correct horse" not in terminal.text
+
+
+def test_a_command_can_be_the_store(launch: Launcher) -> None:
+    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/echo", "value-of-{name}"]}}))
+    assert value_of(launch, "github") == "value-of-github"
+    done = launch("secret", "set", "github", stdin=b"a-value")
+    assert done.code == 3
+    assert "which only reads" in done.err
+
+
+def test_a_command_that_fails_shows_its_stderr(launch: Launcher) -> None:
+    failing = ["/bin/sh", "-c", "echo 'not signed in' >&2; exit 4", "{name}"]
+    configured(launch, json.dumps({"secrets": {"store": "command", "command": failing}}))
+    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    done = launch("run", "p", "hi")
+    assert done.code == 3
+    assert "sh exited with status 4" in done.err
+    assert "not signed in" in done.err
+
+
+# nothing touches the store unless it is asked to
+
+
+@pytest.fixture
+def tripwire(launch: Launcher) -> Path:
+    """A store that leaves a file when somebody asks it; it knows `github` only."""
+    wire = launch.project / "touched"
+    script = f'echo "$1" >> {wire}; test "$1" = github && echo value-of-it'
+    configured(
+        launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/sh", "-c", script, "sh", "{name}"]}})
+    )
+    launch.write({"agent": {"command": sys.executable, "env": {"KEY": "${secret:github}"}}}, name="one")
+    launch.write(NEEDY, name="two")
+    return wire
+
+
+@pytest.mark.parametrize(
+    "arguments", [["validate"], ["plan", "one"], ["plan", "one", "--json"], ["list"], ["secret", "list"]]
+)
+def test_the_store_is_not_touched_by_what_only_looks(launch: Launcher, tripwire: Path, arguments: list[str]) -> None:
+    assert launch(*arguments).code == 0
+    assert not tripwire.exists()
+
+
+def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, tripwire: Path) -> None:
+    assert "found" not in launch("plan", "one").out.decode()
+    done = launch("plan", "one", "--secrets")
+    assert done.code == 0, done.err
+    assert "secrets" in done.out.decode()
+    assert [line.split() for line in done.out.decode().splitlines() if "command (sh)" in line] == [
+        ["secrets", "github", "found", "command", "(sh)"]
+    ]
+    assert tripwire.read_text() == "github\n"
+
+
+def test_plan_with_a_missing_secret_is_a_problem(launch: Launcher, tripwire: Path) -> None:
+    done = launch("plan", "two", "--secrets")
+    assert done.code == 3
+    assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
+    answer = json.loads(launch("plan", "one", "--secrets", "--json").out)
+    assert answer["secret_states"] == {"github": {"state": "found", "source": "command (sh)"}}
+
+
+def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tripwire: Path) -> None:
+    assert launch("validate", "one", "two").code == 0
+    done = launch("validate", "one", "two", "--secrets")
+    assert done.code == 3
+    assert done.out == b".acp-launch/one.yaml: ok\n.acp-launch/two.yaml: ok\n", "nothing is wrong with the profiles"
+    assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
+    assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
+    assert launch("validate", "one", "--secrets").code == 0

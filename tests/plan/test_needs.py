@@ -1,0 +1,98 @@
+"""Which secrets a profile needs, and what is said when one cannot be had: at the line and column of its reference."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_launch.plan.needs import needs, unmet
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import Loaded, load
+from acp_launch.secret.outcome import Outcome, State
+from acp_launch.secret.value import Secret
+
+TEXT = """\
+version: 1
+agent:
+  command: agent
+  args: [--key, "--token=${secret:agent/token}"]
+  env:
+    A: "${secret:a}-${secret:b}-${secret:a}"
+    B: |
+      first
+      ${secret:block}
+mcp_servers:
+  docs: {type: http, url: "https://x/?k=${secret:a}", headers: {Auth: 'Bearer ${secret:docs}', X: "$${secret:no}"}}
+"""
+FIRST = "p.yaml:6:8"  # at the beginning of a text it is where the text begins, its quote
+FOUND = Outcome("found", "shelf", Secret("x"))
+
+
+@pytest.fixture
+def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Loaded:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text(TEXT)
+    return load(Found("p", tmp_path / "p.yaml", tmp_path, "path"))
+
+
+def column(line: int, text: str) -> str:
+    return f"p.yaml:{line}:{TEXT.splitlines()[line - 1].index(text) + 1}"
+
+
+def test_each_reference_is_needed_at_its_own_column(loaded: Loaded) -> None:
+    assert [(need.name, str(need.origin), need.origin.path) for need in needs(loaded)] == [
+        ("agent/token", column(4, "${secret:agent"), "agent.args[1]"),
+        ("a", FIRST, "agent.env.A"),
+        ("b", column(6, "${secret:b"), "agent.env.A"),
+        ("block", "p.yaml:7:8", "agent.env.B"),  # a block's text does not stand as it is written
+        ("a", column(11, "${secret:a"), "mcp_servers.docs.url"),
+        ("docs", column(11, "${secret:docs"), "mcp_servers.docs.headers.Auth"),
+    ]
+
+
+def test_a_profile_that_was_checked_before_gives_the_same(loaded: Loaded, tmp_path: Path) -> None:
+    (tmp_path / "q.yaml").write_text(
+        TEXT.replace('url: "https://x/?k=${secret:a}"', 'url: "https://x/"').replace("${secret:agent/token}", "")
+    )
+    found = Found("q", tmp_path / "q.yaml", tmp_path, "path")
+    fresh = load(found, cache=tmp_path / "cache")
+    again = load(found, cache=tmp_path / "cache")
+    assert type(again.positions) is not type(fresh.positions), "it did not come from the cache"
+    assert needs(again) == needs(fresh) != ()
+
+
+def test_what_was_found_is_no_problem(loaded: Loaded) -> None:
+    assert unmet(needs(loaded), {need.name: FOUND for need in needs(loaded)}) == ()
+
+
+@pytest.mark.parametrize(
+    ("state", "fix"),
+    [
+        ("locked", "unlock it and try again, or export ACP_LAUNCH_SECRET_A=..."),
+        ("denied", "try again and allow it, or export ACP_LAUNCH_SECRET_A=..."),
+        ("too large", "keep at most 64 KiB: acp-launch secret set a"),
+        (
+            "unavailable",
+            "acp-launch secret set a says how to choose another store; or export ACP_LAUNCH_SECRET_A=...",
+        ),
+    ],
+)
+def test_each_outcome_is_a_problem_at_every_place_with_the_next_command(loaded: Loaded, state: State, fix: str) -> None:
+    outcomes = {need.name: FOUND for need in needs(loaded)} | {"a": Outcome(state, "shelf", None, "it is so")}
+    problems = unmet(needs(loaded), outcomes)
+    assert [str(problem) for problem in problems] == [
+        f'{FIRST}: agent.env.A: the secret "a" cannot be had: it is so\n    fix: {fix}',
+        f'{column(11, "${secret:a")}: mcp_servers.docs.url: the secret "a" cannot be had: it is so\n    fix: {fix}',
+    ]
+
+
+def test_a_missing_one_names_the_store_and_the_command_that_sets_it(loaded: Loaded) -> None:
+    outcomes = {need.name: FOUND for need in needs(loaded)} | {"docs": Outcome("missing", "keyring (Secret Service)")}
+    assert [str(problem).split(": ", 2)[2] for problem in unmet(needs(loaded), outcomes)] == [
+        'no secret named "docs" in the keyring (Secret Service)\n    fix: acp-launch secret set docs'
+    ]
+
+
+def test_a_store_that_knows_better_says_what_to_do(loaded: Loaded) -> None:
+    outcome = Outcome("locked", "shelf", None, "it is so", "say please")
+    outcomes = {need.name: FOUND for need in needs(loaded)} | {"docs": outcome}
+    assert [problem.fix for problem in unmet(needs(loaded), outcomes)] == ["say please"]
