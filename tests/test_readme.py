@@ -14,6 +14,7 @@ The rules, by the language of the block:
 No other language is allowed. A comment right above a block says more about it:
 
     <!-- not run: REASON -->    it needs an account, the network or a person
+    <!-- needs: a keyring -->   it is run where a real one can be started, as in CI
     <!-- file: PATH -->         its text is also put into that file of the project, for the blocks below
 
 `acp-launch` means this checkout. `pip …` at the beginning of a line is not run; what follows it after `&&` is. The
@@ -28,7 +29,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,10 +38,11 @@ import pytest
 
 from acp_launch.document.tree import parse
 from acp_launch.profile.check import check
+from tests.secret.bus import REQUIRED, missing_programs, session_bus
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-MARK = re.compile(r"<!-- (not run|file): (\S.*) -->")
+MARK = re.compile(r"<!-- (not run|needs|file): (\S.*) -->")
 INSTALLING = re.compile(r"^pip .*?(?:$|&& )")
 END_OF_OUTPUT = "\x1e"  # ASCII record separator
 PATIENCE = 60.0  # seconds for one block
@@ -102,9 +105,14 @@ def commands(block: Block) -> list[Command]:
     return found
 
 
-def faults(text: str, project: Path) -> list[str]:
-    """What is wrong with the README `text`."""
-    return [fault for block in blocks(text) for fault in _wrong(block, project)]
+def faults(text: str, project: Path, keyring: Mapping[str, str] | None = None) -> list[str]:
+    """What is wrong with the README `text`; `keyring` are the variables of a desktop that has one."""
+    runnable = [block for block in blocks(text) if block.mark("needs") is None or keyring]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (keyring or {}).items():
+            patch.setenv(name, value)
+            patch.delenv("PYTHON_KEYRING_BACKEND", raising=False)
+        return [fault for block in runnable for fault in _wrong(block, project)]
 
 
 def _wrong(block: Block, project: Path) -> Iterable[str]:
@@ -180,7 +188,7 @@ def _shell(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
     return subprocess.run(
         ["sh", *arguments],
         cwd=project,
-        env={**os.environ, "PATH": path, "COLUMNS": "80"},
+        env={**_at_home(), "PATH": path, "COLUMNS": "80"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -188,6 +196,11 @@ def _shell(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
         timeout=PATIENCE,
         check=False,
     )
+
+
+def _at_home() -> dict[str, str]:
+    """Our directories are where the README says they are."""
+    return {name: value for name, value in os.environ.items() if not re.fullmatch("ACP_LAUNCH_.*_DIR", name)}
 
 
 @pytest.fixture
@@ -199,8 +212,17 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.timeout(240)
 def test_every_block_of_the_readme_does_what_it_says(project: Path) -> None:
-    wrong = faults(README.read_text(), project)
+    with ExitStack() as running:
+        wrong = faults(README.read_text(), project, _keyring(running))
     assert not wrong, "\n\n".join(wrong)
+
+
+def _keyring(running: ExitStack) -> Mapping[str, str] | None:
+    if missing_programs() and not REQUIRED:
+        return None
+    desktop = running.enter_context(session_bus())
+    desktop.start_keyring()
+    return desktop.environ
 
 
 def test_the_readme_begins_with_a_command_and_soon_shows_its_success() -> None:
@@ -300,3 +322,10 @@ def test_json_is_read_line_by_line(project: Path) -> None:
 def test_a_marked_block_is_not_run_and_an_unknown_one_is_refused(project: Path) -> None:
     text = "<!-- not run: needs an account -->\n```console\n$ false\nnever\n```\n```python\n1\n```\n```text\nx\n```\n"
     assert faults(text, project) == ["line 7: a block in 'python', of which nothing is known"]
+
+
+def test_a_block_that_needs_a_keyring_is_run_where_there_is_one(project: Path) -> None:
+    text = '<!-- needs: a keyring -->\n```console\n$ echo "$BUS" "$PYTHON_KEYRING_BACKEND"\nhere\n```\n'
+    assert faults(text, project, None) == []
+    assert faults(text, project, {"BUS": "here"}) == []
+    assert len(faults(text, project, {"BUS": "there"})) == 1

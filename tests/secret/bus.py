@@ -94,10 +94,14 @@ def end(process: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
+def missing_programs() -> list[str]:
+    return [name for name in ("dbus-daemon", "gnome-keyring-daemon") if shutil.which(name) is None]
+
+
 @contextmanager
 def session_bus() -> Iterator[Desktop]:
     """A bus; skips the test where there are no programs to make one, unless ACP_LAUNCH_TEST_KEYRING is `required`."""
-    missing = [name for name in ("dbus-daemon", "gnome-keyring-daemon") if shutil.which(name) is None]
+    missing = missing_programs()
     if missing and not REQUIRED:
         pytest.skip(f"{' and '.join(missing)} not installed")
     assert not missing, f"ACP_LAUNCH_TEST_KEYRING=required, and {' and '.join(missing)} not installed"
