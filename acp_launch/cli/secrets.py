@@ -33,8 +33,10 @@ def set_(
     secretvalue.refuse_words(words or [])
     secretvalue.checked(name)
     vault = _vault()
+    failed = f'the secret "{name}" cannot be kept'
+    vault.do(failed, vault.store.names, writing=name)  # nobody should type a value that cannot be kept
     secret = secretvalue.received(name, from_env)
-    vault.do(f'the secret "{name}" cannot be kept', lambda: vault.store.write(name, secret), writing=name)
+    vault.do(failed, lambda: vault.store.write(name, secret), writing=name)
     vault.index.put(name)
     say(f"{name}: kept in the {vault.store.label}")
     secretvalue.warn(name, secret)

@@ -60,7 +60,9 @@ class CommandStore:
         return f"command ({self._program})"
 
     def prepare(self, *, writing: bool = False) -> None:
-        """The program asks for itself what it needs, in its own way."""
+        """The program asks for itself what it needs, in its own way. Nobody is asked for a value it cannot take."""
+        if writing:
+            raise self._only_reads()
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         self._require_placeholder()

@@ -50,7 +50,10 @@ class Store(Protocol):
         """For a person: `keyring (Secret Service)`, `sealed file (/home/me/…)`, `command (op)`."""
 
     def prepare(self, *, writing: bool = False) -> None:
-        """Get what `read` and the others need, a passphrase for instance; `writing` when something may be made new."""
+        """Get what `read` and the others need, a passphrase for instance.
+
+        `writing`: something is about to be written, and may be the first; a store that only reads refuses now.
+        """
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         """One outcome for each name, in one pass."""

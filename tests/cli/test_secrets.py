@@ -178,6 +178,20 @@ def test_without_a_keyring_the_choices_are_explained(launch: Launcher) -> None:
     ] == rest[:4]
 
 
+def test_a_person_is_told_before_typing_that_nothing_can_be_kept(launch: Launcher) -> None:
+    """Nobody is asked for a value first."""
+    del launch.env["PYTHON_KEYRING_BACKEND"]
+    for variables in (
+        {},
+        {"ACP_LAUNCH_SECRETS__STORE": "command", "ACP_LAUNCH_SECRETS__COMMAND": '["echo", "{name}"]'},
+    ):
+        env = {**launch.env, **variables}
+        with on_terminal("secret", "set", "github", cwd=launch.project, env=env) as terminal:
+            assert terminal.ends() == 3
+        assert 'the secret "github" cannot be kept: ' in terminal.text
+        assert "github: " not in terminal.text.replace('"github"', "")
+
+
 # list and check
 
 
