@@ -42,8 +42,8 @@ def validate(names: Names = None, as_json: Json = False, strict: Strict = False,
     _, settings = _here()
     reports = [(found, *examine(found, cache=settings.cache)) for found in _chosen(names or [])]
     needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if secrets else []
-    unmet = _looked_up(needed, settings)[1]
-    if not profiles.show_reports(reports, unmet, as_json=as_json, strict=strict):
+    outcomes, unmet = _looked_up(needed, settings)
+    if not profiles.show_reports(reports, outcomes, unmet, as_json=as_json, strict=strict):
         raise typer.Exit(ProfileError.exit_code)
     if unmet:
         raise typer.Exit(MachineError.exit_code)

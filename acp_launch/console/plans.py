@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from acp_launch.console import problems
+from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import Resolved
@@ -30,17 +31,13 @@ def show(
     assert resolved.plan is not None
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
-        states = {} if secrets is None else {"secret_states": _states(secrets)}
+        states = {} if secrets is None else {"secret_states": states(secrets)}
         sys.stdout.write(json.dumps({**described(resolved.plan), **states, "problems": found}) + "\n")
         return
     problems.show(resolved.problems, as_json=False)
     sys.stdout.write(as_text(resolved.plan, verbose=verbose) + "\n")
-    for index, (name, outcome) in enumerate((secrets or {}).items()):
-        sys.stdout.write(harmless(f"{'' if index else 'secrets':12} {name}  {outcome.state}  {outcome.source}\n"))
-
-
-def _states(secrets: Mapping[str, Outcome]) -> dict[str, dict[str, str]]:
-    return {name: {"state": outcome.state, "source": outcome.source} for name, outcome in secrets.items()}
+    for index, line in enumerate(state_lines(secrets or {})):
+        sys.stdout.write(f"{'' if index else 'secrets':12} {line}\n")
 
 
 def as_text(plan: LaunchPlan, *, verbose: bool = False) -> str:

@@ -2,33 +2,46 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acp_launch.console import problems as problem_lines
+from acp_launch.console.columns import columns
+from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
+from acp_launch.secret.outcome import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
 
 
-def show_reports(reports: Sequence[Entry], unmet: Sequence[Problem] = (), *, as_json: bool, strict: bool) -> bool:
+def show_reports(
+    reports: Sequence[Entry],
+    secrets: Mapping[str, Outcome],
+    unmet: Sequence[Problem],
+    *,
+    as_json: bool,
+    strict: bool,
+) -> bool:
     """One `FILE: ok` per good profile; the problems of the others, and how many profiles are wrong.
 
-    Returns whether all are good. In a strict report a warning is as bad as an error. `unmet` are secrets that this
-    machine lacks, which is no fault of a profile.
+    Returns whether all are good. In a strict report a warning is as bad as an error. `secrets` are those that were
+    looked up, and `unmet` the references whose secret this machine lacks, which is no fault of a profile.
     """
     everything = [problem for *_, problems in reports for problem in problems]
     bad = [report for report in reports if _stopping(report, strict=strict)]
     if as_json:
         verdicts = [_verdict(report, ok=report not in bad) for report in reports]
-        _print_json({"profiles": verdicts, "problems": [each.as_json() for each in (*everything, *unmet)]})
+        looked_up = {"secret_states": states(secrets)} if secrets else {}
+        _print_json({"profiles": verdicts, **looked_up, "problems": [each.as_json() for each in (*everything, *unmet)]})
         return not bad
     for report in reports:
         if report not in bad:
             _print(f"{shown(report[0].file)}: ok")
+    for line in state_lines(secrets):
+        _print(f"secret {line}")
     outcome = _outcome(bad, len(reports))
     problem_lines.show(everything, as_json=False, outcome=outcome)
     if bad and not errors(everything):
@@ -59,8 +72,8 @@ def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
         _print_json({"profiles": [_described(*entry) for entry in entries]})
         return
     rows = [(found.name, found.origin, _remark(found, loaded, problems)) for found, loaded, problems in entries]
-    for row in _aligned(rows):
-        _print(row)
+    for line in columns(rows):
+        _print(line)
 
 
 def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> dict[str, Any]:
@@ -81,12 +94,6 @@ def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) ->
     hidden = f"(shadowed by {shown(found.shadowed_by)})" if found.shadowed_by else ""
     description = loaded.profile.description if loaded else ""
     return " ".join(filter(None, (description, wrong, hidden))) or shown(found.file)
-
-
-def _aligned(rows: Sequence[tuple[str, str, str]]) -> Iterable[str]:
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    for name, origin, remark in rows:
-        yield f"{name:{widths[0]}}  {origin:{widths[1]}}  {remark}"
 
 
 def _print(line: str) -> None:

@@ -458,7 +458,12 @@ def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tri
     assert launch("validate", "one", "two").code == 0
     done = launch("validate", "one", "two", "--secrets")
     assert done.code == 3
-    assert done.out == b".acp-launch/one.yaml: ok\n.acp-launch/two.yaml: ok\n", "nothing is wrong with the profiles"
+    assert done.out.decode().splitlines() == [
+        ".acp-launch/one.yaml: ok",
+        ".acp-launch/two.yaml: ok",  # nothing is wrong with the profiles
+        "secret github     found        command (sh)",
+        "secret team/docs  unavailable  command (sh)",
+    ]
     assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
     assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
     assert launch("validate", "one", "--secrets").code == 0

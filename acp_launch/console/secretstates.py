@@ -1,0 +1,17 @@
+"""Whether each secret is there, and from where; shown beside a plan or a validated profile when somebody asked."""
+
+from collections.abc import Iterable, Mapping
+
+from acp_launch.console.columns import columns
+from acp_launch.secret.outcome import Outcome
+
+
+def state_lines(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
+    """`github  found  keyring (Secret Service)`, a line each."""
+    rows = [(name, outcome.state, outcome.source) for name, outcome in outcomes.items()]
+    return columns(rows) if rows else ()
+
+
+def states(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, str]]:
+    """The same as data."""
+    return {name: {"state": outcome.state, "source": outcome.source} for name, outcome in outcomes.items()}
