@@ -31,8 +31,8 @@ def show(
     assert resolved.plan is not None
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
-        states = {} if secrets is None else {"secret_states": states(secrets)}
-        sys.stdout.write(json.dumps({**described(resolved.plan), **states, "problems": found}) + "\n")
+        looked_up = {} if secrets is None else {"secret_states": states(secrets)}
+        sys.stdout.write(json.dumps({**described(resolved.plan), **looked_up, "problems": found}) + "\n")
         return
     problems.show(resolved.problems, as_json=False)
     sys.stdout.write(as_text(resolved.plan, verbose=verbose) + "\n")
