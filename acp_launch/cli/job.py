@@ -69,7 +69,7 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     require_platform()
     settings = load()
     profile, words = _profile_and_words(wish)
-    plan, secrets = _plan(profile, wish, settings, screen)
+    plan, secrets = _plan(profile, words, wish, settings, screen)
     text = prompt.read(words, wish.file)
     with ExitStack() as stack:
         registry, name, record = _session(wish, plan, settings, stack)
@@ -85,12 +85,15 @@ def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
     return wish.words[0], wish.words[1:]
 
 
-def _plan(profile: str, wish: Wish, settings: Settings, screen: Screen) -> "Planned":
-    from acp_launch.cli.planning import adhoc_plan, profile_plan
+def _plan(profile: str, words: tuple[str, ...], wish: Wish, settings: Settings, screen: Screen) -> "Planned":
+    from acp_launch.cli.planning import adhoc_plan, planned, resolved_profile
 
     if wish.agent is not None:
         return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
-    return profile_plan(profile, settings, cwd=wish.cwd, session=wish.session, waiting=screen.waiting)
+    resolved = resolved_profile(profile, settings, cwd=wish.cwd, session=wish.session)
+    if resolved.plan is not None:
+        prompt.require(words, wish.file)
+    return planned(resolved, settings, waiting=screen.waiting)
 
 
 def _session(

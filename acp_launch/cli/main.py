@@ -16,9 +16,9 @@ def run(arguments: Sequence[str]) -> int:
     if _missing_streams():
         return _stdout_is_full(OSError(errno.EBADF, "it is closed"))
     try:
-        return _run(arguments)
-    except SystemExit as ended:  # how typer gives back exit codes, its own usage errors included
-        return ended.code if isinstance(ended.code, int) else 0
+        code = _run(arguments)
+        sys.stdout.flush()  # here, where a reader that is gone is told by the exit code
+        return code
     except LaunchError as error:
         from acp_launch.console.failure import show
 
@@ -43,9 +43,20 @@ def _run(arguments: Sequence[str]) -> int:
             from acp_launch.cli.job import carry_out
 
             return carry_out(wish)
+    return _typer(arguments)
+
+
+def _typer(arguments: Sequence[str]) -> int:
     from acp_launch.cli.app import app
 
-    app(args=list(arguments), prog_name="acp-launch")
+    stdout = sys.stdout
+    try:
+        app(args=list(arguments), prog_name="acp-launch")
+    except SystemExit as ended:  # how typer gives back exit codes, its own usage errors included
+        if sys.stdout is not stdout and type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            sys.stdout = stdout
+            raise BrokenPipeError from None  # which click has made an exit with 1 of
+        return ended.code if isinstance(ended.code, int) else 0
     return 0
 
 

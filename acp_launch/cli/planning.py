@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
-def profile_plan(
-    name: str, settings: Settings, *, cwd: Path | None, session: str | None, waiting: "Waiting | None" = None
-) -> "Planned":
+def profile_plan(name: str, settings: Settings, *, cwd: Path | None, session: str | None) -> "Planned":
     """The plan of a profile and the secrets it needs; `cwd` and `session` are the command line's.
 
     Raises:
@@ -28,7 +26,15 @@ def profile_plan(
         ProfileError: the file is wrong.
         MachineError: it is right, and this machine cannot: a command, directory, variable or secret is missing.
     """
-    resolved = resolved_profile(name, settings, cwd=cwd, session=session)
+    return planned(resolved_profile(name, settings, cwd=cwd, session=session), settings)
+
+
+def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None) -> "Planned":
+    """The second half of that: its secrets, all at once. `waiting` is told of a store that takes its time.
+
+    Raises:
+        MachineError: as `profile_plan`.
+    """
     if not resolved.needs:
         return _plan(resolved), {}
     from acp_launch.cli.stores import outcomes

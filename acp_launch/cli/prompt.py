@@ -30,6 +30,24 @@ def read(words: Sequence[str], file: Path | None) -> str:
     return text
 
 
+def require(words: Sequence[str], file: Path | None) -> None:
+    """Refuse early, before anybody is asked for a passphrase, when there will be no prompt.
+
+    Raises:
+        UsageError: nothing was given, and stdin is a terminal.
+    """
+    if not words and not file and _is_terminal():
+        raise _none()
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is None or sys.stdin.isatty()
+
+
+def _none() -> UsageError:
+    return UsageError("there is no prompt", fix=f"{WAYS} (a session to sit in comes with a later version)")
+
+
 def _waits_on_stdin() -> bool:
     """Whether somebody pipes something into us: known without reading, which might never end."""
     try:
@@ -62,8 +80,8 @@ def _from_file(file: Path) -> str:
 
 
 def _from_stdin() -> str:
-    if sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("there is no prompt", fix=f"{WAYS} (a session to sit in comes with a later version)")
+    if _is_terminal():
+        raise _none()
     return _decoded(sys.stdin.buffer.read(), "stdin")
 
 

@@ -12,6 +12,8 @@ import typer
 from acp_launch.errors import MachineError, SecretError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from acp_launch.cli.vault import Vault
 
 app = typer.Typer(help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
@@ -20,17 +22,17 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
 
 
-@app.command("set")
+@app.command("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def set_(
+    context: typer.Context,
     name: Name,
-    words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None,
     from_env: Annotated[str | None, typer.Option("--from-env", metavar="VAR", help="Take it from a variable.")] = None,
 ) -> None:
     """Keep a secret. Its value is asked for without showing it, or read from stdin."""
     from acp_launch.cli import secretvalue
     from acp_launch.console.stderr import say
 
-    secretvalue.refuse_words(words or [])
+    secretvalue.refuse_words(context.args)
     secretvalue.checked(name)
     vault = _vault()
     failed = f'the secret "{name}" cannot be kept'
@@ -53,14 +55,16 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.secret.environment import variable
 
     vault = _vault()
-    kept, remark = vault.names()
+    kept, remark, failed = vault.names()
     used = uses(vault.settings)
     given = [name for name in used.names if os.environ.get(variable(name))]
     rows = [secrets.Listed(name, variable(name), None, used.of(name)) for name in given]
     rows += [secrets.Listed(name, vault.store.label, kept[name], used.of(name)) for name in sorted(kept)]
-    secrets.show_list(rows, as_json=as_json)
+    secrets.show_list(rows, remark, as_json=as_json)
     if remark or not rows:
         say(f"acp-launch: {remark or 'no secrets yet; acp-launch secret set NAME keeps one'}", style=DIM)
+    if failed:
+        raise typer.Exit(MachineError.exit_code)
 
 
 @app.command()
@@ -94,32 +98,39 @@ def check(
 def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The secrets' names.")]) -> None:
     """Remove secrets from the store."""
     from acp_launch.cli.secretvalue import checked
+    from acp_launch.console.stderr import say
 
     vault = _vault()
-    missing = [name for name in dict.fromkeys(map(checked, names)) if not _removed(vault, name)]
-    if missing:
-        listed = ", ".join(f'"{name}"' for name in missing)
-        raise SecretError(f"no secret named {listed} in the {vault.store.label}", fix="acp-launch secret list")
-    _mention_uses(vault, names, "set it again or remove the reference")
+    wanted = tuple(dict.fromkeys(map(checked, names)))
+    vault.require(*wanted)
+    for name in wanted:
+        _remove(vault, name)
+        say(f"{name}: removed from the {vault.store.label}")
+    _mention_uses(vault, wanted, "set it again or remove the reference")
 
 
 @app.command()
 def rename(old: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]) -> None:
     """Give a secret another name. References in profiles are yours to change; they are listed."""
     from acp_launch.cli.secretvalue import checked
+    from acp_launch.console.stderr import say
 
     if checked(old) == checked(new):
         raise UsageError("the two names are the same")
     vault = _vault()
-    outcomes = vault.read(old, new)
-    if (secret := outcomes[old].secret) is None:
-        raise SecretError(f'no secret named "{old}" in the {vault.store.label}', fix="acp-launch secret list")
-    if outcomes[new].secret is not None:
-        raise SecretError(f'there is already a secret named "{new}"', fix=f"acp-launch secret rm {new}")
-    vault.do(f'the secret "{old}" cannot be renamed', lambda: vault.store.write(new, secret), writing=new)
+    failed = f'the secret "{old}" cannot be renamed'
+    vault.do(failed, vault.store.names, writing=new)  # a store that only reads says so first
+    secret = vault.read(old)
+    if vault.states(new)[new].state != "missing":
+        raise SecretError(
+            f'there is already a secret named "{new}"; nothing was changed',
+            fix=f"choose another name, or acp-launch secret rm {new}",
+        )
+    vault.do(failed, lambda: vault.store.write(new, secret), writing=new)
     vault.index.put(new)
-    _removed(vault, old)
-    _mention_uses(vault, [old], f"write ${{secret:{new}}}")
+    _remove(vault, old)
+    say(f"{old}: is {new} now, in the {vault.store.label}")
+    _mention_uses(vault, (old,), f"write ${{secret:{new}}}")
 
 
 @app.command("copy-to-env")
@@ -135,28 +146,30 @@ def copy_to_env(
     import re
 
     from acp_launch.cli import execute
-    from acp_launch.cli.secretvalue import checked
+    from acp_launch.cli.secretvalue import VARIABLE, checked
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.needs import next_command
 
     vault = _vault()
+    into = variable or re.sub("[^A-Z0-9]", "_", name.upper())
+    if not re.fullmatch(VARIABLE, into):
+        fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."
+        raise UsageError(f'"{into}" is not the name of a variable', fix=fix)
     outcome = outcomes([checked(name)], vault.settings)[name]
     if outcome.secret is None:
         reason = outcome.reason or f"there is none in the {outcome.source}"
         raise SecretError(
             f'the secret "{name}" cannot be had: {reason}', fix=outcome.fix or next_command(name, outcome.state)
         )
-    into = variable or re.sub("[^A-Z0-9]", "_", name.upper())
     raise typer.Exit(execute.replaced_by(command, {into: outcome.secret}, os.environ))
 
 
-def _removed(vault: "Vault", name: str) -> bool:
-    removed = vault.do(f'the secret "{name}" cannot be removed', lambda: vault.store.remove(name))
+def _remove(vault: "Vault", name: str) -> None:
+    vault.do(f'the secret "{name}" cannot be removed', lambda: vault.store.remove(name))
     vault.index.drop(name)
-    return removed
 
 
-def _mention_uses(vault: "Vault", names: list[str], what: str) -> None:
+def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """A reference in a profile does not follow by itself."""
     from acp_launch.cli.uses import uses
     from acp_launch.console.stderr import YELLOW, say

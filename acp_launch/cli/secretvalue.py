@@ -14,6 +14,7 @@ from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import Secret
 
 LONGEST_NAME = 200  # characters
+VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
 SHORTEST_MASKED = 6  # characters; a shorter one would mask half of every text
 
 
@@ -23,7 +24,14 @@ def checked(name: str) -> str:
     Raises:
         UsageError: it cannot. Something that may be a value is not repeated.
     """
-    if re.fullmatch(NAME, name) and len(name) <= LONGEST_NAME:
+    from acp_launch.secret.credential import sightings
+
+    if looks := next((seen.what for seen in sightings(name) if seen.certainty == "certain"), ""):
+        raise UsageError(
+            f"this looks like {looks}, not like a secret's name; nothing was kept",
+            fix="acp-launch secret set NAME asks for the value; and replace the one you have just typed",
+        )
+    if re.fullmatch(NAME, name) and len(name) <= LONGEST_NAME and {".", ".."}.isdisjoint(name.split("/")):
         return name
     shown = f'"{name}" is' if re.fullmatch(r"[\w ./-]{1,40}", name) else "this is"
     raise UsageError(
@@ -66,6 +74,8 @@ def warn(name: str, secret: Secret) -> None:
         _warning(f"{name} is shorter than {SHORTEST_MASKED} characters: it cannot be masked in logs and errors")
     if text != text.strip():
         _warning(f"the value of {name} begins or ends with a space or a line break")
+    if any(not (mark.isprintable() or mark in "\n\r\t") for mark in text):
+        _warning(f"the value of {name} holds characters that cannot be seen")
     if os.environ.get(variable(name)):
         _warning(f"{variable(name)} is set in this shell, and comes before what was kept")
 
@@ -75,9 +85,11 @@ def _warning(text: str) -> None:
 
 
 def _from_variable(name: str) -> str:
-    if not (text := os.environ.get(name)):
+    if not re.fullmatch(VARIABLE, name):
+        raise UsageError("--from-env: this is not a variable's name", fix="--from-env GITHUB_TOKEN, without a $")
+    if name not in os.environ:
         raise UsageError(f"the variable {name} is not set", fix=f"export {name}=..., or leave --from-env away")
-    return text
+    return os.environ[name]
 
 
 def _is_terminal() -> bool:

@@ -21,12 +21,14 @@ T = TypeVar("T")
 def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None = None) -> dict[str, Outcome]:
     """What became of each name, in one pass."""
     wanted = tuple(names)
+    limit = _patience(settings, len(wanted))
+    say_so = waiting or say_waiting
     return look_up(
         wanted,
         environ=os.environ,
         store=lambda: open_store(settings),
-        limit=_patience(settings, len(wanted)),
-        waiting=waiting or say_waiting,
+        limit=limit + _grace(settings),
+        waiting=lambda what, waited, _: say_so(what, waited, limit) if waited < limit else None,
     )
 
 
@@ -68,7 +70,12 @@ def _patience(settings: Settings, count: int) -> float:
         return settings.secrets.timeout
     from acp_launch.secret.command import AT_ONCE
 
-    return settings.secrets.timeout * -(-count // AT_ONCE) + 2
+    return settings.secrets.timeout * -(-count // AT_ONCE)
+
+
+def _grace(settings: Settings) -> float:
+    """Seconds beyond that in which a command's own limit has been noticed, and the command ended."""
+    return 2.0 if settings.secrets.store == "command" else 0.0
 
 
 def say_waiting(what: str, waited: float, limit: float) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import TypeVar
 
 from acp_launch.cli.stores import done, open_store
@@ -10,6 +11,7 @@ from acp_launch.errors import SecretError
 from acp_launch.secret.index import Index, Names
 from acp_launch.secret.outcome import Outcome, StoreFault
 from acp_launch.secret.streams import install
+from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
@@ -38,21 +40,47 @@ class Vault:
                 detail = (*detail, *choices(writing, self.settings.config))
             raise SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail) from None
 
-    def read(self, *names: str) -> Mapping[str, Outcome]:
-        """Found or missing; anything else is an error."""
-        outcomes = self.do("the secret cannot be had", lambda: self.store.read(names))
-        for name, outcome in outcomes.items():
-            if outcome.state not in ("found", "missing"):
-                raise SecretError(f'the secret "{name}" cannot be had: {outcome.reason}', fix=outcome.fix)
-        return outcomes
+    def states(self, *names: str) -> Mapping[str, Outcome]:
+        """What became of each."""
+        return self.do("the store cannot be read", lambda: self.store.read(names))
 
-    def names(self) -> tuple[Names, str]:
-        """What the store holds; with a word for the person when only the index could tell."""
+    def require(self, *names: str) -> None:
+        """One that is there and cannot be read, a damaged one for instance, will do.
+
+        Raises:
+            SecretError: some are missing.
+        """
+        missing = [name for name, outcome in self.states(*names).items() if outcome.state == "missing"]
+        if missing:
+            near = get_close_matches(missing[0], self.index.names(), 1)
+            hint = f'; did you mean "{near[0]}"?' if near else ""
+            listed = ", ".join(f'"{name}"' for name in missing)
+            raise SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
+
+    def read(self, name: str) -> Secret:
+        """The secret of that name.
+
+        Raises:
+            SecretError: there is none, or it cannot be read.
+        """
+        self.require(name)
+        outcome = self.states(name)[name]
+        if outcome.secret is None:
+            raise SecretError(f'the secret "{name}" cannot be had: {outcome.reason}', fix=outcome.fix)
+        return outcome.secret
+
+    def names(self) -> tuple[Names, str, bool]:
+        """What the store holds, a word for the person if there is one, and whether the store could not be read."""
         try:
             actual = done(self.settings, self.store, self.store.names)
         except StoreFault as fault:
-            return self.index.names(), f"{fault.reason}; this is what was set from here"
-        return (self.index.names() if actual is None else self.index.correct(actual)), ""
+            return self.index.names(), f"{fault.reason}; this is what was set from here", True
+        before = self.index.names()
+        if actual is None:
+            return before, "the store cannot be listed; this is what was set from here", False
+        gone = sorted(before.keys() - actual.keys())
+        remark = f"no longer in the {self.store.label}: {', '.join(gone)}" if gone else ""
+        return self.index.correct(actual), remark, False
 
 
 def _identity(settings: Settings, label: str) -> str:

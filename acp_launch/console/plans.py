@@ -34,7 +34,7 @@ def show(
         looked_up = {} if secrets is None else {"secret_states": states(secrets)}
         sys.stdout.write(json.dumps({**described(resolved.plan), **looked_up, "problems": found}) + "\n")
         return
-    problems.show(resolved.problems, as_json=False)
+    problems.show(resolved.problems, as_json=False, outcome="a run would not start")
     sys.stdout.write(as_text(resolved.plan, verbose=verbose) + "\n")
     for index, line in enumerate(state_lines(secrets or {})):
         sys.stdout.write(f"{'' if index else 'secrets':12} {line}\n")

@@ -46,7 +46,8 @@ def show_reports(
     problem_lines.show(everything, as_json=False, outcome=outcome)
     if bad and not errors(everything):
         say(f"{len(everything)} warning{'s' if len(everything) != 1 else ''}; {outcome}")
-    problem_lines.show(unmet, as_json=False, outcome="the secrets are missing on this machine")
+    absent = sum(state.state != "found" for state in secrets.values())
+    problem_lines.show(unmet, as_json=False, outcome=f"{absent} of {len(secrets)} secrets cannot be had")
     return not bad
 
 

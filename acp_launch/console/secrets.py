@@ -34,9 +34,10 @@ class Checked(Struct, frozen=True):
     profiles: tuple[str, ...]
 
 
-def show_list(rows: Sequence[Listed], *, as_json: bool) -> None:
+def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
+    """`remark` says in what the list may be wrong; empty when it is what the store has."""
     if as_json:
-        _print_json({"secrets": [asdict(row) for row in rows]})
+        _print_json({"secrets": [asdict(row) for row in rows], "remark": remark})
     elif rows:
         now = time.time()
         shown = [(row.name, row.store, ago(row.set, now=now) if row.set else "", _joined(row.profiles)) for row in rows]

@@ -68,8 +68,14 @@ def _repair(expected: str, value: Plain) -> str:
     if expected == "text" and isinstance(value, bool | int | float):
         return f'quote it: "{str(value).lower() if isinstance(value, bool) else value}"'
     if expected == "a list" and isinstance(value, str):
-        return "write it as a list: [" + ", ".join(value.split()[:4]) + "]" if len(value) < 60 else "write it as a list"
+        items = ", ".join(map(_item, value.split()[:4]))
+        return f"write it as a list: [{items}]" if len(value) < 60 else "write it as a list"
     return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "write it as that")
+
+
+def _item(word: str) -> str:
+    """As it can stand between brackets."""
+    return word if re.fullmatch(r"[\w./@-]+", word) else f'"{word}"'
 
 
 def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | None = None) -> Fault:

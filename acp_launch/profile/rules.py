@@ -24,6 +24,7 @@ INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """Every rule the profile breaks."""
     yield from _agent(_mapping(root, "agent"))
+    yield from _workspace(_mapping(root, "workspace"))
     yield from _session(_mapping(root, "session"))
     for name, server in _mapping(root, "mcp_servers").items():
         path = ("mcp_servers", name)
@@ -54,7 +55,7 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
     if isinstance(command, str) and not command.strip():
         yield Fault((*path, "command"), "the command is empty", "write the program to start")
     if isinstance(command, str):
-        yield from _exposed((*path, "command"), command, "in ps")
+        yield from _not_from_secrets((*path, "command"), command, "a command")
     for index, argument in enumerate(args if isinstance(args, list) else []):
         if isinstance(argument, str):
             yield from _exposed((*path, "args", index), argument, "in ps")
@@ -62,13 +63,32 @@ def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         yield from _environment_name((*path, "env", name), name)
 
 
+def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
+    if isinstance(cwd := workspace.get("cwd"), str):
+        yield from _not_from_secrets(("workspace", "cwd"), cwd, "a directory")
+    further = workspace.get("additional_directories")
+    for index, directory in enumerate(further if isinstance(further, list) else []):
+        if isinstance(directory, str):
+            yield from _not_from_secrets(("workspace", "additional_directories", index), directory, "a directory")
+
+
+def _not_from_secrets(path: KeyPath, text: str, what: str) -> Iterator[Fault]:
+    """This machine is asked about these before any secret is looked up."""
+    for secret in _secrets(text):
+        where = max(text.find(str(secret)), 0)
+        yield Fault(path, f"{what} cannot come from a secret", "write it as text, or use ${env:NAME}", offset=where)
+
+
+def _secrets(text: str) -> list[SecretReference]:
+    try:
+        return [part for part in parse(text) if isinstance(part, SecretReference)]
+    except BadReference:  # `check` reports it
+        return []
+
+
 def _exposed(path: KeyPath, text: str, where: str) -> Iterator[Fault]:
     """A secret where others can read it: a warning, since some programs take it no other way."""
-    try:
-        secrets = [part for part in parse(text) if isinstance(part, SecretReference)]
-    except BadReference:  # `check` reports it
-        return
-    for secret in secrets:
+    for secret in _secrets(text):
         if where == "in ps":
             what, fix = f"{secret} is visible to every user of this machine in ps", "pass it in env"
         else:

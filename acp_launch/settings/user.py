@@ -77,11 +77,12 @@ def _unusable(name: str, text: str) -> Problem | None:
 
 def _unknown(name: str) -> Problem:
     known = {other.partition(environment.DELIMITER)[2]: other for other in environment.NAMES}
-    key = name.partition(environment.DELIMITER)[2].upper()
+    key = name.removeprefix(environment.NEARLY).lstrip("_").upper()
     if nearest := next(iter(get_close_matches(key, known, 1)), ""):
         what, fix = f"no setting has this name; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
         return Problem(name, 0, 0, "", what, fix)
-    return Problem(name, 0, 0, "", "no setting has this name", f"unset {name}")
+    fix = f"unset {name}; a secret's value is in ACP_LAUNCH_SECRET_{key}"
+    return Problem(name, 0, 0, "", "no setting has this name", fix)
 
 
 def _listed(text: str) -> list[Any] | None:

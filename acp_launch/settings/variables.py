@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 PREFIX, DELIMITER = "ACP_LAUNCH_", "__"
 _SECTION = f"{PREFIX}SECRETS{DELIMITER}"
+NEARLY = f"{PREFIX}SECRETS_"  # one underscore too few, or a secret with one letter too many
 _KEYS = ("STORE", "TIMEOUT", "KEYRING__BACKEND", "FILE__PATH", "FILE__KEY_FILE", "COMMAND")
 NAMES = (f"{PREFIX}MAX_LINE", *(_SECTION + key for key in _KEYS))
 COMMAND = f"{_SECTION}COMMAND"
@@ -12,11 +13,11 @@ COMMAND = f"{_SECTION}COMMAND"
 
 def present() -> dict[str, str]:
     """
-    Those that are set, with whatever else begins like one of the section; an empty one counts as not set.
+    Those that are set, with whatever else nearly begins like one of the section; an empty one counts as not set.
 
     A secret's value (`ACP_LAUNCH_SECRET_NAME`) and the passphrase are never among them.
     """
-    return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(_SECTION))}
+    return {name: text for name, text in os.environ.items() if text and (name in NAMES or name.startswith(NEARLY))}
 
 
 def path(name: str) -> tuple[str, ...]:

@@ -173,6 +173,18 @@ def test_a_reader_who_had_enough_ends_the_run_without_words(launch: Launcher, ou
     assert (done.code, done.err) == (141, "")
 
 
+@pytest.mark.parametrize("arguments", [["list"], ["secret", "list", "--json"], ["--help"], ["schema"]], ids=" ".join)
+def test_a_reader_who_had_enough_ends_every_verb_the_same(launch: Launcher, arguments: list[str]) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    try:
+        done = launch(*arguments, out=theirs)
+    finally:
+        os.close(theirs)
+    assert done.code == 141
+    assert "Traceback" not in done.err
+
+
 def test_wrappers_and_their_daemons_are_gone_when_the_run_is(launch: Launcher, tmp_path: Path) -> None:
     """C-13: behind `sh -c`, in a session of its own, with a double-forked daemon that ignores everything."""
     launch.profile("wrapper", "polite", name="well")

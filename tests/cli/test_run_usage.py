@@ -78,7 +78,7 @@ def test_options_with_impossible_values_are_refused_by_name(launch: Launcher) ->
     assert (done.code, done.err) == (
         2,
         'ACP_LAUNCH_MAX_LINE: expected a number of bytes from 4KiB to 1GiB, found the text "lots"\n'
-        "    fix: write a number and its unit: 64MiB\n1 problem; nothing was started\n",
+        "    fix: write a number and its unit: 64MiB\n1 problem; nothing was done\n",
     )
 
 
@@ -155,7 +155,7 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
 def test_a_secret_where_none_may_be_is_not_asked_for_as_well(launch: Launcher) -> None:
     launch.profile("polite", agent={"command": "${secret:program}"})
     done = launch("run", "p", "hi")
-    assert done.code == 3
+    assert done.code == 2
     assert "agent.command: a command cannot come from a secret\n" in done.err
     assert "no secret named" not in done.err
 

@@ -82,6 +82,7 @@ def test_it_can_come_from_a_variable(sealed: Launcher) -> None:
 
 
 def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launcher) -> None:
+    assert sealed("secret", "set", "github", "--value", TOKEN).err == sealed("secret", "set", "github", TOKEN).err
     done = sealed("secret", "set", "github", TOKEN)
     assert done.code == 2
     assert done.err == (
@@ -94,7 +95,8 @@ def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launche
 
 
 @pytest.mark.parametrize(
-    "name", [f"github={TOKEN}", "a b", "", "/a", "a/", "a//b", "ä", "x" * 201, "${secret:x}", "a\nb"]
+    "name",
+    [f"github={TOKEN}", "a b", "", "..", "../a", "a/./b", "/a", "a/", "a//b", "ä", "x" * 201, "${secret:x}", "a\nb"],
 )
 def test_a_name_that_is_none_is_refused_and_a_value_in_its_place_not_repeated(sealed: Launcher, name: str) -> None:
     done = sealed("secret", "set", name, stdin=b"a-value")
@@ -130,6 +132,7 @@ def test_64_kib_are_kept_and_so_are_several_lines(sealed: Launcher) -> None:
     ("value", "warning"),
     [
         ("12345", "x is shorter than 6 characters: it cannot be masked in logs and errors"),
+        ("a-\x1b[Dvalue", "the value of x holds characters that cannot be seen"),
         (" a-value", "the value of x begins or ends with a space or a line break"),
     ],
 )
@@ -192,6 +195,17 @@ def test_a_person_is_told_before_typing_that_nothing_can_be_kept(launch: Launche
         assert "github: " not in terminal.text.replace('"github"', "")
 
 
+def test_a_token_in_the_place_of_the_name_is_not_taken_as_one(sealed: Launcher) -> None:
+    token = "ghp_" + "a1B2" * 9
+    done = sealed("secret", "set", token, stdin=b"a-value")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: this looks like a GitHub token, not like a secret's name; nothing was kept\n"
+        "    fix: acp-launch secret set NAME asks for the value; and replace the one you have just typed\n",
+    )
+    assert files_holding(token, Path(sealed.env["HOME"]), sealed.project) == []
+
+
 # list and check
 
 
@@ -215,6 +229,22 @@ def test_an_empty_list_says_how_to_begin(sealed: Launcher) -> None:
     done = sealed("secret", "list")
     assert (done.code, done.out) == (0, b"")
     assert done.err == "acp-launch: no secrets yet; acp-launch secret set NAME keeps one\n"
+
+
+def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed: Launcher) -> None:
+    kept(sealed)
+    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    content = file.read_bytes()
+    file.write_bytes(content[:-5])
+    done = sealed("secret", "list")
+    assert done.code == 3
+    assert b"github" in done.out
+    assert done.err == f"acp-launch: {file} is cut off: its end is missing; this is what was set from here\n"
+    assert json.loads(sealed("secret", "list", "--json").out)["remark"] != ""
+    file.unlink()
+    done = sealed("secret", "list")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == f"acp-launch: no longer in the sealed file ({file}): github\n"
 
 
 def test_a_list_without_its_index_is_made_anew_by_what_is_found(sealed: Launcher) -> None:
@@ -278,14 +308,19 @@ def test_what_was_removed_is_gone_and_who_still_needs_it_is_told(sealed: Launche
     sealed.write(NEEDY, name="review")
     kept(sealed)
     kept(sealed, "other", "other-value")
-    done = sealed("secret", "rm", "github", "nothing", "other")
-    assert done.code == 3
-    assert 'acp-launch: no secret named "nothing" in the sealed file' in done.err
-    assert listed(sealed) == {}
-    kept(sealed)
-    done = sealed("secret", "rm", "github")
+    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    done = sealed("secret", "rm", "github", "githbu", "nothing", "other")
+    assert (done.code, done.err) == (
+        3,
+        f'acp-launch: no secret named "githbu", "nothing" in the sealed file ({file}); did you mean "github"?\n'
+        "    fix: acp-launch secret list\n",
+    )
+    assert listed(sealed).keys() == {"github", "other"}, "all or nothing"
+    done = sealed("secret", "rm", "github", "other", "github")
     assert done.code == 0
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
+        f"github: removed from the sealed file ({file})\n"
+        f"other: removed from the sealed file ({file})\n"
         ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github};"
         " set it again or remove the reference\n"
     )
@@ -296,7 +331,9 @@ def test_a_renamed_secret_keeps_its_value_and_lists_the_references_to_change(sea
     kept(sealed)
     done = sealed("secret", "rename", "github", "team/github")
     assert done.code == 0
+    file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
+        f"github: is team/github now, in the sealed file ({file})\n"
         ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github}; write ${secret:team/github}\n"
     )
     assert listed(sealed) == {"team/github": []}
@@ -309,7 +346,8 @@ def test_a_rename_never_overwrites(sealed: Launcher) -> None:
     done = sealed("secret", "rename", "github", "taken")
     assert (done.code, done.err) == (
         3,
-        'acp-launch: there is already a secret named "taken"\n    fix: acp-launch secret rm taken\n',
+        'acp-launch: there is already a secret named "taken"; nothing was changed\n'
+        "    fix: choose another name, or acp-launch secret rm taken\n",
     )
     assert sealed("secret", "rename", "github", "github").code == 2
     assert sealed("secret", "rename", "gone", "new").code == 3
@@ -334,9 +372,11 @@ def test_the_exit_code_is_the_commands_and_a_missing_one_is_told(sealed: Launche
     assert sealed("secret", "copy-to-env", "github", "--", *leave).code == 17
     done = sealed("secret", "copy-to-env", "github", "--", "no-such-command-anywhere")
     assert (done.code, done.err) == (
-        2,
-        "acp-launch: no-such-command-anywhere cannot be run: no such command\n    fix: give a program on your PATH\n",
+        3,
+        "no-such-command-anywhere cannot be run: no such command\n    fix: give a program on your PATH, or its path\n"
+        "1 problem; nothing was started\n",
     )
+    assert sealed("secret", "copy-to-env", "--as", "1X", "github", "--", *leave).code == 2
     done = sealed("secret", "copy-to-env", "gone", "--", *leave)
     assert done.code == 3
     assert done.err.startswith('acp-launch: the secret "gone" cannot be had: there is none in the sealed file (')
@@ -391,6 +431,16 @@ def test_a_person_types_the_passphrase_once_for_a_run(launch: Launcher) -> None:
         assert terminal.ends() == 0
     assert "hello there" in terminal.text
     assert "correct horse" not in terminal.text
+
+
+def test_nobody_is_asked_for_a_passphrase_when_there_is_no_prompt(launch: Launcher) -> None:
+    configured(launch, "secrets: {store: file}\n")
+    launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
+    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    with on_terminal("run", "p", cwd=launch.project, env=launch.env) as terminal:
+        assert terminal.ends() == 2
+    assert "there is no prompt" in terminal.text
+    assert "assphrase" not in terminal.text
 
 
 def test_a_command_can_be_the_store(launch: Launcher) -> None:

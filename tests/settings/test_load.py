@@ -200,7 +200,8 @@ def test_a_secret_is_neither_kept_nor_told(
     before = entry.read_bytes()
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__GITHUB", "canary-3")
     assert refused() == [
-        "ACP_LAUNCH_SECRETS__GITHUB: no setting has this name\n    fix: unset ACP_LAUNCH_SECRETS__GITHUB"
+        "ACP_LAUNCH_SECRETS__GITHUB: no setting has this name\n"
+        "    fix: unset ACP_LAUNCH_SECRETS__GITHUB; a secret's value is in ACP_LAUNCH_SECRET_GITHUB"
     ]
     assert entry.read_bytes() == before
 

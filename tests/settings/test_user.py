@@ -165,7 +165,12 @@ def test_braces_that_are_a_programs_own_pass(word: str) -> None:
         ),
         ("COMMAND", '["op", 5, "{name}"]', 'expected text, found the number 5\n    fix: quote it: "5"'),
         ("FILE__PATH", "/h\udcff", "this variable does not hold UTF-8 text\n    fix: set it in a UTF-8 locale"),
-        ("FOO", "x", "no setting has this name\n    fix: unset ACP_LAUNCH_SECRETS__FOO"),
+        (
+            "FOO",
+            "x",
+            "no setting has this name\n"
+            "    fix: unset ACP_LAUNCH_SECRETS__FOO; a secret's value is in ACP_LAUNCH_SECRET_FOO",
+        ),
         (
             "STOER",
             "x",
