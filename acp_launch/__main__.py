@@ -1,5 +1,11 @@
-"""`python -m acp_launch`, and the console script."""
+"""
+`python -m acp_launch`, and the console script.
 
+`python -m` puts the current directory first on `sys.path`, and a project must not choose what we import. What Python
+itself imports before us is beyond our reach: the console script, or `python -P -m`, never looks there.
+"""
+
+import os
 import sys
 
 
@@ -12,8 +18,49 @@ def main() -> None:
         return
     from acp_launch.cli.main import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = 1
+    try:
+        code = run(sys.argv[1:])
+    except BaseException:
+        if not _gave_up():
+            raise
+        sys.excepthook(*sys.exc_info())
+    if _gave_up():
+        _leave(code)
+    sys.exit(code)
+
+
+def _gave_up() -> bool:
+    if "acp_launch.secret.bounded" not in sys.modules:
+        return False
+    from acp_launch.secret.bounded import gave_up
+
+    return gave_up()
+
+
+def _leave(code: int) -> None:
+    """Exit now: the interpreter would wait for threads that will never end."""
+    from acp_launch.process.capture import end_all
+    from acp_launch.secret.bounded import end_children
+
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    finally:  # whatever that raises, a signal included: the code is known
+        end_all()
+        end_children()
+        os._exit(code)
+
+
+def _forget_current_directory() -> None:
+    try:
+        here = os.getcwd()  # noqa: PTH109 - pathlib is not imported yet
+    except OSError:  # it is gone, and so not on the path
+        return
+    if not sys.flags.safe_path and sys.path[:1] in ([""], [here]):
+        del sys.path[0]
 
 
 if __name__ == "__main__":
+    _forget_current_directory()
     main()

@@ -42,7 +42,8 @@ def test_the_hook_is_complete(hook: dict[str, Any]) -> None:
     assert hook == {
         "id": "acp-launch-validate",
         "name": "validate acp-launch profiles",
-        "description": "Refuses profiles that are wrong, or that hold a credential in plain text.",
+        "description": "Refuses profiles (.acp-launch/*.yaml, *.yml) that are wrong,"
+        " or that hold a credential in plain text.",
         "entry": "acp-launch validate --strict",
         "language": "python",
         "files": hook["files"],
@@ -71,6 +72,13 @@ def test_good_profiles_may_be_committed(hook: dict[str, Any], repository: Path) 
     (repository / ".acp-launch" / "two.yaml").write_text(GOOD)
     ended = committed(hook, repository, ".acp-launch/good.yaml", ".acp-launch/two.yaml")
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_token_in_a_comment_may_not_be_committed(hook: dict[str, Any], repository: Path) -> None:
+    (repository / ".acp-launch" / "leaking.yaml").write_text(f"# was ghp_{'a1B2' * 9}\n{GOOD}")
+    ended = committed(hook, repository, ".acp-launch/leaking.yaml")
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(".acp-launch/leaking.yaml:1:7: this looks like a GitHub token\n    fix: remove it")
 
 
 @pytest.mark.parametrize("literal", ["abcd-1234", "changeme"])

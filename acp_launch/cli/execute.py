@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from acp_launch.errors import MachineError
 from acp_launch.plan.environment import inherited
 from acp_launch.problem import Problem
+from acp_launch.process import prepare
 from acp_launch.secret.value import Secret
 
 
@@ -32,4 +33,5 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> int:
         return subprocess.run(list(command), env=dict(env), check=False).returncode
     sys.stdout.flush()
     sys.stderr.flush()
+    prepare.undo()
     os.execvpe(command[0], list(command), dict(env))

@@ -18,40 +18,43 @@ if TYPE_CHECKING:
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
-def profile_plan(name: str, settings: Settings, *, cwd: Path | None, session: str | None) -> "Planned":
-    """The plan of a profile and the secrets it needs; `cwd` and `session` are the command line's.
+def agent_plan(name: str, settings: Settings, *, cwd: Path | None) -> "Planned":
+    """The plan of a profile for who only needs its agent: no secret of a server is looked up.
 
     Raises:
-        UsageError: there is no such profile.
-        ProfileError: the file is wrong.
-        MachineError: it is right, and this machine cannot: a command, directory, variable or secret is missing.
+        LaunchError: as `planned`.
     """
-    return planned(resolved_profile(name, settings, cwd=cwd, session=session), settings)
+    from msgspec.structs import replace
+
+    resolved = resolved_profile(name, settings, cwd=cwd)
+    needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
+    return planned(replace(resolved, needs=needs), settings)
 
 
 def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None) -> "Planned":
-    """The second half of that: its secrets, all at once. `waiting` is told of a store that takes its time.
+    """The plan and the secrets it needs, all at once. `waiting` is told of a store that takes its time.
 
     Raises:
-        MachineError: as `profile_plan`.
+        MachineError: this machine cannot: a command, directory, variable or secret is missing.
     """
     if not resolved.needs:
         return _plan(resolved), {}
-    from acp_launch.cli.stores import outcomes
-    from acp_launch.plan.needs import unmet
+    from acp_launch.cli.stores import keep_to_ourselves, outcomes
+    from acp_launch.plan.needs import unfit, unmet
     from acp_launch.secret.lookup import secrets
-    from acp_launch.secret.streams import install
 
+    keep_to_ourselves()
     answers = outcomes((need.name for need in resolved.needs), settings, waiting)
-    install()  # from here on whatever is printed passes the redactor
-    return _plan(resolved, unmet(resolved.needs, answers)), secrets(answers)
+    values = secrets(answers)
+    return _plan(resolved, (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))), values
 
 
 def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
     """The same before anybody asks for its secrets; its plan is None where this machine cannot.
 
     Raises:
-        UsageError, ProfileError: as `profile_plan`.
+        UsageError: there is no such profile.
+        ProfileError: the file is wrong.
     """
     from acp_launch.plan.resolve import resolve
     from acp_launch.profile.discover import find

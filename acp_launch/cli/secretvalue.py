@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from acp_launch.console.stderr import YELLOW, say
 from acp_launch.errors import UsageError
 from acp_launch.secret.environment import variable
+from acp_launch.secret.forms import SHORTEST, is_maskable
 from acp_launch.secret.outcome import MAX_VALUE
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.reference import NAME
@@ -15,7 +16,6 @@ from acp_launch.secret.value import Secret
 
 LONGEST_NAME = 200  # characters
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
-SHORTEST_MASKED = 6  # characters; a shorter one would mask half of every text
 
 
 def checked(name: str) -> str:
@@ -62,6 +62,8 @@ def received(name: str, from_variable: str | None) -> Secret:
         raise UsageError("the value is empty; nothing was kept", fix="give a value; acp-launch secret rm removes one")
     if "\0" in text:
         raise UsageError("the value holds a NUL character, which no variable can", fix="give text")
+    if _is_no_text(text):
+        raise UsageError("the value is not UTF-8 text", fix="give text, base64 for instance")
     if len(text.encode()) > MAX_VALUE:
         raise UsageError(f"the value is longer than {MAX_VALUE // 1024} KiB", fix="keep a file, and its path here")
     return secret
@@ -70,8 +72,8 @@ def received(name: str, from_variable: str | None) -> Secret:
 def warn(name: str, secret: Secret) -> None:
     """What a person may not have meant."""
     text = secret.expose()
-    if len(text) < SHORTEST_MASKED:
-        _warning(f"{name} is shorter than {SHORTEST_MASKED} characters: it cannot be masked in logs and errors")
+    if not is_maskable(text):
+        _warning(f"{name} is shorter than {SHORTEST} characters: it cannot be masked in logs and errors")
     if text != text.strip():
         _warning(f"the value of {name} begins or ends with a space or a line break")
     if any(not (mark.isprintable() or mark in "\n\r\t") for mark in text):
@@ -84,12 +86,17 @@ def _warning(text: str) -> None:
     say(f"acp-launch: warning: {text}", style=YELLOW)
 
 
+def _is_no_text(text: str) -> bool:
+    """Whether it came from bytes that are not UTF-8."""
+    return any("\ud800" <= mark <= "\udfff" for mark in text)
+
+
 def _from_variable(name: str) -> str:
-    if not re.fullmatch(VARIABLE, name):
-        raise UsageError("--from-env: this is not a variable's name", fix="--from-env GITHUB_TOKEN, without a $")
-    if name not in os.environ:
+    if name in os.environ:
+        return os.environ[name]
+    if re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", name):  # what else was given may be a value, as after a stray $
         raise UsageError(f"the variable {name} is not set", fix=f"export {name}=..., or leave --from-env away")
-    return os.environ[name]
+    raise UsageError("--from-env: there is no such variable", fix="give its name, without a $: --from-env GITHUB_TOKEN")
 
 
 def _is_terminal() -> bool:
@@ -99,7 +106,7 @@ def _is_terminal() -> bool:
 def _typed(name: str) -> str:
     from acp_launch.secret.passphrase import hidden
 
-    text = hidden(f"{name}: ")
+    text = hidden(f"{name}: ", fix=f"pipe it in: acp-launch secret set {name} < FILE")
     if text is None:
         raise UsageError("there is no terminal to ask on", fix=f"pipe the value: ... | acp-launch secret set {name}")
     return text

@@ -118,13 +118,13 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None
     from pathlib import Path
 
     from acp_launch.cli.errand import errand
-    from acp_launch.cli.planning import profile_plan
+    from acp_launch.cli.planning import agent_plan
     from acp_launch.console import agentsessions
     from acp_launch.session.housekeeping import list_sessions
 
     if profile is None:
         raise UsageError("which agent?", fix="acp-launch session list PROFILE --agent")
-    planned = profile_plan(profile, _settings(), cwd=None, session=None)
+    planned = agent_plan(profile, _settings(), cwd=None)
     plan, _ = planned
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
@@ -147,7 +147,7 @@ def _plan_of(record: "Record") -> "Planned":
     import shlex
     from pathlib import Path
 
-    from acp_launch.cli.planning import profile_plan
+    from acp_launch.cli.planning import agent_plan
     from acp_launch.plan.adhoc import PREFIX
 
     if record.profile.startswith(PREFIX):
@@ -157,7 +157,7 @@ def _plan_of(record: "Record") -> "Planned":
             fix=f"to forget it here: acp-launch session rm {shlex.quote(record.name)} --local",
         )
     try:
-        return profile_plan(record.profile, _settings(), cwd=Path(record.cwd), session=None)
+        return agent_plan(record.profile, _settings(), cwd=Path(record.cwd))
     except LaunchError as error:
         raise SessionError(
             f'the agent of the session "{record.name}" cannot be started: its profile "{record.profile}" has problems',

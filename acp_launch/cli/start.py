@@ -1,12 +1,11 @@
 """Start a plan's agent before anything that talks to it is imported, and be sure it ends."""
 
-import signal
+import codecs
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import FrameType
 
-from acp_launch.errors import Stopped
+from acp_launch.cli.signals import on_signals, stopped
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.kill import end_now
 from acp_launch.process.logfile import LogFile
@@ -22,17 +21,17 @@ def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
     arrived: list[int] = []  # a signal within `spawn` would lose the process it has just started
-    _on_signals(lambda number, frame: arrived.append(number))
+    on_signals(lambda number, frame: arrived.append(number))
     spawned = spawn(argv, env=env, cwd=agent.cwd)
     try:
-        _on_signals(_stopped)  # until the event loop listens
+        on_signals(stopped)  # until the event loop listens
         if arrived:
-            _stopped(arrived[0], None)
+            stopped(arrived[0], None)
         yield spawned
     finally:
-        _on_signals(lambda number, frame: None)  # nobody's impatience interrupts the kill
+        on_signals(lambda number, frame: None)  # nobody's impatience interrupts the kill
         end_now(spawned)
-        _on_signals(_stopped)
+        on_signals(stopped)
 
 
 @contextmanager
@@ -40,23 +39,19 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
     """Takes the agent's stderr into a file of the state directory; `echo` shows it too."""
     log = LogFile(settings.state / "log", plan.profile)
 
-    def both(data: bytes) -> None:
-        sys.stderr.write(data.decode(errors="replace"))
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
+
+    def show(data: bytes, *, is_last: bool = False) -> None:
+        sys.stderr.write(decoder.decode(data, is_last))
         sys.stderr.flush()
+
+    def both(data: bytes) -> None:
+        show(data)
         log(data)
 
     try:
         yield both if echo else log
     finally:
+        if echo:
+            show(b"", is_last=True)
         log.close()
-
-
-def _on_signals(action: Callable[[int, FrameType | None], object]) -> None:
-    """What we were told to ignore (nohup) stays ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, action)
-
-
-def _stopped(number: int, frame: FrameType | None) -> None:
-    raise Stopped("stopped", signal_number=number)

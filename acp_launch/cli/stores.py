@@ -18,6 +18,18 @@ AT_HAND = 120.0  # seconds for a person who was asked to store something and may
 T = TypeVar("T")
 
 
+def keep_to_ourselves() -> None:
+    """Before the first secret: what is printed passes the redactor, others cannot look in, and who ends us ends what
+    works for us."""
+    from acp_launch.cli.signals import TERMINATING, on_signals, stopped
+    from acp_launch.process.private import hide
+    from acp_launch.secret.streams import install
+
+    on_signals(stopped, TERMINATING)
+    hide()
+    install()
+
+
 def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None = None) -> dict[str, Outcome]:
     """What became of each name, in one pass."""
     wanted = tuple(names)
@@ -46,10 +58,13 @@ def open_store(settings: Settings) -> Store:
     """Nothing is looked at yet."""
     chosen = settings.secrets
     if chosen.store == "file":
+        from functools import partial
+
         from acp_launch.secret.passphrase import hidden
         from acp_launch.secret.sealedfile import open_file
 
-        return open_file(chosen.file, settings.config, os.environ, hidden)
+        ask = partial(hidden, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")
+        return open_file(chosen.file, settings.config, os.environ, ask)
     if chosen.store == "command":
         from acp_launch.secret.command import open_command
 

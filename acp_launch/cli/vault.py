@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-from acp_launch.cli.stores import done, open_store
+from acp_launch.cli.stores import done, keep_to_ourselves, open_store
 from acp_launch.console.secrets import choices
 from acp_launch.errors import SecretError
 from acp_launch.secret.index import Index, Names
-from acp_launch.secret.outcome import Outcome, StoreFault
-from acp_launch.secret.streams import install
+from acp_launch.secret.outcome import Outcome, Store, StoreFault
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
@@ -21,9 +20,9 @@ class Vault:
     """Every method may raise SecretError."""
 
     def __init__(self, settings: Settings) -> None:
-        install()  # from here on whatever is printed passes the redactor
+        keep_to_ourselves()
         self.settings = settings
-        self.store = open_store(settings)
+        self.store = _opened(settings)
         self.index = Index(settings.state, _identity(settings, self.store.label))
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
@@ -83,7 +82,15 @@ class Vault:
         return self.index.correct(actual), remark, False
 
 
+def _opened(settings: Settings) -> Store:
+    try:
+        return open_store(settings)
+    except StoreFault as fault:
+        raise SecretError(f"the store cannot be used: {fault.reason}", fix=fault.fix) from None
+
+
 def _identity(settings: Settings, label: str) -> str:
     """What tells this store from others of the same user."""
     store = settings.secrets.store
-    return label if store == "file" else f"{store} {os.environ.get('PYTHON_KEYRING_BACKEND', '')}".strip()
+    backend = settings.secrets.keyring.backend or os.environ.get("PYTHON_KEYRING_BACKEND", "")
+    return label if store == "file" else f"{store} {backend}".strip()

@@ -1,7 +1,8 @@
 """
 What a session tells, without its secrets: stands before any kind of output.
 
-Whatever has nothing to hide passes as the very object it was; events keep their number and their order.
+Whatever has nothing to hide passes as the very object it was. Events keep their number and their order, but for the
+notices that may come while a chunk is held back (`console.seams`): a pause within a secret is no reason to show it.
 """
 
 import dataclasses
@@ -23,6 +24,7 @@ from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
 
+OURS = frozenset({"by", "how", "stop_reason"})  # members of what is told whose words are ours or the protocol's
 S = TypeVar("S", bound=Struct)
 E = TypeVar("E", bound=LaunchError)
 
@@ -70,11 +72,9 @@ class Discreet:
         self._output.cancelled(self._redactor.tree(calls))
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
-        self._seams.release()
         self._output.waiting(self._redactor.text(what), seconds, limit)
 
     def note(self, text: str) -> None:
-        self._seams.release()
         self._output.note(self._redactor.text(text))
 
     def ended(self, turn: TurnEnd) -> None:
@@ -111,7 +111,9 @@ class Discreet:
         if self._redactor.is_empty:
             return struct
         members = {name: getattr(struct, name) for name in struct.__struct_fields__}
-        changed = {name: new for name, old in members.items() if (new := self._member(old)) is not old}
+        changed = {
+            name: new for name, old in members.items() if name not in OURS and (new := self._member(old)) is not old
+        }
         return replace(struct, **changed) if changed else struct
 
     def _member(self, value: Any) -> Any:

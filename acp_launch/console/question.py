@@ -9,6 +9,7 @@ from typing import Any
 from acp_launch.console.echo import forget_typed
 from acp_launch.console.stderr import YELLOW, harmless, say
 from acp_launch.protocol import acp
+from acp_launch.secret.redact import redactor
 from acp_launch.session.permission import choose
 from acp_launch.session.toolcall import title
 
@@ -45,6 +46,8 @@ class Question:
 
 
 def _show(call: dict[str, Any], offered: list[dict[str, Any]]) -> None:
+    # Before anything is cut: half a secret is one that nobody can recognise.
+    call, offered = redactor.tree(call), redactor.tree(offered)
     say(f"The agent asks for permission: {harmless(title(call), keep='')}", style=YELLOW)
     for line in _particulars(call):
         say(f"    {_shortened(harmless(line))}")

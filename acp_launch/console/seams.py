@@ -7,8 +7,10 @@ characters that a form begins with are held back, whole and in order, until the 
 If it is, its characters go from the chunks that hold them, and `***` stands in the first of them.
 
 The promise: put together, the chunks of a stream never hold a whole form. As long as nothing comes between them, they
-hold no more than its first two characters. What does come between (a tool call, a question, the notice of a wait, the
-end of the turn; not the updates that leave a message alone) lets go of what is held as it is; then the rest is hidden.
+hold no more than its first two characters. What does come between (a tool call, a question, the end of the turn; not
+the updates that leave a message alone, nor the notice of a wait) lets go of what is held: up to `SHOWN` characters as
+they are, more with `***` in their place. What follows of that form is hidden too, with a `***` of its own, so nobody
+ever reads more than its first `SHOWN` characters. A form that was only begun is hidden as well when it is let go of.
 A character beyond U+FFFF that is itself cut in two is not put together here.
 """
 
@@ -18,13 +20,14 @@ from itertools import accumulate
 
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
-from acp_launch.secret.needles import Span
+from acp_launch.secret.needles import Span, joined
 from acp_launch.secret.redact import Redactor, Tables
 from acp_launch.secret.value import MASK
 
 CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 LEAST = 3  # characters; fewer are too often the beginning of a form, and holding them would make every message stutter
-MOST = 1_000  # updates held back; then they go as they are, so that an agent's empty chunks do not fill memory
+SHOWN = 5  # characters of a form that may be seen; one less than the shortest has
+MOST = 1_000  # updates held back; then they are let go of, so that an agent's empty chunks do not fill memory
 
 
 class Seams:
@@ -82,6 +85,8 @@ class Seams:
         spans = needles.spans(window)
         open_end = len(window) - needles.held(window)
         is_waiting = len(window) - open_end >= least and len(self._held) < MOST
+        if not is_waiting and len(window) - open_end > SHOWN:
+            spans = joined([*spans, (open_end, len(window))])
         shown = self._let_go(len(out), open_end if is_waiting else len(window), spans)
         self._remember(window[min([open_end, *(begin for begin, end in spans if begin < shown < end)]) : shown])
 

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from acp_launch.document.keypath import KeyPath, dotted
-from acp_launch.plan.model import Origin
+from acp_launch.plan.model import LaunchPlan, Origin, RemotePlan
 from acp_launch.problem import Problem
+from acp_launch.profile.address import header_fault
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.templates import templates
 from acp_launch.secret.environment import variable
 from acp_launch.secret.outcome import MAX_VALUE, Outcome, State
-from acp_launch.secret.reference import SecretReference, parse
+from acp_launch.secret.reference import SecretReference, parse, place
+from acp_launch.secret.value import Secret
 
 
 class Need(Struct, frozen=True):
@@ -24,36 +26,37 @@ class Need(Struct, frozen=True):
 
 
 def needs(loaded: Loaded) -> tuple[Need, ...]:
-    """
-    Every reference to a secret in the profile, in the order of its lines; twice in one text counts once.
-
-    Where no secret may be (`plan.resolve` says so) none is needed.
-    """
-    found = [
-        need
-        for path, template in templates(loaded.profile)
-        if not _is_for_this_machine(path)
-        for need in _within(loaded, path, template)
-    ]
+    """Every reference to a secret in the profile, in the order of its lines; twice in one text counts once."""
+    found = [need for path, template in templates(loaded.profile) for need in _within(loaded, path, template)]
     return tuple(sorted(found, key=lambda need: (need.origin.line, need.origin.column)))
-
-
-def _is_for_this_machine(path: KeyPath) -> bool:
-    """Directories and programs: this machine is asked about them before any secret is looked up."""
-    is_command = path == ("agent", "command") or (path[0] == "mcp_servers" and path[2:] == ("command",))
-    return is_command or path[0] == "workspace"
 
 
 def _within(loaded: Loaded, path: KeyPath, template: str) -> Iterable[Need]:
     for part in dict.fromkeys(parse(template)):
         if isinstance(part, SecretReference):
-            line, column = loaded.positions.locate(path, offset=max(template.find(str(part)), 0))
+            line, column = loaded.positions.locate(path, offset=place(template, part))
             yield Need(part.name, Origin(loaded.label, line, column, dotted(path)))
 
 
 def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:
     """One problem for each reference whose secret was not found."""
     return tuple(_problem(need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
+
+
+def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
+    """A problem for each header that its secret would break into two; no value is repeated."""
+    headers = [
+        value
+        for server in (plan.servers if plan else ())
+        if isinstance(server, RemotePlan)
+        for value in server.headers.values()
+        if value.secrets and all(secret.name in secrets for secret in value.secrets)
+    ]
+    return tuple(
+        value.origin.problem(f"{fault}, and the secret in this one does", "keep it as one line: acp-launch secret set")
+        for value in headers
+        if (fault := header_fault(value.reveal(secrets)))
+    )
 
 
 def _problem(need: Need, outcome: Outcome) -> Problem:

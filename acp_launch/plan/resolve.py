@@ -103,7 +103,7 @@ class _Walk(Struct):
         return directory
 
     def _directory(self, path: KeyPath, written: str) -> Path | None:
-        text = self.substitution.text(path, written, "a directory")
+        text = self.substitution.text(path, written)
         if text is None:
             return None
         directory = usable(text, base=self.substitution.loaded.found.project)
@@ -135,7 +135,7 @@ class _Walk(Struct):
 
     def _command(self, path: KeyPath, written: str, cwd: Path, *own: Mapping[str, Value]) -> Path | None:
         where = (*path, "command")
-        text = self.substitution.text(where, written, "a command")
+        text = self.substitution.text(where, written)
         if text is None:
             return None
         inherit = self.substitution.loaded.profile.agent.inherit_env

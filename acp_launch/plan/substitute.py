@@ -18,6 +18,7 @@ from acp_launch.secret.reference import (
     SecretReference,
     VariableReference,
     parse,
+    place,
 )
 
 
@@ -46,15 +47,10 @@ class Substitution(Struct):
         found = (self.value((*path, index), template) for index, template in enumerate(templates))
         return tuple(value for value in found if value is not None)
 
-    def text(self, path: KeyPath, template: str, what: str) -> str | None:
-        """For what this machine is asked about now, before any secret is looked up."""
+    def text(self, path: KeyPath, template: str) -> str | None:
+        """For what this machine is asked about now: a checked profile has no secret there."""
         value, complete = self._substituted(path, template)
-        if not complete:
-            return None
-        if not value.secrets:
-            return value.reveal({})
-        self.problem(path, f"{what} cannot come from a secret", "write it as text, or use ${env:NAME}")
-        return None
+        return value.reveal({}) if complete else None
 
     def problem(self, path: KeyPath, message: str, fix: str) -> None:
         self.problems.append(self.origin(path).problem(message, fix))
@@ -78,7 +74,7 @@ class Substitution(Struct):
     def _variable(self, path: KeyPath, template: str, part: VariableReference) -> str | None:
         if text := self.variables.get(part.name):
             return text
-        where = self.origin(path, offset=max(template.find(str(part)), 0))
+        where = self.origin(path, offset=place(template, part))
         self.problems.append(where.problem(f"{part} is not known on this machine", "write the path instead"))
         return None
 
@@ -89,7 +85,7 @@ class Substitution(Struct):
             return part.default
         if part.name in self.environ:  # set on purpose to nothing
             return ""
-        where = self.origin(path, offset=max(template.find(str(part)), 0))
+        where = self.origin(path, offset=place(template, part))
         if found:
             self.problems.append(where.problem(f"{part.name} holds a NUL character", "set it to text"))
             return None

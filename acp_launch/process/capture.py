@@ -9,6 +9,7 @@ happens when this process ends while a thread is still here, given up by whoever
 import atexit
 import os
 import select
+import signal
 import sys
 import threading
 import time
@@ -88,13 +89,22 @@ def _end(spawned: Spawned) -> None:
 
 
 @atexit.register
-def _end_all() -> None:
-    """At the end of this process, while threads that were given up may still be at work."""
+def end_all() -> None:
+    """At the end of this process, while threads that were given up may still be at work. Nobody's impatience interrupts
+    it: a second Ctrl-C comes together with the first when timeout(1) sends it."""
     global _is_over
+    _ignore_signals()
     with _one_at_a_time:
         _is_over = True
         for spawned in _running:
             end_now(spawned)
+
+
+def _ignore_signals() -> None:
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            if number := getattr(signal, name, None):  # Windows has no SIGHUP
+                signal.signal(number, signal.SIG_IGN)
 
 
 def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:

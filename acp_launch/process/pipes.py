@@ -168,11 +168,14 @@ class Errors:
         self._loop.add_reader(spawned.stderr, self._take)
 
     def child_died(self) -> None:
-        """Take its last words now: all it wrote is in the pipe. The rest is for grandchildren to fill."""
+        """Take its last words now: all it wrote is in the pipe. The rest is for grandchildren to fill.
+
+        They may go on with what the child began, so the stream does not end here.
+        """
         taken = 0
         while taken < LEFTOVER and (got := self._take()):
             taken += got
-        self._keep(self._redacting.end())
+        self._keep(self._redacting.cover())
 
     def close(self) -> None:
         if self._spawned.stderr >= 0:

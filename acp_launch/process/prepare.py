@@ -1,5 +1,5 @@
 """
-What this process must be before its first child: done once, here, and never undone.
+What this process must be before its first child: done once, here, and undone only to become another program.
 
 - Child subreaper (Linux): descendants that daemonise come back to us instead of to init, so we can end them.
 - Room for file descriptors: three for each child; the soft limit is often 256 or 1024.
@@ -46,6 +46,16 @@ def prepare() -> None:
         _become_subreaper()
 
 
+def undo() -> None:
+    """Be what we were started as, because this process is about to become another program."""
+    for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+    if IS_LINUX and _baseline is not None:
+        give_back_limit(os.getpid())
+        _become_subreaper(on=False)
+
+
 def baseline() -> frozenset[Process]:
     """The children this process had before `prepare`."""
     return _baseline or frozenset()
@@ -88,11 +98,11 @@ def _notice_children() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def _become_subreaper() -> bool:
+def _become_subreaper(*, on: bool = True) -> bool:
     """False where the kernel or a Python without ctypes cannot; orphans then go to init, as they always did."""
     try:
         import ctypes
     except ImportError:
         return False
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    return prctl is not None and prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    return prctl is not None and prctl(_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) == 0

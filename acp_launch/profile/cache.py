@@ -11,7 +11,7 @@ from acp_launch.document.keypath import KeyPath
 from acp_launch.profile.model import Profile
 
 Table = dict[KeyPath, tuple[int, int, int, int, int | None]]  # see document.Places
-CODE = ("profile/*.py", "secret/reference.py")
+CODE = ("profile/*.py", "secret/reference.py", "secret/environment.py")
 
 
 class Written(Struct, frozen=True):

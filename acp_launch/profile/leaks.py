@@ -1,12 +1,15 @@
 """
 The leak gate: literals of a profile that look like credentials, each with the two steps that move it to a secret. Pure.
 
-It looks at raw values, like `rules`, so it works on a profile that is wrong in other ways, and on one that comes from
-the cache. Only `validate` asks: `plan` and `run` take a profile at its word.
+`leaks` looks at raw values, like `rules`, so it works on a profile that is wrong in other ways, and on one that comes
+from the cache; `strays` at the file's text, for what stands where no program would have received it. Only `validate`
+asks: `plan` and `run` take a profile at its word.
 """
 
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from bisect import bisect
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from msgspec import Struct
@@ -15,7 +18,8 @@ from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import Severity
-from acp_launch.secret.credential import REFERENCE, Sighting, masked, sightings
+from acp_launch.secret.credential import GONE, REFERENCE, Sighting, issued, masked, sightings
+from acp_launch.secret.reference import misspelt
 from acp_launch.secret.value import MASK
 from acp_launch.secret.wording import noun
 
@@ -24,6 +28,9 @@ LONGEST_TEXT = 100  # characters; a longer one is not repeated in a fix
 _SECRET = re.compile(r"\$\{secret:([^}]*)\}")
 _OPTION = re.compile(r"--?[A-Za-z][\w-]*")
 _NUMBER = re.compile(r"(?<![\w.+])-?\d[\w.+-]*")
+_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
+
+Spot = tuple[int, int]  # line and column, from 1
 
 
 class _Text(Struct, frozen=True):
@@ -38,11 +45,61 @@ class _Text(Struct, frozen=True):
 def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
     """A fault for each literal that looks like a credential; those that only might be one are warnings."""
     taken = set(_SECRET.findall("\n".join(_everything(root))))
-    for owner, path, program in _programs(root):
-        texts = [_examined(text) for key in EXAMINED for text in _texts(program.get(key), (*path, key), key)]
+    for owner, texts in _examined(root):
         names = _names(owner, texts, taken)
         for text in texts:
             yield from _faults(text, names)
+
+
+def literals(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, int, str]]:
+    """What the faults of `leaks` are about: path, offset, and the literal itself. For comparing, not for showing."""
+    for _, texts in _examined(root):
+        for text in texts:
+            yield from ((text.path, found.start, text.text[found.start : found.end]) for found in text.seen)
+
+
+def strays(text: str, told: Iterable[tuple[Spot, int, str]]) -> Iterator[tuple[Spot, Fault]]:
+    """
+    Certain credentials anywhere in a file: its comments, its keys, what is no profile at all.
+
+    Those in `told` are left out: literals that have a fault, where their values begin at the latest, with the offset.
+    """
+    found = issued(text)
+    if not found:
+        return
+    breaks = [line_break.end() for line_break in _LINE_BREAK.finditer(text)]
+    spots = [_spot(one.start, breaks) for one in found]
+    known = _known(zip(spots, (text[one.start : one.end] for one in found), strict=True), told)
+    for spot, one in zip(spots, found, strict=True):
+        if spot not in known:
+            kind = one.what.rpartition(" ")[2]
+            yield spot, Fault((), _said(one), f"remove it, and replace the {kind}: whoever can read this file has it")
+
+
+def _spot(offset: int, breaks: Sequence[int]) -> Spot:
+    line = bisect(breaks, offset)
+    return line + 1, offset - (breaks[line - 1] if line else 0) + 1
+
+
+def _known(found: Iterable[tuple[Spot, str]], told: Iterable[tuple[Spot, int, str]]) -> set[Spot]:
+    """Each literal that was told is the next one in the file that begins alike; YAML may fold and indent the rest."""
+    waiting: dict[str, deque[Spot]] = defaultdict(deque)
+    for spot, literal in found:
+        waiting[_begin(literal)].append(spot)
+    known = set()
+    for begin, _, literal in sorted(set(told)):  # an alias tells one literal twice
+        within = (literal[one.start : one.end] for one in issued(literal))
+        for word in {_begin(literal), *map(_begin, within)} & waiting.keys():
+            queue = waiting[word]
+            while queue and queue[0] < begin:
+                queue.popleft()
+            if queue:
+                known.add(queue.popleft())
+    return known
+
+
+def _begin(literal: str) -> str:
+    return literal.partition(" ")[0]
 
 
 def discreet(fault: Fault, root: Mapping[str, Plain]) -> Fault:
@@ -60,6 +117,13 @@ def _called(path: KeyPath, root: Plain) -> str:
     for step in above:
         root = root.get(step) if isinstance(root, Mapping) else None
     return _option(root, last) if isinstance(root, list) and last < len(root) else ""
+
+
+def _examined(root: Mapping[str, Plain]) -> Iterator[tuple[str, list[_Text]]]:
+    """Of each program what is examined, with what is seen there."""
+    for owner, path, program in _programs(root):
+        texts = [text for key in EXAMINED for text in _texts(program.get(key), (*path, key), key)]
+        yield owner, [_seen(text) for text in texts]
 
 
 def _programs(root: Mapping[str, Plain]) -> Iterator[tuple[str, KeyPath, Mapping[str, Plain]]]:
@@ -96,8 +160,14 @@ def _option(arguments: Sequence[Plain], index: int) -> str:
     return option.lstrip("-")
 
 
-def _examined(text: _Text) -> _Text:
-    return _Text(text.path, text.name, text.text, sightings(text.text, text.name))
+def _seen(text: _Text) -> _Text:
+    """A misspelt reference is no literal: `check` speaks of it, and `strays` of a token in it."""
+    written, pieces, done = text.text, [], 0
+    for start, end in misspelt(written):
+        pieces += [written[done:start], GONE * (end - start)]
+        done = end
+    literal = "".join((*pieces, written[done:]))
+    return _Text(text.path, text.name, written, sightings(literal, text.name))
 
 
 def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable, str]:
@@ -141,11 +211,19 @@ def _numbered(name: str) -> Iterator[str]:
 
 def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:
     for found in text.seen:
-        reference = _reference(text, found, names)
-        fix = f"acp-launch secret set {names[_credential(text, found)]}, then write "
-        fix += _rewritten(text, names) or f"{reference} in its place"
+        fix = f"acp-launch secret set {names[_credential(text, found)]}, then {_moved(text, found, names)}"
         severity: Severity = "error" if found.certainty in ("certain", "likely") else "warning"
         yield Fault(text.path, _said(found), fix, offset=found.start, severity=severity)
+
+
+def _moved(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
+    if _is_command(text.path):  # no command comes from a secret
+        return "pass it in env"
+    return f"write {_rewritten(text, names) or _reference(text, found, names) + ' in its place'}"
+
+
+def _is_command(path: KeyPath) -> bool:
+    return path[:2] == ("agent", "command") or (path[0] == "mcp_servers" and path[2:3] == ("command",))
 
 
 def _said(found: Sighting) -> str:
@@ -160,7 +238,9 @@ def _reference(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> s
 
 
 def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
-    """The whole new text, quoted for YAML; empty where it is long or hard to quote."""
+    """The whole new text, quoted for YAML; empty where it is long, hard to quote, or would be wrong all the same."""
+    if any(misspelt(text.text)):
+        return ""
     written, end = "", 0
     for start, stop, found in _replaced(text):
         written += text.text[end:start] + _reference(text, found, names)

@@ -54,26 +54,38 @@ def load(found: Found, *, cache: Path | None = None) -> Loaded:
 
 def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
     """The same for those who look at many files: problems are an answer, not an exception."""
-    loaded, problems, _ = _inspected(found, cache)
-    return loaded, problems
+    seen = _seen(found, cache)
+    return seen.loaded, seen.problems
 
 
 def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
-    """The same for `validate`: literals that look like credentials are problems too, even if the profile is usable."""
-    loaded, problems, document = _inspected(found, cache)
-    if loaded:
-        return loaded, _in_order((*problems, *_leaks(asdict(loaded.profile), loaded.positions, loaded.label)))
-    if document:
-        problems = _in_order((*problems, *_leaks(document.root, document, document.file)))
-    return None, problems
+    """The same for `validate`: whatever looks like a credential is a problem too, even if the profile is usable."""
+    seen = _seen(found, cache)
+    return seen.loaded, _in_order((*seen.problems, *_leaks(seen), *_strays(seen)))
 
 
-def _inspected(found: Found, cache: Path | None) -> "tuple[Loaded | None, tuple[Problem, ...], Document | None]":
-    """The document is for who looks at a profile that cannot be used; there is none when the text is no mapping."""
+class _Seen(Struct, frozen=True):
+    """What became of a file: no text when it cannot be read; no document when it is no mapping, or was known."""
+
+    label: str
+    loaded: Loaded | None = None
+    problems: tuple[Problem, ...] = ()
+    text: str = ""
+    document: "Document | None" = None
+
+    @property
+    def values(self) -> tuple[Mapping[str, Any], Positions] | None:
+        """What the file says, as far as it says anything."""
+        if self.loaded:
+            return asdict(self.loaded.profile), self.loaded.positions
+        return (self.document.root, self.document) if self.document else None
+
+
+def _seen(found: Found, cache: Path | None) -> _Seen:
     label = shown(found.file)
     text, problems = read(found.file)
     if text is None:
-        return None, tuple(problems), None
+        return _Seen(label, None, tuple(problems))
     if cache is None:
         return _checked(found, text, label, None)
     from acp_launch.profile.cache import recall
@@ -81,27 +93,26 @@ def _inspected(found: Found, cache: Path | None) -> "tuple[Loaded | None, tuple[
     known = recall(cache, found.file, text)
     if known is None:
         return _checked(found, text, label, cache)
-    return Loaded(found, *known, label), (), None
+    return _Seen(label, Loaded(found, *known, label), (), text)
 
 
-def _checked(
-    found: Found, text: str, label: str, cache: Path | None
-) -> "tuple[Loaded | None, tuple[Problem, ...], Document | None]":
+def _checked(found: Found, text: str, label: str, cache: Path | None) -> _Seen:
     from acp_launch.document.tree import parse
     from acp_launch.profile.check import check
 
     document, problems = parse(text, label)
     if document is None:
-        return None, _discreet(problems), None
+        return _Seen(label, None, _discreet(problems), text)
     checked = check(document)
     everything = _discreet(_in_order((*problems, *checked.problems)))
     if checked.profile is None or errors(everything):
-        return None, everything, document
-    if cache is not None and not everything:
-        from acp_launch.profile.cache import keep
+        return _Seen(label, None, everything, text, document)
+    seen = _Seen(label, Loaded(found, checked.profile, document, label, everything), everything, text, document)
+    if cache is not None and not everything and not errors((*_leaks(seen), *_strays(seen))):
+        from acp_launch.profile.cache import keep  # never a text that gives a credential away: caches are copied
 
         keep(cache, found.file, text, checked.profile, document.places())
-    return Loaded(found, checked.profile, document, label, everything), everything, document
+    return seen
 
 
 def _in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -119,13 +130,35 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     )
 
 
-def _leaks(root: Mapping[str, Any], positions: Positions, label: str) -> Iterator[Problem]:
+def _leaks(seen: _Seen) -> Iterator[Problem]:
+    if seen.values is None:
+        return
     from acp_launch.profile.leaks import leaks
     from acp_launch.secret.credential import masked
 
+    root, positions = seen.values
     for leak in leaks(root):
         line, column = positions.locate(leak.path, offset=leak.offset)
-        yield Problem(label, line, column, masked(dotted(leak.path)), leak.message, leak.fix, leak.severity)
+        yield Problem(seen.label, line, column, masked(dotted(leak.path)), leak.message, leak.fix, leak.severity)
+
+
+def _strays(seen: _Seen) -> Iterator[Problem]:
+    from acp_launch.profile.leaks import strays
+
+    text = seen.text.removeprefix("\ufeff")  # as `parse` counts
+    for (line, column), stray in strays(text, _told(seen)):
+        yield Problem(seen.label, line, column, "", stray.message, stray.fix, stray.severity)
+
+
+def _told(seen: _Seen) -> Iterator[tuple[tuple[int, int], int, str]]:
+    """The literals that `_leaks` speaks of."""
+    if seen.values is None:
+        return
+    from acp_launch.profile.leaks import literals
+
+    root, positions = seen.values
+    for path, offset, literal in literals(root):
+        yield positions.locate(path, offset=offset), offset, literal
 
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:

@@ -13,7 +13,7 @@ from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, shorten
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
 from acp_launch.secret.environment import PASSPHRASE, PREFIX, is_private
-from acp_launch.secret.reference import BadReference, SecretReference, parse
+from acp_launch.secret.reference import BadReference, SecretReference, parse, place
 
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
@@ -75,7 +75,7 @@ def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
 def _not_from_secrets(path: KeyPath, text: str, what: str) -> Iterator[Fault]:
     """This machine is asked about these before any secret is looked up."""
     for secret in _secrets(text):
-        where = max(text.find(str(secret)), 0)
+        where = place(text, secret)
         yield Fault(path, f"{what} cannot come from a secret", "write it as text, or use ${env:NAME}", offset=where)
 
 
@@ -93,7 +93,7 @@ def _exposed(path: KeyPath, text: str, where: str) -> Iterator[Fault]:
             what, fix = f"{secret} is visible to every user of this machine in ps", "pass it in env"
         else:
             what, fix = f"{secret} in a url ends up in logs", "pass it in headers"
-        yield Fault(path, what, fix, offset=max(text.find(str(secret)), 0), severity="warning")
+        yield Fault(path, what, fix, offset=place(text, secret), severity="warning")
 
 
 def _environment_name(path: KeyPath, name: str) -> Iterator[Fault]:

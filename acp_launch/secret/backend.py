@@ -6,6 +6,7 @@ A plaintext backend is used only when our own settings name it: the other two pl
 that may be good enough.
 """
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -57,16 +58,26 @@ def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: s
         return Choice(settings.backend, place, f"remove {place}", ours=True)
     if name := environ.get(VARIABLE):
         return Choice(name, VARIABLE, f"unset {VARIABLE}")
-    chosen = _configured(config_root(environ, platform=platform) / "keyringrc.cfg")
+    root = config_root(environ, platform=platform)
+    chosen = _configured(root / "keyringrc.cfg") if root else None
     return chosen or Choice(_BY_PLATFORM.get(platform, SECRET_SERVICE))
 
 
-def config_root(environ: Mapping[str, str], *, platform: str = sys.platform) -> Path:
-    """As keyring.util.platform_.config_root, which costs the import of the whole library."""
+def config_root(environ: Mapping[str, str], *, platform: str = sys.platform) -> Path | None:
+    """
+    As keyring.util.platform_.config_root, which costs the import of the whole library. But what is not absolute does
+    not count (the XDG rule): a project that we happen to be in shall not say which code is run.
+    """
     if platform == "win32":
-        return Path(environ.get("LOCALAPPDATA") or environ.get("ProgramData") or ".") / "Python Keyring"
-    root = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home()) / ".config"
-    return Path(root) / "python_keyring"
+        data = _absolute(environ.get("LOCALAPPDATA")) or _absolute(environ.get("ProgramData"))
+        return data and data / "Python Keyring"
+    home = _absolute(environ.get("HOME")) or _absolute(os.path.expanduser("~"))  # noqa: PTH111 - which gives up quietly
+    root = _absolute(environ.get("XDG_CONFIG_HOME")) or (home and home / ".config")
+    return root and root / "python_keyring"
+
+
+def _absolute(written: str | None) -> Path | None:
+    return Path(written) if written and Path(written).is_absolute() else None
 
 
 def _configured(path: Path) -> Choice | None:
@@ -80,10 +91,10 @@ def _configured(path: Path) -> Choice | None:
         config.read_string(path.read_text(encoding="utf-8"))
         name = config.get("backend", "default-keyring", fallback="").strip()
         folder = config.get("backend", "keyring-path", fallback="").strip()
-    except (OSError, UnicodeError, Error) as error:
+        folder = folder and str(path.parent / Path(folder).expanduser())
+    except (OSError, UnicodeError, Error, RuntimeError) as error:  # RuntimeError: the home of nobody
         reason = f"{path}, the keyring library's configuration, cannot be read ({type(error).__name__})"
         raise StoreFault("unavailable", reason, fix=f"correct {path}, or remove it") from None
-    folder = folder and str(Path(folder).expanduser())
     return Choice(name, str(path), f"remove default-keyring from {path}", folder) if name else None
 
 

@@ -1,19 +1,19 @@
 """
 The border to keyring libraries: they may raise anything, and what they raise may hold the value being written.
 
-Foreign exceptions become a `StoreFault` here and are dropped; of their text one short line stays, without the value.
+Foreign exceptions become a `StoreFault` here and are dropped; of their text one short line stays, and nothing at all
+while a value is written: no search finds it there in every shape a stranger may give it.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
 from acp_launch.secret.outcome import MAX_VALUE, Outcome, StoreFault
-from acp_launch.secret.value import MASK, Secret
+from acp_launch.secret.value import Secret
 
 SERVICE = "acp-launch"
 USE_A_FILE = 'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml'
 _LONGEST = 200  # characters of somebody else's message
-_TELLING = 6  # characters of a value in a row: as many as the redactor wants before it hides a value
 T = TypeVar("T")
 
 
@@ -21,30 +21,41 @@ class ItemFault(StoreFault):
     """Raised for what is wrong with one item; the others may well be readable."""
 
 
-def attempt(work: Callable[[], T], translate: Callable[[Exception], StoreFault]) -> T:
-    """What `work` gives. Every exception but StoreFault is translated, and not even kept as the fault's context."""
+def attempt(work: Callable[[], T], translate: Callable[[BaseException], StoreFault]) -> T:
+    """What `work` gives. Everything but StoreFault and Ctrl-C is translated, and not even kept as the fault's context.
+
+    SystemExit too: a library that ends the process would end it with its own exit code, and without a word.
+    """
     try:
         return work()
-    except StoreFault:
+    except (StoreFault, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         fault = translate(error)
     raise fault
 
 
-def sentence(error: BaseException, *, hide: str = "") -> str:
-    """`error` in one line, at most 200 characters; anything in it that tells of `hide` is masked."""
-    text = " ".join(str(error).replace(hide, MASK).split() if len(hide) >= _TELLING else str(error).split())
+def sentence(error: BaseException) -> str:
+    """`error` in one line, at most 200 characters."""
+    name = type(error).__name__
+    text = " ".join(said(error).split())
     text = "".join(character if character.isprintable() else "?" for character in text).rstrip(". ")
-    if len(text) > _LONGEST:
-        text = text[: _LONGEST - 1] + "…"
-    return text if text and not _tells(text, hide) else type(error).__name__
+    if not isinstance(error, Exception):
+        text = f"{name} {text}".rstrip()  # SystemExit: the text may be no more than a number
+    return f"{text[: _LONGEST - 1]}…" if len(text) > _LONGEST else text or name
 
 
-def _tells(text: str, hide: str) -> bool:
-    """Whether a piece of `hide` is still in `text`: libraries quote, cut and escape what they were given."""
-    size = min(_TELLING, len(hide))
-    return size > 0 and any(text[start : start + size] in hide for start in range(len(text) - size + 1))
+def kind(error: BaseException) -> str:
+    """What may be shown of `error` while a value is written."""
+    return f"{type(error).__name__}; its text is not shown, as it may hold the value"
+
+
+def said(error: BaseException) -> str:
+    """The text of `error`; empty when it cannot even give that."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def storable(secret: Secret) -> str:

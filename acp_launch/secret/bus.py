@@ -56,15 +56,15 @@ def error_name(error: BaseException | None) -> str:
     return error_name(error.__cause__) if error else ""
 
 
-def unavailable(error: Exception) -> StoreFault:
-    """What to say of anything that is no lock and no refusal."""
+def unavailable(error: BaseException, told: str) -> StoreFault:
+    """What to say of anything that is no lock and no refusal; `told` is what may be shown of the error."""
     name = error_name(error)
     if isinstance(error, NoBus):
         reason = f"no desktop keyring can be reached: {error}"
     elif name.endswith((".ServiceUnknown", ".NameHasNoOwner")):
         reason = "no desktop keyring runs in this session: nobody offers org.freedesktop.secrets on D-Bus"
     elif isinstance(error, OSError) or name.endswith((".NoReply", ".Disconnected")):
-        reason = f"the desktop keyring went away while we talked to it: {sentence(error)}"
+        reason = f"the desktop keyring went away while we talked to it: {told}"
     else:
-        reason = f"the desktop keyring does not work here: {sentence(error)}"
+        reason = f"the desktop keyring does not work here: {told}"
     return StoreFault("unavailable", reason, fix=USE_A_FILE)

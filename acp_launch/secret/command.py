@@ -2,9 +2,11 @@
 The user's own program as a store: one call for each name, which prints the value (`op read …`, `pass show …`).
 
 It only reads. Programs do not agree on what an exit status means, so any but 0 is `unavailable`, with the last lines
-of stderr as the reason; an empty answer is `missing`. What a program printed on stdout is never shown.
+of stderr as the reason; an empty answer is `missing`. What a program printed on stdout is never shown, nor is what
+looks like a credential on stderr.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
@@ -12,6 +14,7 @@ from threading import Thread
 from typing import NoReturn, Protocol
 
 from acp_launch.errors import LaunchError, ProblemsError
+from acp_launch.secret.credential import masked
 from acp_launch.secret.outcome import MAX_VALUE, Outcome, State, StoreFault
 from acp_launch.secret.value import Secret
 
@@ -118,7 +121,8 @@ class CommandStore:
             return self._failed("unavailable", f"{self._program} printed something that is not UTF-8", _ENCODE)
         if "\0" in text:
             return self._failed("unavailable", f"{self._program} printed a NUL character", _ENCODE)
-        return Outcome("found", self.label, Secret(text)) if text else Outcome("missing", self.label)
+        missing = Outcome("missing", self.label, fix=f"put it there with {self._program} itself")
+        return Outcome("found", self.label, Secret(text)) if text else missing
 
     def _too_large(self) -> Outcome:
         reason = f"{self._program} printed more than {MAX_VALUE} bytes, the most a secret may have"
@@ -177,10 +181,21 @@ def _without_line_end(out: bytes) -> bytes:
     return out[:-2] if out.endswith(b"\r\n") else out.removesuffix(b"\n")
 
 
+_STYLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before a credential, or in it, would hide its shape
+
+
 def _last(err: Sequence[str]) -> str:
-    """The end of stderr as part of a sentence, with nothing in it that could drive a terminal."""
-    lines = [_visible(line.strip()[:LINE_LENGTH]) for line in err[-LINES:]]
+    """The end of stderr as part of a sentence, with nothing in it that could drive a terminal, or is secret."""
+    lines = [_visible(line.strip()[:LINE_LENGTH]) for line in _discreet(err)]
     return f": {' / '.join(lines)}" if lines else ""
+
+
+def _discreet(err: Sequence[str]) -> list[str]:
+    """Masked whole lines: half a credential looks like none. Only a key file is one in several."""
+    text = _STYLE.sub("", "\n".join(err))
+    if "-----BEGIN" in text:
+        text = masked(text)
+    return [masked(line) for line in [line for line in text.split("\n") if line.strip()][-LINES:]]
 
 
 def _visible(text: str) -> str:

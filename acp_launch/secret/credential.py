@@ -26,12 +26,15 @@ from acp_launch.secret.wording import is_filled, is_filling, is_placeholder, is_
 
 Certainty = Literal["certain", "likely", "random", "placeholder"]
 LEAST_RANDOM = 20  # characters; below that, words and numbers are too often as mixed
-_GONE = "\0"  # stands for each character of a reference; no text of a profile holds one
+GONE = "\0"  # stands for each character of a reference; no text of a profile holds one
 
 # Real ones and those misspelt a little; anything else in braces is text like the text around it.
 REFERENCE = re.compile(
-    r"(?<!\$)\$\{(?:env:(?P<name>[^:}]{1,80}):-(?P<default>(?:(?!\$\{)[^}])*)|(?:(?:s[a-z]{3,6}|env)[:.][\w./-]{1,80}|[a-z_]{1,40}))\}",
-    re.IGNORECASE,
+    r"""(?<!\$)\$\{(?:
+        s[a-z]{3,6}[:.][\w./\s-]{1,80} | env[:.][\w./-]{1,80} | [a-z_]{1,40}
+      | (?:env[:.])?(?P<name>[^:=?}]{1,80})(?::[-=?]?|[=?])(?P<default>(?:(?!\$\{)[^}])*)
+    )\}""",
+    re.IGNORECASE | re.VERBOSE,
 )
 _USER = re.compile(r"://(?P<user>[^\s/?#@:\"']*):(?P<password>[^\s/?#@\"']+)@")
 _SCHEME = re.compile(r"\s*(?P<scheme>bearer|basic|token|apikey)\s+", re.IGNORECASE)
@@ -46,6 +49,7 @@ _ASSIGNED = re.compile(r"(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]]+", re.IGNO
 _NAME_BEFORE = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[\"']?\s*[:=]\s*[\"']?$")  # right before a value
 _BEARER = re.compile(r"\bBearer\s+(?P<value>(?=\S*[0-9])[\w.~+/-]{8,}=*)")
 _LONG = re.compile(rf"[A-Za-z0-9+]{{{LEAST_RANDOM},}}={{0,2}}")
+_KEY_LINE = re.compile("[A-Za-z0-9+]{20}")  # of a private key; without one, its first line is only spoken of
 _CHUNK = re.compile(r"[^\s=,;\"'(\[{]*$")  # back to the beginning of a path or an address
 _CUT = re.compile(r"(?<=://)[^\s/?#@:\"]*:(?!\d{1,5}\.\.\.)[^\s/?#@\"]+(?=\.\.\.)")  # before its @
 # These identify something, and are as long and as mixed as what is secret.
@@ -75,6 +79,17 @@ def sightings(text: str, name: str = "") -> tuple[Sighting, ...]:
     return _apart((*_called(_opened(text), name), *nameless, *defaults))
 
 
+def issued(text: str) -> tuple[Sighting, ...]:
+    """What is certain wherever it stands, in a file that nobody has read yet: known shapes, and passwords in urls."""
+    passwords = (found for found in _in_urls(text) if "${" not in text[found.start : found.end])
+    found = _apart((*_shaped(text), *passwords))
+    return tuple(one for one in found if one.certainty == "certain" and not _is_mention(text, one))
+
+
+def _is_mention(text: str, found: Sighting) -> bool:
+    return found.what == "a private key" and not _KEY_LINE.search(text, found.start, found.start + 400)
+
+
 def masked(text: str) -> str:
     """A message without the credentials it quotes, those that were cut off with `...` included."""
     for found in reversed(sightings(text)):
@@ -91,7 +106,7 @@ def _opened(text: str) -> str:
 
     def gone(match: re.Match[str]) -> str:
         default = match["default"] or ""
-        return _GONE * (len(match[0]) - len(default) - 1) + default + _GONE
+        return GONE * (len(match[0]) - len(default) - 1) + default + GONE
 
     return REFERENCE.sub(gone, text)
 
@@ -197,7 +212,7 @@ def _judged(text: str, start: int, end: int, what: str, *, certainty: Certainty 
 
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The literal pieces of a slice, without the blanks and quotes around them."""
-    for match in re.compile(f"[^{_GONE}]+").finditer(text, start, end):
+    for match in re.compile(f"[^{GONE}]+").finditer(text, start, end):
         piece = match.group()
         begin = match.start() + len(piece) - len(piece.lstrip(" \t\r\n\"'"))
         stop = match.end() - len(piece) + len(piece.rstrip(" \t\r\n\"'"))

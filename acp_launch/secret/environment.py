@@ -8,7 +8,7 @@ where a plan says so.
 import re
 from collections.abc import Iterable, Mapping
 
-from acp_launch.secret.outcome import Outcome
+from acp_launch.secret.outcome import MAX_VALUE, Outcome
 from acp_launch.secret.value import Secret
 
 PREFIX = "ACP_LAUNCH_SECRET_"
@@ -26,9 +26,18 @@ def is_private(variable: str) -> bool:
 
 
 def look(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, Outcome]:
-    """Those of `names` that have a variable; an empty one counts as none."""
-    return {
-        name: Outcome("found", variable(name), Secret(environ[variable(name)]))
-        for name in names
-        if environ.get(variable(name))
-    }
+    """Those of `names` that have a variable; an empty one counts as none. One that cannot be used is no reason to look
+    elsewhere: who set it means it."""
+    return {name: _judged(variable(name), environ[variable(name)]) for name in names if environ.get(variable(name))}
+
+
+def _judged(variable: str, text: str) -> Outcome:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        size = -1  # outside of the except block: this exception holds the value
+    if size < 0:
+        return Outcome("unavailable", variable, None, f"{variable} does not hold UTF-8 text", f"export {variable}=...")
+    if size > MAX_VALUE:
+        return Outcome("too large", variable, None, f"{variable} holds more than {MAX_VALUE // 1024} KiB")
+    return Outcome("found", variable, Secret(text))

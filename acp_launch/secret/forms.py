@@ -4,17 +4,24 @@ Every form a value may appear in: as it is, or as programs write it into URLs, h
 Not looked for: a form within a form beyond what is listed (base64 of base64, JSON within JSON within JSON), base64
 that is wrapped into lines, other alphabets (hex, gzip), and anything under `SHORTEST` characters, which cannot be
 told from ordinary text. Of base64 at the end of a value up to four bits of its last character may stay visible.
+
+A value of more than `LARGE` characters is known by its pieces: every `PIECE` characters as they are and inside JSON,
+its lines, and every `PIECE` characters of its base64 (the standard alphabet, on its own). So a whole copy in these is
+hidden whole, and a copy of a part shows less than one piece at either end; its other forms are not looked for.
 """
 
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 6  # characters
 SHORTEST_LINE = 8  # characters: a line of a longer value is guessed to say something of its own
+LARGE = 4096  # characters; twenty forms of each such value would be slow to make and to search for
+PIECE = 1024  # characters, what is held back of a stream at most
 COMPONENT = "!'()*-._~"  # what JavaScript's encodeURIComponent leaves alone
+_PLAIN = re.compile("[A-Za-z0-9 _.,:;=@!?#$%*()|~^{}\\[\\]-]*")  # the same in every JSON
 _ARMOUR = re.compile("-----(BEGIN|END) [A-Z0-9 ]+-----")  # says what a key is, not the key
 _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&"})  # Go
 _CAUTIOUS = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&+'`"} | {'"': "\\u0022"})  # .NET
@@ -24,18 +31,39 @@ _SPECIAL = re.compile(r"([^A-Za-z0-9_@%+=:,./-])")  # what bash's `printf %q` pu
 _IN_DOUBLE_QUOTES = re.compile(r'([\\"$`])')
 
 
+def is_maskable(text: str) -> bool:
+    """Whether the value has a form that can be hidden."""
+    return len(text.strip()) >= SHORTEST
+
+
 def forms(text: str) -> frozenset[str]:
     """All of them, at least `SHORTEST` characters long; none for a text that is shorter.
 
     A value of several lines appears whole, with either kind of line ends, and line by line.
     """
-    if len(text.strip()) < SHORTEST:
+    if not is_maskable(text):
         return frozenset()
     lines = {line for line in map(str.strip, text.splitlines()) if _is_telling(line)}
+    if len(text) > LARGE:
+        return frozenset(_of_large(text, lines))
     wholes = {text, text.strip(), text.replace("\n", "\r\n"), text.replace("\r\n", "\n")}
     found = {form for whole in wholes for form in (*_written(whole), *_base64(whole))}
     found |= {form for line in lines for form in _in_json(line)}
     return frozenset(form for form in found if len(form) >= SHORTEST)
+
+
+def _of_large(text: str, lines: Iterable[str]) -> Iterator[str]:
+    for whole in (text.strip(), *lines):
+        for piece in _pieces(whole):
+            yield from (piece,) if _PLAIN.fullmatch(piece) else _in_json(piece)
+    yield from _pieces(_encoded(_bytes(text)).rstrip("="))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Side by side; the last one overlaps with the one before it."""
+    for at in range(0, len(text) - PIECE, PIECE):
+        yield text[at : at + PIECE]
+    yield text[-PIECE:]
 
 
 def in_json(text: str) -> str:

@@ -13,8 +13,11 @@ from pathlib import Path
 
 from acp_launch.secret.lock import locked
 from acp_launch.secret.outcome import Outcome
-from acp_launch.secret.private import make_private, replace
+from acp_launch.secret.private import Unfit, make_private, read_bounded, replace
 
+LARGEST = 1024 * 1024  # bytes of the file
+PATIENCE = 1.0  # seconds for others who write
+FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None when that is not known
 
 
@@ -27,7 +30,10 @@ class Index:
         self._store = store
 
     def names(self) -> Names:
-        return _read(self._path).get(self._store, {})
+        try:
+            return _stores(self._path).get(self._store, {})
+        except (OSError, Unfit):
+            return {}
 
     def put(self, name: str) -> None:
         self._change({name: time.time()}, ())
@@ -53,23 +59,34 @@ class Index:
             self._change(found, gone)
 
     def _change(self, put: Names, drop: Iterable[str]) -> None:
-        with suppress(OSError):  # a disk that is full, a state directory that is not ours: the secret itself is safe
+        # A disk that is full, a directory that is not ours, somebody stopped in the middle: the secret itself is safe.
+        with suppress(OSError, Unfit):
             make_private(self._path.parent)
-            with locked(self._path.with_suffix(".lock")):
-                stores = _read(self._path)
+            with locked(self._path.with_suffix(".lock"), PATIENCE):
+                stores = _stores(self._path)
                 names = stores.get(self._store, {}) | put
                 kept = {name: when for name, when in sorted(names.items()) if name not in set(drop)}
                 content = json.dumps({"version": 1, "stores": {**stores, self._store: kept}}, indent=1) + "\n"
                 replace(self._path, content.encode())
 
 
-def _read(path: Path) -> dict[str, Names]:
+def _stores(path: Path) -> dict[str, Names]:
+    """What the file says, as far as it can be understood.
+
+    Raises:
+        OSError, Unfit: it is there and cannot be read, which is no reason to write another.
+    """
+    found = read_bounded(path, LARGEST)
     try:
-        stores = json.loads(path.read_bytes())["stores"]
-        return {str(store): {name: _moment(when) for name, when in names.items()} for store, names in stores.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        stores = json.loads(found[0])["stores"] if found else {}
+        return {store: _names(names) for store, names in stores.items()}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
+def _names(names: object) -> Names:
+    return {name: _moment(when) for name, when in names.items()} if isinstance(names, dict) else {}
+
+
 def _moment(when: object) -> float | None:
-    return float(when) if isinstance(when, int | float) else None
+    return float(when) if isinstance(when, int | float) and 0 < when < FAR_FUTURE else None

@@ -1,12 +1,23 @@
 """A backend of the keyring library: macOS, Windows, or one the user named. One call for each secret; none can list."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from acp_launch.secret.backend import Choice, load
-from acp_launch.secret.boundary import SERVICE, ItemFault, attempt, failed, found, not_text, sentence, storable
+from acp_launch.secret.boundary import (
+    SERVICE,
+    ItemFault,
+    attempt,
+    failed,
+    found,
+    kind,
+    not_text,
+    said,
+    sentence,
+    storable,
+)
 from acp_launch.secret.outcome import Outcome, StoreFault
 from acp_launch.secret.parts import WINDOWS, Items, Split
 from acp_launch.secret.quiet import nobody_to_ask
@@ -15,6 +26,8 @@ from acp_launch.secret.value import Secret
 # What the library's exceptions hide in their text: the status of macOS's Security framework, or a sentence.
 _LOCKED = re.compile(r"-25308|interaction (is )?not allowed", re.I)  # nobody at the screen, over SSH for instance
 _DENIED = re.compile(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # somebody pressed "Deny"
+
+Tell = Callable[[BaseException], str]  # what is shown of an exception
 
 
 class LibraryKeyring:
@@ -31,7 +44,7 @@ class LibraryKeyring:
 
     def write(self, name: str, secret: Secret) -> None:
         text = storable(secret)
-        with self._items() as items:
+        with self._items(kind) as items:
             items.set(name, text)
 
     def remove(self, name: str) -> bool:
@@ -39,7 +52,9 @@ class LibraryKeyring:
             return items.delete(name)
 
     def names(self) -> None:
-        """The library has no call that lists."""
+        """The library has no call that lists; but whoever asks is told when the backend cannot be used at all."""
+        with self._items():
+            return
 
     def _look(self, items: Items, name: str) -> Outcome:
         try:
@@ -49,34 +64,32 @@ class LibraryKeyring:
         return Outcome("missing", self.label) if text is None else found(text, self.label)
 
     @contextmanager
-    def _items(self) -> Iterator[Items]:
+    def _items(self, tell: Tell = sentence) -> Iterator[Items]:
         with nobody_to_ask():
-            backend = attempt(lambda: load(self._choice), lambda error: _fault(self._choice, error))
-            items = _Items(self._choice, backend)
+            backend = attempt(lambda: load(self._choice), lambda error: _fault(self._choice, error, sentence))
+            items = _Items(self._choice, backend, tell)
             yield Split(items, limit=WINDOWS) if _is_short(backend) else items
 
 
 class _Items:
     """The backend's own calls, with every exception translated."""
 
-    def __init__(self, choice: Choice, backend: Any) -> None:
+    def __init__(self, choice: Choice, backend: Any, tell: Tell) -> None:
         self._choice = choice
         self._backend = backend
+        self._tell = tell
 
     def get(self, user: str) -> str | None:
         text = attempt(
             lambda: self._backend.get_password(SERVICE, user),
-            lambda error: not_text(user) if isinstance(error, UnicodeError) else _fault(self._choice, error),
+            lambda error: not_text(user) if isinstance(error, UnicodeError) else self._fault(error),
         )
         if text is None or isinstance(text, str):
             return text
         raise ItemFault("unavailable", f"the {self._choice.label} gave {type(text).__name__} instead of text")
 
     def set(self, user: str, text: str) -> None:
-        attempt(
-            lambda: self._backend.set_password(SERVICE, user, text),
-            lambda error: _fault(self._choice, error, hide=text),
-        )
+        attempt(lambda: self._backend.set_password(SERVICE, user, text), self._fault)
 
     def delete(self, user: str) -> bool:
         from keyring.errors import PasswordDeleteError
@@ -90,30 +103,33 @@ class _Items:
                 raise
             return True
 
-        return attempt(work, lambda error: _fault(self._choice, error))
+        return attempt(work, self._fault)
+
+    def _fault(self, error: BaseException) -> StoreFault:
+        return _fault(self._choice, error, self._tell)
 
 
 def _is_short(backend: Any) -> bool:
     return any(base.__module__ == "keyring.backends.Windows" for base in type(backend).__mro__)
 
 
-def _fault(choice: Choice, error: Exception, *, hide: str = "") -> StoreFault:
+def _fault(choice: Choice, error: BaseException, tell: Tell) -> StoreFault:
     from keyring.errors import KeyringError, KeyringLocked, PasswordDeleteError, PasswordSetError
 
-    label, said = choice.label, sentence(error, hide=hide)
+    label, told = choice.label, tell(error)
     if isinstance(error, EOFError):
         reason = f"the {label} wants to ask for a password in the terminal, where acp-launch lets nobody ask"
         return StoreFault("unavailable", reason, fix=choice.way_out)
-    if isinstance(error, KeyringError) and _LOCKED.search(str(error)):
-        return _locked(label, said)
-    if isinstance(error, KeyringError) and _DENIED.search(str(error)):
-        return ItemFault("denied", f"the {label} denied it: {said}", fix="try again, and allow it when asked")
+    if isinstance(error, KeyringError) and _LOCKED.search(said(error)):
+        return _locked(label, told)
+    if isinstance(error, KeyringError) and _DENIED.search(said(error)):
+        return ItemFault("denied", f"the {label} denied it: {told}", fix="try again, and allow it when asked")
     if isinstance(error, KeyringLocked):
-        return _locked(label, said)
+        return _locked(label, told)
     if isinstance(error, PasswordSetError | PasswordDeleteError):
-        return StoreFault("denied", f"the {label} refused to change it: {said}", fix=choice.way_out)
-    return StoreFault("unavailable", f"the {label} does not work here: {said}", fix=choice.way_out)
+        return StoreFault("denied", f"the {label} refused to change it: {told}", fix=choice.way_out)
+    return StoreFault("unavailable", f"the {label} does not work here: {told}", fix=choice.way_out)
 
 
-def _locked(label: str, said: str) -> StoreFault:
-    return StoreFault("locked", f"the {label} is locked: {said}", fix="unlock it, and try again")
+def _locked(label: str, told: str) -> StoreFault:
+    return StoreFault("locked", f"the {label} is locked: {told}", fix="unlock it, and try again")

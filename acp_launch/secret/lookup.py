@@ -15,6 +15,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 
 Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, seconds at which that is an error
+LONGEST = 600.0  # seconds that can be chosen for a store
 T = TypeVar("T")
 
 
@@ -32,7 +33,15 @@ def look_up(
     if rest := [name for name in wanted if name not in known]:
         known |= _asked(store, rest, limit, waiting)
     redactor.register(*secrets(known).values())
-    return {name: known[name] for name in wanted}
+    return {name: _fit(known[name]) for name in wanted}
+
+
+def _fit(outcome: Outcome) -> Outcome:
+    """Found is what a variable can hold."""
+    if outcome.secret is None or "\0" not in outcome.secret.expose():
+        return outcome
+    reason = f"what is in the {outcome.source} holds a NUL character, which no variable can"
+    return Outcome("unavailable", outcome.source, None, reason)
 
 
 def secrets(outcomes: Mapping[str, Outcome]) -> dict[str, Secret]:
@@ -49,11 +58,15 @@ def within(store: Store, work: Callable[[], T], *, limit: float, waiting: Waitin
     try:
         return bounded(work, limit=limit, waiting=lambda waited: waiting(f"answer of the {store.label}", waited, limit))
     except Late:
-        reason = (
-            f"the {store.label} did not answer within {limit:g} s; it may be waiting for somebody to answer a dialog"
-        )
-        fix = f"answer it and try again, or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT={2 * limit:g}s"
-        raise StoreFault("unavailable", reason, fix=fix) from None
+        raise _late(store.label, limit) from None
+
+
+def _late(label: str, limit: float) -> StoreFault:
+    is_desktop = label.startswith("keyring")
+    dialog = "; it may be waiting for somebody to answer a dialog" if is_desktop else ""
+    first = "answer it and try again" if is_desktop else "try again"
+    longer = f", or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT={2 * limit:g}s" if 2 * limit <= LONGEST else ""
+    return StoreFault("unavailable", f"the {label} did not answer within {limit:g} s{dialog}", fix=f"{first}{longer}")
 
 
 def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiting: Waiting) -> Mapping[str, Outcome]:

@@ -2,7 +2,8 @@
 Keyring backends that ask for a password do so with `input` and `getpass`, in the middle of somebody's JSON-RPC pipe.
 
 While one works, its own thread finds stdin at its end and nobody to ask. Other threads notice nothing, not even when
-this one hangs for ever and is given up.
+this one hangs for ever and is given up; but descriptors 0 and 1, which programs inherit that it starts, are the whole
+process's (see `descriptors`).
 """
 
 import getpass
@@ -12,6 +13,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
+
+from acp_launch.secret.descriptors import diverted
 
 
 class _Thread(threading.local):
@@ -23,12 +26,14 @@ _this = _Thread()
 
 @contextmanager
 def nobody_to_ask() -> Iterator[None]:
-    """In this thread reading stdin gives its end, and asking for a password raises EOFError."""
+    """In this thread reading stdin gives its end, and asking for a password raises EOFError; what is printed goes to
+    stderr. For the programs it starts, too."""
     stdin, asking = sys.stdin, getpass.getpass
     ours, refusing = cast(TextIO, _Stdin(stdin)), _refusing(asking)
     sys.stdin, getpass.getpass, _this.quiet = ours, refusing, True
     try:
-        yield
+        with diverted():
+            yield
     finally:
         _this.quiet = False
         # Somebody may have put theirs in front meanwhile; then ours stays behind it and only passes on.

@@ -4,11 +4,15 @@ The `${…}` grammar: text in, literal pieces and references out. Pure: nothing 
     ${env:NAME}   ${env:NAME:-default}   ${secret:NAME}   ${project} ${cwd} ${home} ${profile} ${python}
 
 `$${` is a literal `${`; a `$` before anything else stands for itself, so shell snippets and prices need no care.
+Variables that are for acp-launch alone cannot be named: a profile could hand the user's passphrase to any program.
 """
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
+
+from acp_launch.secret.environment import PREFIX, is_private
 
 VARIABLES = {
     "project": "the directory the profile belongs to",
@@ -23,7 +27,8 @@ _INSIDE = (
 )
 _REFERENCE = re.compile(rf"\$\{{(?:{_INSIDE})\}}")
 _OPENING = re.compile(r"\$?\$\{")
-# The whole grammar as one pattern, without named groups, for JSON Schema (ECMA 262 knows no `?P`).
+_CLOSING = re.compile("}+")  # several after a reference in a reference
+# The whole grammar but for private variables as one pattern, for JSON Schema: no named groups, ECMA 262 knows no `?P`.
 PATTERN = (
     rf"^(?:\$\$\{{|\$\{{(?:env:{NAME}(?::-(?:(?!\$\{{)[^}}])*)?|secret:{NAME}|{'|'.join(VARIABLES)})\}}"
     r"|\$(?!\$?\{)|[^$])*$"
@@ -81,64 +86,114 @@ def parse(text: str) -> tuple[Part, ...]:
         if opening.group() == "$${":
             literal, position = literal + "${", opening.end()
             continue
-        found = _REFERENCE.match(text, opening.start()) or _refuse(text, opening.start())
+        found = _REFERENCE.match(text, opening.start())
+        if found is None or not _is_allowed(found):
+            raise _bad(text, opening.start(), found)
         parts += [literal, _reference(found)] if literal else [_reference(found)]
         literal, position = "", found.end()
     literal += text[position:]
     return (*parts, literal) if literal else tuple(parts)
 
 
+def misspelt(text: str) -> Iterator[tuple[int, int]]:
+    """Slices that were meant to be references and are none, each with its `}` and those after it, or to the end."""
+    position = 0
+    while opening := _OPENING.search(text, position):
+        position = opening.end()
+        if opening.group() == "$${":
+            continue
+        found = _REFERENCE.match(text, opening.start())
+        if found and _is_allowed(found):
+            position = found.end()
+        else:
+            closing = _CLOSING.search(text, position)
+            position = closing.end() if closing else len(text)
+            yield opening.start(), position
+
+
+def _is_allowed(found: re.Match[str]) -> bool:
+    return not is_private(found["env"] or "") and "${" not in (found["default"] or "")
+
+
+def place(text: str, part: Part) -> int:
+    """Where a reference that was parsed out of `text` begins, in characters; an escaped one is another."""
+    found = re.search(rf"(?<!\$){re.escape(str(part))}", text)
+    return found.start() if found else 0
+
+
 def _reference(found: re.Match[str]) -> Part:
     if name := found["env"]:
-        return EnvironmentReference(name, _default(found))
+        return EnvironmentReference(name, found["default"])
     if name := found["secret"]:
         return SecretReference(name)
     return VariableReference(found["variable"])
 
 
-def _default(found: re.Match[str]) -> str | None:
-    default: str | None = found["default"]
-    if default and "${" in default:
-        # Its first `}` would end the outer reference, and the rest would silently become text.
-        raise BadReference(
-            "a default cannot hold another reference", offset=found.start(), fix="write the default as plain text"
-        )
-    return default
-
-
-def _refuse(text: str, offset: int) -> re.Match[str]:
+def _bad(text: str, offset: int, found: re.Match[str] | None) -> BadReference:
     end = text.find("}", offset)
     if end < 0:
-        raise BadReference(
-            'this "${" has no closing "}"', offset=offset, fix='close it with "}", or write "$${" for a literal "${"'
-        )
-    written = text[offset : end + 1]
-    if nearest := _nearest(written[2:-1]):
-        raise BadReference(
-            f"unknown reference {written}; did you mean {nearest}?", offset=offset, fix=f"write {nearest}"
-        )
+        fix = 'close it with "}", or write "$${" for a literal "${"'
+        return BadReference('this "${" has no closing "}"', offset=offset, fix=fix)
+    if found and not is_private(found["env"]):
+        # Its first `}` would end the outer reference, and the rest would silently become text.
+        fix = "write the default as plain text"
+        return BadReference("a default cannot hold another reference", offset=offset, fix=fix)
+    message, fix = _complaint(text[offset : end + 1])
+    return BadReference(message, offset=offset, fix=fix)
+
+
+def _complaint(written: str) -> tuple[str, str]:
+    """What is wrong with a `${…}`, and what to write instead."""
+    inside = written[2:-1].strip()
+    kind, name, rest = _read(inside)
+    if kind and not name and not rest:
+        return f"the name is missing in {written}", f"write ${{{kind}:NAME}}"
+    if kind == "secret" and name and re.match(":[-=?+]|[=?]", rest):
+        return "a secret has no default", f"write ${{secret:{name}}}"
+    if kind != "secret" and is_private(name):
+        shown = f"${{{kind}:{name}}}" if kind else f"${{{name}}}"
+        return f"{shown} is for acp-launch alone; no profile can use it", _instead(name)
+    if nearest := _nearest(inside, kind, name, rest):
+        return f"unknown reference {written}; did you mean {nearest}?", f"write {nearest}"
     known = "${env:NAME}, ${env:NAME:-default}, ${secret:NAME}, " + ", ".join(f"${{{name}}}" for name in VARIABLES)
-    raise BadReference(
-        f"unknown reference {written}", offset=offset, fix=f'use one of {known}, or "$${{" for a literal "${{"'
-    )
+    return f"unknown reference {written}", f'use one of {known}, or "$${{" for a literal "${{"'
 
 
-def _nearest(inside: str) -> str:
+def _read(inside: str) -> tuple[str, str, str]:
+    """`env`, `secret` or neither, as it was probably meant; the name; and what follows it."""
     from difflib import get_close_matches
 
-    inside = inside.strip()
+    if inside in ("env", "secret"):
+        return inside, "", ""
+    if shell := re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(:?-[^}$]*)?", inside):
+        return "", shell[1], shell[2] or ""
+    kind, *after = re.split("[:.]", inside, maxsplit=1)
+    close = get_close_matches(kind.strip().lower(), ["env", "secret"], 1, 0.6)
+    if not after or not close:
+        return "", "", inside
+    rest = after[0].strip()
+    name = re.match(NAME, rest)
+    return close[0], name[0] if name else "", rest[name.end() :] if name else rest
+
+
+def _nearest(inside: str, kind: str, name: str, rest: str) -> str:
+    from difflib import get_close_matches
+
     if close := get_close_matches(inside.lower(), VARIABLES, 1, 0.7):
         return f"${{{close[0]}}}"
-    kind, _, rest = inside.replace(".", ":", 1).partition(":") if ":" not in inside else inside.partition(":")
-    name = re.match(NAME, rest.strip())
-    if name and (close := get_close_matches(kind.strip().lower(), ["env", "secret"], 1, 0.6)):
-        return f"${{env:{_with_default(name, rest.strip())}}}" if close[0] == "env" else f"${{secret:{name[0]}}}"
-    shell = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)(:?-[^}$]*)?", inside)
-    return f"${{env:{_with_default(shell, inside, group=1)}}}" if shell else ""
+    if kind == "secret":
+        name = re.sub(r"\s+", "-", name + rest)
+        return f"${{secret:{name}}}" if re.fullmatch(NAME, name) else ""
+    # `X:default`, `X:=default` and `X-default` all meant `X:-default`.
+    operator = re.match("[:=?-]+", rest)
+    if not name or (rest and not operator):
+        return ""
+    default = rest[operator.end() :] if operator else ""
+    return f"${{env:{name}:-{default}}}" if default and "${" not in default else f"${{env:{name}}}"
 
 
-def _with_default(name: re.Match[str], text: str, *, group: int = 0) -> str:
-    """Keep what looks like a default: `X:default`, `X:=default` and `X-default` all meant `X:-default`."""
-    operator = re.match("[:=?-]+", text[name.end(group) :])
-    default = text[name.end(group) + operator.end() :] if operator else ""
-    return f"{name[group]}:-{default}" if default and "${" not in default else name[group]
+def _instead(variable: str) -> str:
+    """What to do about a variable that is for acp-launch alone."""
+    name = variable[len(PREFIX) :].lower().replace("_", "-").strip("-")
+    is_secret = variable.upper().startswith(PREFIX) and re.fullmatch(NAME, name)
+    return f"write ${{secret:{name}}}" if is_secret else "remove it"

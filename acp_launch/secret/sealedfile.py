@@ -124,10 +124,11 @@ class SealedFile:
     def _alone(self) -> Iterator[None]:
         """Hold the lock of the file that links lead to."""
         target = private.real(self._path)
+        lock = target.with_name(f"{target.name}.lock")
         with ExitStack() as held:
-            with private.explained(target, "locked"):
+            with private.explained(lock, "locked"):
                 private.make_private(target.parent)
-                held.enter_context(locked(target.with_name(f"{target.name}.lock")))
+                held.enter_context(locked(lock))
             yield
 
     @contextmanager

@@ -9,7 +9,7 @@ use the default collection, and no other.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from acp_launch.secret.boundary import SERVICE, USE_A_FILE, attempt, failed, found, not_text, sentence, storable
+from acp_launch.secret.boundary import SERVICE, USE_A_FILE, attempt, failed, found, kind, not_text, sentence, storable
 from acp_launch.secret.bus import connected, error_name, unavailable
 from acp_launch.secret.outcome import Outcome, StoreFault
 from acp_launch.secret.value import Secret
@@ -37,7 +37,7 @@ class SecretService:
 
     def write(self, name: str, secret: Secret) -> None:
         value = storable(secret).encode()
-        self._visit(lambda connection: self._write(connection, name, value))
+        self._visit(lambda connection: self._write(connection, name, value), kind)
 
     def remove(self, name: str) -> bool:
         return self._visit(lambda connection: self._remove(connection, name))
@@ -128,16 +128,16 @@ class SecretService:
             return unseen
         return StoreFault("denied", "the dialog of the desktop keyring was cancelled", fix="try again, and answer it")
 
-    def _visit(self, work: Callable[[Any], T]) -> T:
+    def _visit(self, work: Callable[[Any], T], tell: Callable[[BaseException], str] = sentence) -> T:
         def there() -> T:
             with connected(self._environ) as connection:
                 return work(connection)
 
-        return attempt(there, self._fault)
+        return attempt(there, lambda error: self._fault(error, tell(error)))
 
-    def _fault(self, error: Exception) -> StoreFault:
+    def _fault(self, error: BaseException, told: str) -> StoreFault:
         if isinstance(error, ImportError):
-            reason = f"the Secret Service needs a Python package: {sentence(error)}"
+            reason = f"the Secret Service needs a Python package: {told}"
             return StoreFault("unavailable", reason, fix=USE_A_FILE)
         from secretstorage import LockedException, PromptDismissedException
 
@@ -145,7 +145,7 @@ class SecretService:
             return _locked("and did not open")
         if isinstance(error, PromptDismissedException):
             return self._dismissed(_locked("and there is no screen for its dialog"))
-        return unavailable(error)
+        return unavailable(error, told)
 
 
 def _default(connection: Any) -> "Collection | None":

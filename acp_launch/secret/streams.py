@@ -8,12 +8,17 @@ from acp_launch.secret.needles import Span, joined
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.secret.value import MASK
 
+LEAST = 3  # bytes of a form's beginning; fewer end many a text
+SHOWN = 5  # bytes of a form that may be seen where a stream ends: one less than the shortest secret has
+_DATA_MASK = MASK.encode()
+
 
 class Redacting:
     """Redacts bytes however they were cut: what comes out is what `Redactor.data` makes of the whole.
 
     Held back is what may still become a form, so never more than the longest of them. (A form that only our own `***`
-    and its neighbours make up is no secret shown, and is not looked for.)
+    and its neighbours make up is no secret shown, and is not looked for.) What is held when the stream ends, or may
+    have ended, is a form that was cut: nobody reads more than its first `SHOWN` bytes.
     """
 
     def __init__(self, source: Redactor = redactor) -> None:
@@ -35,10 +40,21 @@ class Redacting:
         self._covered = max([0, *(end - kept for begin, end in spans if begin < max(kept, covered))])
         return _masked(window, spans, kept, is_covered=covered > 0) if spans else window[:kept]
 
+    def cover(self) -> bytes:
+        """A mask for what is held back, in case nothing follows; what does follow of that form stays hidden.
+
+        Under `LEAST` bytes it goes on being held: too little to say that there was something.
+        """
+        if len(self._pending) < LEAST or self._covered == len(self._pending):
+            return b""
+        has_mask, self._covered = self._covered > 0, len(self._pending)
+        return b"" if has_mask else _DATA_MASK
+
     def end(self) -> bytes:
-        """What was held back: no form any more, as nothing follows."""
-        rest, self._pending, self._covered = self._pending[self._covered :], b"", 0
-        return self._redactor.data(rest)
+        """The last of it: what was held back, hidden if it is more than `SHOWN` bytes of a form."""
+        last = self.cover() if len(self._pending) > SHOWN else self._pending[self._covered :]
+        self._pending, self._covered = b"", 0
+        return last
 
 
 def _masked(window: bytes, spans: list[Span], stop: int, *, is_covered: bool) -> bytes:
@@ -47,7 +63,7 @@ def _masked(window: bytes, spans: list[Span], stop: int, *, is_covered: bool) ->
     for begin, end in spans:
         if begin >= stop:
             break
-        pieces += [window[at:begin], b"" if is_covered and begin == 0 else MASK.encode()]
+        pieces += [window[at:begin], b"" if is_covered and begin == 0 else _DATA_MASK]
         at = end
     return b"".join([*pieces, window[at:stop]])
 

@@ -45,6 +45,15 @@ class _Keys:
         return self._derived[kdf, material]
 
 
+class _Refused(Exception):  # noqa: N818 - it reads as what happened
+    """Raised when an answer will not do: `said` to whoever may try again, `fault` is the end of it."""
+
+    def __init__(self, said: str, fault: StoreFault) -> None:
+        super().__init__(said)
+        self.said = said
+        self.fault = fault
+
+
 class Passphrase:
     """From the environment, else from a person."""
 
@@ -82,9 +91,8 @@ class Passphrase:
         raise StoreFault("locked", f"{self._path} is opened by a key file, and none is named", fix=fix)
 
     def _long_enough(self, material: bytes) -> bytes:
-        if len(material.decode(errors="replace")) < LEAST:
-            reason = f"{self._name} is shorter than {LEAST} characters, too short for a new sealed file"
-            raise StoreFault("denied", reason, fix="choose a longer one; several words are easy to keep in mind")
+        if _is_short(material):
+            raise self._too_short()
         return material
 
     def _at_hand(self) -> bytes:
@@ -94,25 +102,42 @@ class Passphrase:
 
     def _recalled(self, sealed: Sealed) -> bytes:
         kdf = self._kdf(sealed)
-        for attempt in range(TRIES):
-            answer = self._answer(f"{'Wrong passphrase. ' if attempt else ''}Passphrase of {self._path}: ")
-            if opens(self._keys.derive(kdf, answer), sealed):
-                return answer
-        raise self._wrong()
+
+        def ask(said: str) -> bytes:
+            answer = self._answer(f"{said}Passphrase of {self._path}: ")
+            if not opens(self._keys.derive(kdf, answer), sealed):
+                raise _Refused("Wrong passphrase.", self._wrong())
+            return answer
+
+        return _patiently(ask)
 
     def _chosen(self) -> bytes:
-        chosen = self._long_enough(self._answer(f"New passphrase for {self._path}: "))
-        if chosen != self._answer("The same again: "):
-            raise StoreFault("denied", "the two passphrases are not the same", fix="try again")
-        return chosen
+        def ask(said: str) -> bytes:
+            chosen = self._answer(f"{said}New passphrase for {self._path} ({LEAST} characters or more): ")
+            if _is_short(chosen):
+                raise _Refused("That was too short.", self._too_short())
+            if chosen != self._entered("The same again: "):
+                fault = StoreFault("denied", "the two passphrases are not the same", fix="try again")
+                raise _Refused("The two were not the same.", fault)
+            return chosen
+
+        return _patiently(ask)
 
     def _answer(self, prompt: str) -> bytes:
+        if not (answer := self._entered(prompt)):
+            fault = StoreFault("locked", "no passphrase was entered", fix="try again")
+            raise _Refused("Nothing was entered.", fault)
+        return answer
+
+    def _entered(self, prompt: str) -> bytes:
         answer = self._ask(prompt)
         if answer is None:
             raise self._locked()
-        if not answer:
-            raise StoreFault("locked", "no passphrase was entered", fix="try again")
         return _bytes(answer)
+
+    def _too_short(self) -> StoreFault:
+        reason = f"{self._name} is shorter than {LEAST} characters, too short for a new sealed file"
+        return StoreFault("denied", reason, fix="choose a longer one; several words are easy to keep in mind")
 
     def _locked(self) -> StoreFault:
         fix = f"export {PASSPHRASE}=..., or run this in a terminal"
@@ -172,6 +197,24 @@ class KeyFile:
             reason = f"the key file {self._key_file} holds {len(content)} bytes, and a key needs {LEAST_KEY}"
             raise StoreFault("unavailable", reason, fix="put the right content back; for a new one, remove it")
         return content
+
+
+def _patiently(ask: Callable[[str], bytes]) -> bytes:
+    """What `ask` gives in the end; it is told what was wrong before, as a line that comes before its prompt."""
+    said = ""
+    for _ in range(TRIES - 1):
+        try:
+            return ask(said)
+        except _Refused as refused:
+            said = f"{refused.said}\n"
+    try:
+        return ask(said)
+    except _Refused as refused:
+        raise refused.fault from None
+
+
+def _is_short(material: bytes) -> bool:
+    return len(material.decode(errors="replace")) < LEAST
 
 
 def _bytes(passphrase: str) -> bytes:

@@ -176,3 +176,22 @@ def test_each_canary_is_in_the_environment_of_its_own_process_and_in_no_other_pl
     assert "demo.server" in found["two"][0]
     assert not any("acp_launch run" in command for commands in found.values() for command in commands)
     blind(planted, done)
+
+
+@pytest.mark.parametrize("word", ["content", "session", "update", "message", "agent_message_chunk"])
+def test_a_secret_that_is_a_word_of_the_protocol_leaves_the_answer_whole(planted: Launcher, word: str) -> None:
+    kept(planted, "word", word)
+    agent = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
+    planted.write({"agent": agent})
+    before = planted("run", "p", "help", "--output", "json")
+    planted.write({"agent": {**agent, "env": {"WORD": "${secret:word}"}}})
+    after = planted("run", "p", "help", "--output", "json")
+    assert after.code == 0, after.err
+    assert [shape(event) for event in after.events] == [shape(event) for event in before.events]
+
+
+def shape(event: object) -> object:
+    """The names in decoded JSON, and what kind of thing each holds."""
+    if isinstance(event, dict):
+        return {name: value if name in {"type", "sessionUpdate"} else shape(value) for name, value in event.items()}
+    return [shape(item) for item in event] if isinstance(event, list) else type(event)

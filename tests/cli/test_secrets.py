@@ -1,7 +1,10 @@
 """The verbs about secrets, as a person uses them: with a sealed file, so that no test needs a keyring (issue 3)."""
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -382,6 +385,30 @@ def test_the_exit_code_is_the_commands_and_a_missing_one_is_told(sealed: Launche
     assert done.err.startswith('acp-launch: the secret "gone" cannot be had: there is none in the sealed file (')
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_command_starts_as_any_other_does(launch: Launcher) -> None:
+    """Signals, limits and orphans are its own, also after a command of ours was run."""
+    reaper = "import ctypes; on = ctypes.c_int(); ctypes.CDLL(None).prctl(37, ctypes.byref(on)); print(on.value)"
+    show = f'grep SigIgn /proc/self/status; ulimit -S -n; exec {sys.executable} -S -c "{reaper}"'
+    settings = {"secrets": {"store": "command", "command": ["/bin/echo", "value-of-{name}"]}}
+    configured(launch, json.dumps(settings))
+    ours = [sys.executable, "-m", "acp_launch", "secret", "copy-to-env", "x", "--"]
+    lowered = ["sh", "-c", 'ulimit -S -n 256; exec "$@"', "sh"]
+    plainly, through_us = (
+        subprocess.run(
+            [*lowered, *before, "sh", "-c", show],
+            capture_output=True,
+            check=True,
+            timeout=20,
+            env=launch.env,
+            cwd=launch.project,
+        ).stdout
+        for before in ([], ours)
+    )
+    assert through_us == plainly
+    assert plainly.split()[-2:] == [b"256", b"0"]
+
+
 def test_there_is_no_get(sealed: Launcher) -> None:
     kept(sealed)
     done = sealed("secret", "get", "github")
@@ -459,6 +486,69 @@ def test_a_command_that_fails_shows_its_stderr(launch: Launcher) -> None:
     assert done.code == 3
     assert "sh exited with status 4" in done.err
     assert "not signed in" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_while_a_store_works_ends_what_works_for_us(launch: Launcher, number: int) -> None:
+    started = launch.project / "started"
+    os.mkfifo(started)
+    waiting = f"echo here > {started}; while :; do read line; done < /dev/zero"
+    settings = {"secrets": {"store": "command", "command": ["/bin/sh", "-c", waiting, "{name}"]}}
+    configured(launch, json.dumps(settings))
+    launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        assert started.read_text() == "here\n"
+        running.kill(number)
+        done = running.end()
+    assert done.code == 128 + number
+    assert "Traceback" not in done.err
+    if number != signal.SIGINT:
+        assert done.event("error")["exitCode"] == 128 + number
+
+
+def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) -> None:
+    kept(sealed, "docs", "abcdef\r\nX-Evil: 1")
+    server = {"type": "http", "url": "https://example.com/", "headers": {"A": "Bearer ${secret:docs}"}}
+    sealed.profile("polite", mcp_servers={"docs": server})
+    done = sealed("run", "p", "hi")
+    assert (done.code, done.heard) == (3, [])
+    assert "headers.A: a header cannot hold the character U+000D, and the secret in this one does\n" in done.err
+    assert "abcdef" not in done.err
+
+
+def test_bytes_that_are_no_text_are_no_secret(sealed: Launcher) -> None:
+    sealed.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
+    done = sealed("run", "p", "hi", ACP_LAUNCH_SECRET_GITHUB=os.fsdecode(b"abc\xff"))
+    assert (done.code, done.heard) == (3, [])
+    assert "ACP_LAUNCH_SECRET_GITHUB does not hold UTF-8 text" in done.err
+    done = sealed("secret", "set", "github", "--from-env", "HELD", HELD=os.fsdecode(b"abc\xff"))
+    assert (done.code, done.err.splitlines()[0]) == (2, "acp-launch: the value is not UTF-8 text")
+
+
+def test_what_was_given_for_a_variable_is_not_repeated_when_it_is_none(sealed: Launcher) -> None:
+    done = sealed("secret", "set", "github", "--from-env", "ghp_" + "a1B2" * 9)
+    assert done.code == 2
+    assert done.err == (
+        "acp-launch: --from-env: there is no such variable\n"
+        "    fix: give its name, without a $: --from-env GITHUB_TOKEN\n"
+    )
+
+
+def test_a_session_is_removed_without_the_secrets_of_its_servers(sealed: Launcher) -> None:
+    kept(sealed)
+    server = {"command": sys.executable, "env": {"KEY": "${secret:github}"}}
+    sealed.profile("polite", mcp_servers={"s": server})
+    assert sealed("run", "p", "hi", "--session", "work").code == 0
+    assert sealed("secret", "rm", "github").code == 0
+    assert sealed("session", "close", "work").code == 0
+    assert sealed("run", "p", "hi", "--session", "work").code == 3
+
+
+def test_settings_that_contradict_themselves_are_told(launch: Launcher) -> None:
+    configured(launch, "secrets: {store: file, file: {path: x, key_file: x}}\n")
+    for verb in (["list"], ["check"], ["set", "x"], ["rm", "x"]):
+        done = launch("secret", *verb, stdin=b"a-value")
+        assert (done.code, done.err.splitlines()[0][:38]) == (3, "acp-launch: the store cannot be used: ")
 
 
 # nothing touches the store unless it is asked to

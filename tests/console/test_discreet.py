@@ -17,12 +17,13 @@ from acp_launch.console.discreet import Discreet
 from acp_launch.console.ndjson import Ndjson
 from acp_launch.console.outlet import Outlet
 from acp_launch.console.plain import Plain
-from acp_launch.console.seams import MOST
+from acp_launch.console.seams import MOST, SHOWN
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.protocol.acp import Negotiated, read_negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
+from acp_launch.secret.needles import joined
 from acp_launch.secret.redact import Redactor
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from tests.console.updates import chunk, end, tool, update
@@ -75,12 +76,15 @@ class Shown:
 
     def texts(self, kind: str = "agent_message_chunk", session: str = "s1") -> list[str]:
         """The text of each chunk shown so far of one stream."""
-        shown = [told for told in self.told if isinstance(told, Updated)]
-        return [
-            json.loads(bytes(told.update))["content"]["text"]
-            for told in shown
-            if (told.kind, told.session_id) == (kind, session)
-        ]
+        return said(self.told, kind, session)
+
+
+def said(told: Sequence[Any], kind: str = "agent_message_chunk", session: str = "s1") -> list[str]:
+    return [
+        json.loads(bytes(update.update))["content"]["text"]
+        for update in told
+        if isinstance(update, Updated) and (update.kind, update.session_id) == (kind, session)
+    ]
 
 
 def discreet(*values: str) -> tuple[Discreet, Shown]:
@@ -252,10 +256,8 @@ def events_between(quiet: Discreet) -> dict[str, Any]:
         "a thought": lambda: quiet.update(chunk("hm", kind="agent_thought_chunk")),
         "another session": lambda: quiet.update(other_session()),
         "a question": quiet.pause,
-        "a note": lambda: quiet.note("n"),
         "the end": lambda: quiet.ended(end()),
         "a failure": lambda: quiet.failed(LaunchError("x")),
-        "a wait": lambda: quiet.waiting("answer", 3.0, 60.0),
         "an answer": lambda: quiet.permission(Permission("t", {}, [], allowed=True, option_id="a", by="you")),
         "a stop": lambda: quiet.cancelled([]),
         "a session": lambda: quiet.ready(SessionReady("s1", "n", "load", 1, Raw(b"{}"))),
@@ -269,21 +271,60 @@ def other_session() -> Updated:
 @pytest.mark.parametrize("what", events_between(discreet(TOKEN)[0]))
 def test_whatever_comes_between_lets_go_of_what_is_held_and_the_rest_is_hidden(what: str) -> None:
     quiet, shown = discreet(TOKEN)
-    held = chunk("a ghp_a1B2c3")
-    quiet.update(held)
+    quiet.update(chunk("a ghp_a1B2c3"))
     assert shown.told == []
     events_between(quiet)[what]()
-    assert shown.told[0] is held
     assert len(shown.told) == 2
     quiet.update(chunk(TOKEN[10:] + "!"))
     quiet.update(chunk(" done"))
-    assert shown.texts() == ["a ghp_a1B2c3", "***!", " done"]
+    assert shown.texts() == ["a ***", "***!", " done"]
+
+
+@pytest.mark.parametrize("what", events_between(discreet(TOKEN)[0]))
+def test_up_to_five_characters_are_let_go_of_as_they_are(what: str) -> None:
+    quiet, shown = discreet(TOKEN)
+    held = chunk("a ghp_a")
+    quiet.update(held)
+    events_between(quiet)[what]()
+    assert shown.told[0] is held
+    for piece in (TOKEN[5:7], TOKEN[7:20]):
+        quiet.update(chunk(piece))
+        events_between(quiet)[what]()
+    quiet.update(chunk(TOKEN[20:] + "!"))
+    assert shown.texts() == ["a ghp_a", "***", "***", "***!"]
+
+
+def test_a_pause_within_a_value_does_not_let_go_of_it() -> None:
+    quiet, shown = discreet(TOKEN)
+    quiet.update(chunk("a " + TOKEN[:-2]))
+    quiet.waiting("answer", 3.0, 60.0)
+    quiet.note("n")
+    assert shown.told == [("answer", 3.0, 60.0), "n"]
+    quiet.update(chunk(TOKEN[-2:] + "."))
+    assert shown.texts() == ["a ***", "."]
+
+
+def test_what_ends_in_most_of_a_value_does_not_show_it() -> None:
+    quiet, shown = discreet(TOKEN)
+    quiet.update(chunk("a " + TOKEN[:-1]))
+    quiet.ended(end())
+    assert shown.texts() == ["a ***"]
+
+
+def test_words_of_ours_are_no_secrets() -> None:
+    quiet, shown = discreet("end_turn", "resume", "policy")
+    quiet.ready(SessionReady("s1", "n", "resume", 0, Raw(b"{}")))
+    quiet.permission(Permission("t", {"status": "pending"}, [], allowed=True, option_id="a", by="policy"))
+    quiet.ended(end())
+    assert [shown.told[0].how, shown.told[1].by, shown.told[2].stop_reason] == ["resume", "policy", "end_turn"]
+    assert bytes(shown.told[2].result) == b'{"stopReason": "end_turn"}'
 
 
 def test_what_is_held_back_is_bounded() -> None:
-    pieces = [chunk("ghp"), *(chunk("") for _ in range(MOST))]
+    pieces = [chunk(TOKEN[:20]), *(chunk("") for _ in range(MOST)), chunk(TOKEN[20:] + "!")]
     shown = told(*pieces)
-    assert len(shown.told) >= MOST
+    assert len(shown.told) == MOST + 2
+    assert "".join(shown.texts()) == "******!"
 
 
 def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
@@ -308,7 +349,10 @@ def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
 @settings(deadline=None, max_examples=200)
 @given(SECRETS, st.data())
 def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.DataObject) -> None:
-    """Events keep their number and their order, and without a form they are the very objects that came."""
+    """Events keep their number and their order, and without a form they are the very objects that came.
+
+    Where something came between, at most five characters of a form can be read.
+    """
     known = [form for value in values for form in forms(value)]
     whole = data.draw(texts(known))
     places = data.draw(st.lists(st.integers(0, len(whole)), max_size=8).map(sorted))
@@ -326,8 +370,12 @@ def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.D
     assert [told.kind for told in shown.told[:-1]] == [each.kind for each in sent]
     together = "".join(shown.texts())
     assert not [form for form in known if form in together]
-    redacted = knowing(*values).text(whole)
-    if redacted == whole:
+    redactor = knowing(*values)
+    for at, event in enumerate(sent):
+        if event.kind == "plan":
+            assert redactor.held("".join(said(shown.told[:at]))) <= SHOWN
+    assert redactor.held(together) <= SHOWN
+    if redactor.text(whole) == whole and not any(redactor.held(whole[:at]) > SHOWN for at in (*places, len(whole))):
         assert all(one is other for one, other in zip(shown.told[:-1], sent, strict=True))
     elif "plan" not in between:
         assert is_nearly(together, values, whole)
@@ -340,8 +388,11 @@ def is_nearly(together: str, values: Sequence[str], whole: str) -> bool:
     """
     redactor = knowing(*values)
     assert redactor.tables is not None
+    spans = redactor.tables.text.spans(whole)
+    if (length := redactor.held(whole)) > SHOWN:
+        spans = joined([*spans, (len(whole) - length, len(whole))])
     pattern, at = "", 0
-    for begin, stop in redactor.tables.text.spans(whole):
+    for begin, stop in spans:
         first, second = (re.escape(mark) for mark in whole[begin : begin + 2])
         pattern += f"{re.escape(whole[at:begin])}(?:{first}(?:{second})?)?(?:[*]{{3}})+"
         at = stop

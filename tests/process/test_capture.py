@@ -159,6 +159,37 @@ def test_what_a_thread_that_was_given_up_runs_dies_with_us(alive: Liveness) -> N
     alive.assert_all_dead()
 
 
+IMPATIENT = """
+import os, signal
+from acp_launch.process import capture as module
+
+end_now = module.end_now
+
+def interrupted(spawned):
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return end_now(spawned)
+
+module.end_now = interrupted
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+"""
+
+
+def test_a_second_ctrl_c_does_not_keep_us_from_ending_it(alive: Liveness) -> None:
+    """timeout(1) sends it to the group and to its child."""
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT + GIVEN_UP, *program("deaf", "stubborn")],
+        env=ENV | alive.env,
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as launcher:
+        alive.hear("stubborn")
+        _, said = launcher.communicate(b"end\n", PATIENCE)
+    assert (launcher.returncode, said) == (0, b"")
+    alive.assert_all_dead()
+
+
 def test_what_was_printed_does_not_show_in_a_repr() -> None:
     heard = shell("printf hunter22")
     assert repr(heard) == "Captured(exited with status 0)"

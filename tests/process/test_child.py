@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import pidfd
+from acp_launch.process import pidfd, pipes
 from acp_launch.process.child import Child, attach
 from acp_launch.process.exit import Exit
 from acp_launch.process.spawn import spawn
+from acp_launch.secret.streams import Redacting
+from tests.secret.canaries import knowing
 
 from .liveness import PATIENCE, Liveness, program
 
@@ -329,3 +331,27 @@ def test_an_orphan_that_dies_while_we_run_is_reaped_at_once_so_that_its_friends_
         assert await child.read() == b"gone\n"
 
     with_child(["/bin/sh", "-c", script], use, env={"PATH": os.environ["PATH"]})
+
+
+def test_a_value_that_a_child_begins_and_a_grandchild_ends_is_in_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child is dead by then, and its last words were shown; the stream goes on all the same."""
+    token = "ghp_" + "a1B2c3D4e" * 4
+    monkeypatch.setattr(pipes, "Redacting", lambda: Redacting(knowing(token)))
+    logged: list[bytes] = []
+    is_whole = asyncio.Event()
+
+    def log(chunk: bytes) -> None:
+        logged.append(chunk)
+        if b"!" in chunk:
+            is_whole.set()
+
+    async def use(child: Child) -> None:
+        assert await child.wait() == Exit(0, None)
+        assert child.stderr_tail() == ["key: ***"]
+        await child.write(b"go on\n")
+        await is_whole.wait()
+        assert child.stderr_tail() == ["key: ***!"]
+
+    script = f"exec 3<&0; printf 'key: {token[:20]}' >&2; (read line <&3; printf '{token[20:]}!' >&2) & exit 0"
+    with_child(["/bin/sh", "-c", script], use, log=log)
+    assert b"".join(logged) == b"key: ***!"

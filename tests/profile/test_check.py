@@ -439,3 +439,19 @@ def test_a_profile_cannot_set_what_belongs_to_the_user(key: str, fix: str) -> No
     assert complaints(f"version: 1\nagent: {{command: x}}\n{key}: {{github: canary}}\n") == [
         f'f.yaml:3:1: {key}: "{key}" belongs to your own settings; a profile cannot set it\n    fix: {fix}'
     ]
+
+
+def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
+    """It is asked before any secret is looked up."""
+    text = (
+        'version: 1\nagent: {command: "x${secret:a}"}\n'
+        'workspace: {cwd: "/${secret:b}", additional_directories: ["/c/${secret:c}"]}\n'
+        'mcp_servers: {s: {command: "${secret:d}", env: {command: "${secret:e}"}}}\n'
+    )
+    fix = "\n    fix: write it as text, or use ${env:NAME}"
+    assert complaints(text) == [
+        f"f.yaml:2:20: agent.command: a command cannot come from a secret{fix}",
+        f"f.yaml:3:20: workspace.cwd: a directory cannot come from a secret{fix}",
+        f"f.yaml:3:63: workspace.additional_directories[0]: a directory cannot come from a secret{fix}",
+        f"f.yaml:4:28: mcp_servers.s.command: a command cannot come from a secret{fix}",
+    ]

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from acp_launch.document.tree import parse
-from acp_launch.profile.leaks import leaks
+from acp_launch.profile.leaks import leaks, literals, strays
 from acp_launch.secret.reference import SecretReference
 from acp_launch.secret.reference import parse as references
 
 TOKEN = "ghp_" + "a1B2" * 9
 OTHER = "glpat-" + "a1B2" * 5
+PASSWORD = "hunter22"
 RANDOM = "k7Qz" + "Xm2Pv9" + "Lw4RtB8" + "nYc3Hs"
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +62,6 @@ def test_the_agents_are_named_after_their_variables() -> None:
         ({"args": f"--token {TOKEN}"}, '"--token ${secret:github}" here'),
         ({"url": "https://me:hunter22@x.example/mcp"}, '"https://me:${secret:github}@x.example/mcp" here'),
         ({"url": f"https://x.example/mcp?key={TOKEN}&a=b"}, '"https://x.example/mcp?key=${secret:github}&a=b" here'),
-        ({"command": f"npx --token={TOKEN}"}, '"npx --token=${secret:github}" here'),
         (
             {"env": {"H": f'{{"Authorization": "Bearer {TOKEN}"}}'}},
             """'{"Authorization": "Bearer ${secret:github}"}' here""",
@@ -71,12 +71,62 @@ def test_the_agents_are_named_after_their_variables() -> None:
         ({"env": [f"GITHUB_TOKEN={TOKEN}"]}, '"GITHUB_TOKEN=${secret:github}" here'),
         ({"env": {"X": f'it\'s "{TOKEN}"'}}, "${secret:github} in its place"),
         ({"env": {"X": "a " * 60 + TOKEN}}, "${secret:github} in its place"),
+        ({"env": {"X": f"${{no name}} {TOKEN}"}}, "${secret:github} in its place"),
         ({"env": {"KEY": "-----BEGIN " + "PRIVATE KEY-----\n" + RANDOM + "\n"}}, '"${secret:github}" here'),
     ],
 )
 def test_the_fix_shows_the_whole_new_text_if_it_can(entries: dict[str, object], written: str) -> None:
     (line,) = said(server(**entries))
     assert line.partition(" | ")[2] == f"acp-launch secret set github, then write {written}"
+
+
+def test_a_command_comes_from_no_secret_so_the_credential_moves_to_env() -> None:
+    moved = "acp-launch secret set {}, then pass it in env"
+    assert said({"agent": {"command": f"npx --token={TOKEN}"}}) == [
+        f"agent.command: error: this looks like a GitHub token | {moved.format('token')}"
+    ]
+    assert said(server(command=f"npx --password {PASSWORD}")) == [
+        f"mcp_servers.github.command: error: this looks like a password, by its name | {moved.format('github')}"
+    ]
+    assert said(server(command=["npx", TOKEN])) == [
+        f"mcp_servers.github.command.1: error: this looks like a GitHub token | {moved.format('github')}"
+    ]
+
+
+@pytest.mark.parametrize("owner", [("agent",), ("mcp_servers", "command")])
+def test_only_the_program_itself_is_a_command(owner: tuple[str, ...]) -> None:
+    root: dict[str, Any] = {"env": {"command": TOKEN}}
+    for step in reversed(owner):
+        root = {step: root}
+    (line,) = said(root)
+    assert line.endswith('}" here')
+
+
+MISSPELT = [
+    "${secret:x:-def-1234}",
+    "${secret:git hub}",
+    f"${{{TOKEN}}}",
+    f"${{secret:x:-{TOKEN}}}",
+    f"${{secret {RANDOM}}}",
+    f"${{TOKEN={RANDOM}",
+    "${env:A:-${secret:b}}",
+    "${env:ACP_LAUNCH_PASSPHRASE:-abcd-1234}",
+]
+
+
+@pytest.mark.parametrize("misspelt", MISSPELT)
+@pytest.mark.parametrize("around", ["{}", "Bearer {}", "https://me:{}@x.example"])
+@pytest.mark.parametrize("name", ["A_TOKEN", "Authorization", "X"])
+def test_a_misspelt_reference_is_no_literal(misspelt: str, around: str, name: str) -> None:
+    assert said(server(env={name: around.format(misspelt)})) == []
+    assert said(server(args=[f"--token={misspelt}", "--token", misspelt])) == []
+
+
+def test_literals_beside_a_misspelt_reference_are_examined() -> None:
+    assert said(server(env={"A_TOKEN": "abcd-1234${git hub}"})) == [
+        "mcp_servers.github.env.A_TOKEN: error: this looks like a token, by its name"
+        " | acp-launch secret set github, then write ${secret:github} in its place"
+    ]
 
 
 def test_a_text_with_two_credentials_is_rewritten_for_both() -> None:
@@ -176,3 +226,131 @@ def test_popular_servers_as_they_should_be_written_give_nothing_away() -> None:
     document, problems = parse(POPULAR, "p")
     assert document is not None and problems == []
     assert said(document.root) == []
+
+
+REMOVE = "remove it, and replace the {}: whoever can read this file has it"
+
+
+def strayed(text: str) -> list[tuple[int, int, str]]:
+    """Line, column and `message | fix` of each; all are errors of the file as a whole."""
+    document, _ = parse(text, "p")
+    told = (
+        [(document.locate(path, offset=offset), offset, literal) for path, offset, literal in literals(document.root)]
+        if document
+        else []
+    )
+    found = list(strays(text, told))
+    assert {(fault.path, fault.severity) for _, fault in found} <= {((), "error")}
+    assert TOKEN not in str(found) and OTHER not in str(found)
+    return [(line, column, f"{fault.message} | {fault.fix}") for (line, column), fault in found]
+
+
+A_TOKEN_IS_LEFT = "this looks like a GitHub token | " + REMOVE.format("token")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        (f"# {TOKEN}\n", 1, 3),
+        (f"version: 1\ndescription: mine is {TOKEN}!\n", 2, 22),
+        (f"session:\n  name: {TOKEN}\n", 2, 9),
+        (f"workspace: {{cwd: /x/{TOKEN}}}\n", 1, 21),
+        (f"agent: {{inherit_env: [{TOKEN}]}}\n", 1, 23),
+        (f"agent:\n  evn: {{A_TOKEN: {TOKEN}}}\n", 2, 18),
+        (f"mcp_servers: {{{TOKEN}: {{command: x}}}}\n", 1, 15),
+        (f"agent: {{env: {{A: '${{{TOKEN}}}'}}}}\n", 1, 21),
+        (f"agent: {{env: {{A: '${{secret:x:-{TOKEN}}}'}}}}\n", 1, 31),
+        (f"agent: [\n  {TOKEN}", 2, 3),
+        (f"a\r\nb\rc: {TOKEN}\n", 3, 4),
+        (f"&{TOKEN} a\n", 1, 2),
+        (f"é: 'ü' # {TOKEN}\n", 1, 10),
+    ],
+)
+def test_a_certain_credential_is_found_wherever_it_stands_in_the_file(text: str, line: int, column: int) -> None:
+    assert strayed(text) == [(line, column, A_TOKEN_IS_LEFT)]
+
+
+@pytest.mark.parametrize(
+    ("literal", "said"),
+    [
+        ("sk-ant-" + "api03-" + "a1B2" * 12, "an Anthropic key | " + REMOVE.format("key")),
+        ("postgres://me:hunter22@db/x", "a password | " + REMOVE.format("password")),
+        ("https://hooks.slack.com/" + "services/T0/B0/" + "a1B2" * 6, "a Slack webhook | " + REMOVE.format("webhook")),
+    ],
+)
+def test_the_fix_says_what_to_replace(literal: str, said: str) -> None:
+    assert [what for _, _, what in strayed(f"# {literal}\n")] == [f"this looks like {said}"]
+
+
+KEY = "-----BEGIN " + "RSA PRIVATE KEY-----\n" + "a1B2" * 16 + "\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        TOKEN,
+        f'"{TOKEN}"',
+        f"'x {TOKEN}'",
+        f"Bearer {TOKEN}",
+        f"x={TOKEN}",
+        f"|\n    {TOKEN}\n",
+        f">-\n    a\n    {TOKEN}\n",
+        f'"\\x61 {TOKEN}\\n"',
+        f'"a\n    {TOKEN}"',
+        f"'it''s {TOKEN}'",
+        f"https://me:{TOKEN}@x.example",
+        "https://me:hunter22@x.example",
+        "|\n    " + KEY.replace("\n", "\n    ") + "\n",
+        '"' + KEY.replace("\n", "\\n") + '"',
+        f"['{TOKEN}', {OTHER}, {TOKEN}]",
+        f"&a {TOKEN}\n  Y: *a",
+        f"${{secret:{TOKEN}}}",
+        f"${{env:X:-{TOKEN}}}",
+    ],
+)
+@pytest.mark.parametrize("name", ["A_TOKEN", "Authorization", "X"])
+def test_what_has_a_fault_already_is_not_told_twice(value: str, name: str) -> None:
+    text = f"agent:\n env:\n  {name}: {value}\n"
+    document, problems = parse(text, "p")
+    assert document is not None and problems == []
+    assert said(document.root) != []
+    assert strayed(text) == []
+
+
+@pytest.mark.parametrize("value", [TOKEN, f"|\n    {TOKEN}\n", f"&a {TOKEN}\n  X: *a"])
+def test_the_same_token_elsewhere_is_told_all_the_same(value: str) -> None:
+    text = f"# {TOKEN}\nagent:\n env:\n  A_TOKEN: {value}\n# {TOKEN}\n"
+    assert strayed(text) == [(line, 3, A_TOKEN_IS_LEFT) for line in (1, text.count("\n"))]
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "ghp_...",
+        "ghp_" + "x" * 36,
+        "ghp_your_token_here",
+        "AKIA" + "IOSFODNN7" + "EXAMPLE",
+        "https://user:password@host",
+        "https://me:<password>@host",
+        "https://me:${secret:x}@host",
+        "https://me:${env:PASSWORD:-hunter22}@host",
+        "paste all from -----BEGIN " + "PRIVATE KEY----- to -----END PRIVATE KEY-----",
+        "A_TOKEN: abcd-1234",
+        RANDOM,
+        "${",
+    ],
+)
+def test_a_comment_may_explain_and_hold_a_place(comment: str) -> None:
+    assert strayed(f"# {comment}\nversion: 1\n") == []
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "profiles").glob("*.yaml")), ids=lambda file: file.name)
+def test_nothing_strays_in_the_built_in_profiles(file: Path) -> None:
+    assert strayed(file.read_text(encoding="utf-8")) == []
+
+
+def test_a_file_full_of_tokens_costs_linear_time() -> None:
+    """Not by the clock: the suite's own time-out is what the square would meet."""
+    text = "agent:\n env:\n" + "".join(f"  V{n}: {TOKEN} # {TOKEN}\n" for n in range(4_000))
+    assert len(strayed(text)) == 4_000
+    assert said(server(env={"A": "${a b}" * 100_000})) == []

@@ -115,14 +115,25 @@ LEAK = "agent.args[1]: this looks like a GitHub token\n    fix: acp-launch secre
 )
 
 
-def test_examining_finds_the_same_leak_in_a_profile_and_in_one_from_the_cache(tmp_path: Path) -> None:
+def test_examining_finds_the_same_in_a_profile_and_in_one_from_the_cache(tmp_path: Path) -> None:
     file, cache = tmp_path / "work.yaml", tmp_path / "cache"
-    file.write_text(LEAKING)
+    file.write_text("version: 1\nagent:\n  command: x\n  env: {A_TOKEN: changeme}\n")
     for known in (False, True):
         loaded, problems = examine(at(file), cache=cache)
         assert loaded is not None and loaded.problems == ()
         assert isinstance(loaded.positions, Written) is known
-        assert [str(problem) for problem in problems] == [f"{file}:4:23: {LEAK}"]
+        assert [str(problem) for problem in problems] == [
+            f'{file}:4:18: agent.env.A_TOKEN: warning: "changeme" is a placeholder, not a token\n'
+            '    fix: acp-launch secret set a-token, then write "${secret:a-token}" here'
+        ]
+
+
+def test_a_profile_that_gives_a_credential_away_is_not_copied_into_the_cache(tmp_path: Path) -> None:
+    file, cache = tmp_path / "work.yaml", tmp_path / "cache"
+    for text in (LEAKING, f"# {TOKEN}\nversion: 1\nagent: {{command: x}}\n"):
+        file.write_text(text)
+        assert load(at(file), cache=cache).problems == ()
+        assert [str(each) for each in cache.rglob("*") if each.is_file()] == []
 
 
 def test_a_leak_stops_nobody_from_loading(tmp_path: Path) -> None:
@@ -144,12 +155,75 @@ def test_leaks_of_a_profile_that_is_wrong_come_among_its_problems(tmp_path: Path
     ]
 
 
-@pytest.mark.parametrize("text", ["", "version: [", "- 1\n", f"{TOKEN}\n", "\ufffe"])
+@pytest.mark.parametrize("text", ["", "version: [", "- 1\n", "PASSWORD=hunter22\n", "\ufffe"])
 def test_a_text_that_is_no_mapping_has_no_leaks(tmp_path: Path, text: str) -> None:
     file = tmp_path / "work.yaml"
     file.write_text(text, encoding="utf-8")
     assert examine(at(file)) == inspect(at(file))
-    assert TOKEN not in str(examine(at(file)))
+
+
+REMOVE = "remove it, and replace the token: whoever can read this file has it"
+
+
+@pytest.mark.parametrize(
+    "text", [f"{TOKEN}\n", f"- {TOKEN}\n", f"version: [{TOKEN}\n", f"a: {TOKEN}\n\0", f"a: b: {TOKEN}"]
+)
+def test_a_token_is_found_in_a_text_that_is_no_profile(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(text, encoding="utf-8")
+    _, known = inspect(at(file))
+    loaded, problems = examine(at(file))
+    column = text.index(TOKEN) + 1
+    assert loaded is None and known
+    assert [str(each) for each in problems if each not in known] == [
+        f"{file}:1:{column}: this looks like a GitHub token\n    fix: {REMOVE}"
+    ]
+    assert TOKEN not in str(problems)
+
+
+def test_a_token_outside_of_what_a_program_receives_is_found_with_a_cache_and_without(tmp_path: Path) -> None:
+    file, cache = tmp_path / "work.yaml", tmp_path / "cache"
+    file.write_text(f"\ufeff# {TOKEN}\n{LEAKING}description: {TOKEN}\n", encoding="utf-8")
+    for where in (None, cache):
+        loaded, problems = examine(at(file), cache=where)
+        assert loaded is not None
+        assert [str(problem) for problem in problems] == [
+            f"{file}:1:3: this looks like a GitHub token\n    fix: {REMOVE}",
+            f"{file}:5:23: {LEAK}",
+            f"{file}:7:14: this looks like a GitHub token\n    fix: {REMOVE}",
+        ]
+
+
+def test_a_misspelt_section_hides_no_token(tmp_path: Path) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(f"version: 1\nagent: {{command: x, evn: {{A_TOKEN: {TOKEN}}}}}\n")
+    assert [str(problem) for problem in examine(at(file))[1]] == [
+        f'{file}:2:21: agent.evn: unknown key "evn"; did you mean "env"?\n    fix: write env',
+        f"{file}:2:36: this looks like a GitHub token\n    fix: {REMOVE}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "column", "message", "fix"),
+    [
+        ("${secret:x:-def-1234}", 36, "a secret has no default", "write ${secret:x}"),
+        ("Bearer ${secret:}", 44, "the name is missing in ${secret:}", "write ${secret:NAME}"),
+        (
+            "${env:ACP_LAUNCH_PASSPHRASE}",
+            36,
+            "${env:ACP_LAUNCH_PASSPHRASE} is for acp-launch alone; no profile can use it",
+            "remove it",
+        ),
+    ],
+)
+def test_a_misspelt_reference_is_told_once_and_is_no_leak(
+    tmp_path: Path, written: str, column: int, message: str, fix: str
+) -> None:
+    file = tmp_path / "work.yaml"
+    file.write_text(f"version: 1\nagent: {{command: x, env: {{A_TOKEN: '{written}'}}}}\n")
+    assert [str(problem) for problem in examine(at(file))[1]] == [
+        f"{file}:2:{column}: agent.env.A_TOKEN: {message}\n    fix: {fix}"
+    ]
 
 
 @pytest.mark.parametrize(

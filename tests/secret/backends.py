@@ -1,6 +1,12 @@
 """Backends of the keyring library, named for their temper; tests choose them by full name, as a user would."""
 
 import getpass
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import ClassVar
 
 from keyring.backend import KeyringBackend
@@ -89,8 +95,45 @@ class Quoting(Memory):
         return b"bytes"  # type: ignore[return-value]
 
 
+class Ending(Memory):
+    """Ends the process, as a library does that thinks it is a program."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        sys.exit(0)
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        sys.exit(0)
+
+
+class Pooling(Memory):
+    """Hangs in a thread of its own, for which the interpreter waits at its end."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        ThreadPoolExecutor().submit(threading.Event().wait).result()
+
+
+class Delegating(Memory):
+    """Leaves the work to a program, which hangs."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        subprocess.run(["sleep", "50"], check=True)
+
+
 class NotABackend:
     pass
 
 
 Alias = PlaintextMemory
+
+
+def acp_launch(
+    *arguments: str, backend: str, cwd: Path, stdin: bytes = b"", limit: str = "10s"
+) -> "subprocess.CompletedProcess[bytes]":
+    """acp-launch as a program, with one of the backends here and `limit` for it."""
+    env = os.environ | {
+        "PYTHON_KEYRING_BACKEND": f"tests.secret.{backend}",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "ACP_LAUNCH_SECRETS__TIMEOUT": limit,
+    }
+    command = [sys.executable, "-m", "acp_launch", *arguments]
+    return subprocess.run(command, env=env, cwd=cwd, input=stdin, capture_output=True, timeout=20, check=False)

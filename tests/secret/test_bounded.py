@@ -1,19 +1,24 @@
 """Work that may never end (issue 3: a keyring that shows a dialog nobody can answer must not hang us)."""
 
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.bounded import Late, bounded
+from acp_launch.secret.bounded import Late, bounded, gave_up
+from tests.secret.backends import acp_launch
+
+BUFFERING = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
 def test_the_result_comes_back() -> None:
     assert bounded(lambda: 42, limit=5, waiting=lambda _: None) == 42
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), RuntimeError("no"), SystemExit(3), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [ValueError("no"), RuntimeError("no"), KeyboardInterrupt()])
 def test_what_the_work_raises_is_raised_here(error: BaseException) -> None:
     def work() -> None:
         raise error
@@ -21,6 +26,15 @@ def test_what_the_work_raises_is_raised_here(error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
         bounded(work, limit=5, waiting=lambda _: None)
     assert caught.value is error
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit()])
+def test_work_ends_nobody_but_itself(error: BaseException) -> None:
+    def work() -> None:
+        raise error
+
+    with pytest.raises(RuntimeError, match=f"^work that must not end anything raised {type(error).__name__}$"):
+        bounded(work, limit=5, waiting=lambda _: None)
 
 
 def test_work_that_hangs_is_given_up() -> None:
@@ -50,3 +64,142 @@ def test_hung_work_does_not_keep_the_interpreter_from_ending() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     assert ended.stdout == "late\n"
+
+
+def test_the_process_knows_whether_it_gave_anything_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acp_launch.secret.bounded._gave_up", False)
+    bounded(lambda: 42, limit=5, waiting=lambda _: None)
+    assert not gave_up()
+    never = threading.Event()
+    try:
+        with pytest.raises(Late):
+            bounded(never.wait, limit=0.05, waiting=lambda _: None)
+    finally:
+        never.set()
+    assert gave_up()
+
+
+def test_an_impatient_person_has_given_it_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acp_launch.secret.bounded._gave_up", False)
+    monkeypatch.setattr("acp_launch.secret.bounded.FIRST_WORD", 0.01)
+    never = threading.Event()
+
+    def interrupted(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            bounded(never.wait, limit=60, waiting=interrupted)
+    finally:
+        never.set()
+    assert gave_up()
+
+
+@pytest.mark.parametrize("backend", ["Pooling", "Delegating"])
+def test_a_backend_that_hangs_neither_holds_us_up_nor_leaves_a_program(backend: str, tmp_path: Path) -> None:
+    """The program would hold our stderr open; `subprocess.run` reads to its end."""
+    done = acp_launch(
+        "secret", "set", "github", backend=f"backends.{backend}", cwd=tmp_path, stdin=b"hunter2!", limit="1s"
+    )
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert f"the keyring (tests.secret.backends.{backend}) did not answer within 1 s" in done.stderr.decode()
+
+
+CRASHING = """
+import sys, threading
+from acp_launch import __main__
+from acp_launch.cli import main
+from acp_launch.secret.bounded import Late, bounded
+
+def run(arguments):
+    threading.Thread(target=threading.Event().wait).start()
+    try:
+        bounded(threading.Event().wait, limit=0.05, waiting=print)
+    except Late:
+        print("late")
+        raise ValueError("a bug of ours") from None
+
+main.run = run
+__main__.main()
+"""
+
+
+def test_even_a_bug_of_ours_does_not_wait_for_what_was_given_up() -> None:
+    command = [sys.executable, "-c", CRASHING]
+    ended = subprocess.run(command, env=BUFFERING, capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "late\n")
+    assert ended.stderr.startswith("Traceback") and ended.stderr.endswith("ValueError: a bug of ours\n")
+
+
+INHERITED = """
+import os, threading
+from acp_launch.secret.bounded import Late, bounded, end_children
+
+def work():
+    os.posix_spawnp("sleep", ["sleep", "50"], os.environ)
+    started.set()
+    threading.Event().wait()
+
+before = os.posix_spawnp("sleep", ["sleep", "50"], os.environ)
+started = threading.Event()
+try:
+    bounded(work, limit=0.2, waiting=print)
+except Late:
+    started.wait()
+    end_children()
+killed, status = os.wait()
+os.kill(before, 15)
+print(killed != before, status, os.waitpid(before, 0)[1])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists our children")
+def test_only_what_was_started_meanwhile_is_ended() -> None:
+    """A shell that became acp-launch with exec leaves it its background jobs."""
+    command = [sys.executable, "-c", INHERITED]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    assert ended.stdout == "True 9 15\n"
+
+
+SPEAKING = """
+import os, sys, threading
+from acp_launch.secret import bounded as module
+from acp_launch.secret.quiet import nobody_to_ask
+
+module.FIRST_WORD = 0.2
+working, heard = threading.Event(), threading.Event()
+
+def work():
+    with nobody_to_ask():
+        print("noise 1")
+        os.write(1, b"noise 2\\n")
+        os.system("echo noise 3")
+        working.set()
+        heard.wait()
+        if sys.argv[1] == "late":
+            threading.Event().wait()
+
+def waiting(seconds):
+    working.wait()
+    os.write(1, b"word\\n")
+    heard.set()
+
+print("before")
+try:
+    module.bounded(work, limit=0.4, waiting=waiting)
+except module.Late:
+    print("late")
+os.write(1, b"after\\n")
+print(sys.stdin.read())
+"""
+
+
+@pytest.mark.parametrize("end", ["in time", "late"])
+def test_our_words_come_out_on_stdout_and_nobody_elses(end: str) -> None:
+    """In `--output json` they are events; so is the error when it is given up."""
+    command = [sys.executable, "-c", SPEAKING, end]
+    ended = subprocess.run(
+        command, env=BUFFERING, input="stdin", capture_output=True, text=True, timeout=20, check=True
+    )
+    assert ended.stdout.split() == ["before", "word", "after", *(["late"] if end == "late" else []), "stdin"]
+    assert sorted(ended.stderr.splitlines()) == ["noise 1", "noise 2", "noise 3"]

@@ -97,17 +97,50 @@ def test_one_line_end_is_not_part_of_the_value(out: bytes, expected: str) -> Non
 
 @pytest.mark.parametrize("out", [b"", b"\n", b"\r\n"])
 def test_an_empty_answer_is_missing(out: bytes) -> None:
-    assert outcome(Said(out)) == Outcome("missing", LABEL)
+    """The store only reads: `secret set` could not help."""
+    assert outcome(Said(out)) == Outcome("missing", LABEL, fix="put it there with op itself")
 
 
 def test_a_failing_program_is_quoted_with_its_last_lines_and_nothing_it_printed() -> None:
-    err = ("one", "two", "  [ERROR] not \x1b[31msigned in\x07 ", "x" * 300)
+    err = ("one", "two", "  [ERROR] not \x1b[31msigned\x1b[0m in\x07\x1b ", "x" * 300)
     assert outcome(Said(b"gho_1\n", err, Ended(1))) == Outcome(
         "unavailable",
         LABEL,
-        reason=f"op exited with status 1: two / [ERROR] not \\x1b[31msigned in\\x07 / {'x' * 200}",
+        reason=f"op exited with status 1: two / [ERROR] not signed in\\x07\\x1b / {'x' * 200}",
         fix='call it yourself for "github" until it answers',
     )
+
+
+GITHUB = "ghp_" + "a1B2c3D4e5" * 4
+
+
+@pytest.mark.parametrize(
+    ("err", "shown"),
+    [
+        ((f"bad credentials: {GITHUB}",), "bad credentials: ***"),
+        ((f"\x1b[31m{GITHUB[:20]}\x1b[1m{GITHUB[20:]}\x1b[0m is no item",), "*** is no item"),
+        (("x" * 180 + f" {GITHUB}",), "x" * 180 + " ***"),
+        (("retrying", "login failed: password=hunter22x"), "retrying / login failed: password=***"),
+        (("GET https://me:hunter22x@vault.example.com: 403",), "GET https://me:***@vault.example.com: 403"),
+        (("Enter password:", "error: not found"), "Enter password: / error: not found"),
+        (
+            (
+                "cannot parse",
+                "-----BEGIN PRIVATE KEY-----",
+                *["c2hvcnQ", "a2V5"] * 2,
+                "-----END PRIVATE KEY-----",
+                "bye",
+            ),
+            "cannot parse / *** / bye",
+        ),
+    ],
+    ids=["token", "coloured token", "token at the cut", "password", "url", "no password", "key file"],
+)
+@pytest.mark.parametrize("timed_out", [False, True])
+def test_what_looks_like_a_credential_on_stderr_is_masked(err: tuple[str, ...], shown: str, timed_out: bool) -> None:
+    ending = Ended(None if timed_out else 1)
+    how = "did not answer within 10 s" if timed_out else "exited with status 1"
+    assert outcome(Said(b"", err, ending, timed_out)).reason == f"op {how}: {shown}"
 
 
 def test_a_program_that_fails_without_a_word_is_said() -> None:
@@ -255,7 +288,7 @@ def test_real_programs_answer_in_parallel() -> None:
         name: Secret(f"value of {name}") for name in names[:20]
     }
     assert outcomes["bad"].reason == "sh exited with status 3: asked for bad"
-    assert outcomes["none"] == Outcome("missing", "command (sh)")
+    assert outcomes["none"] == Outcome("missing", "command (sh)", fix="put it there with sh itself")
 
 
 def test_a_real_program_that_waits_for_ever_is_ended() -> None:

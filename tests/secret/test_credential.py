@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.secret.credential import Sighting, masked, sightings
+from acp_launch.secret.credential import Sighting, issued, masked, sightings
 
 MIXED, HEX = "a1B2", "0a1b2c3d"
 RANDOM = "k7Qz" + "Xm2Pv9" + "Lw4RtB8" + "nYc3Hs"  # 23 characters nobody would type
@@ -86,6 +86,12 @@ def test_a_known_shape_is_certain_wherever_it_stands(what: str, token: str) -> N
         found = the_only(before + token + after)
         assert (found.what, found.certainty) == (what, "certain")
         assert (before + token + after)[found.start : found.end] == token
+
+
+@pytest.mark.parametrize(("what", "token"), KNOWN, ids=[token[:12] for _, token in KNOWN])
+def test_a_known_shape_is_certain_in_a_text_nobody_has_read_yet(what: str, token: str) -> None:
+    text = f"# was: {token} once\nTOKEN: abcd-1234\n"
+    assert [(found.what, text[found.start : found.end]) for found in issued(text)] == [(what, token)]
 
 
 @pytest.mark.parametrize(("what", "token"), KNOWN, ids=[token[:12] for _, token in KNOWN])
@@ -365,8 +371,25 @@ def test_a_credential_is_masked_even_when_it_was_cut_off(cut: str, shown: str) -
 
 
 @pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("${env:TOKEN=abcd-1234}", "${env:TOKEN=***}"),
+        ("${env:TOKEN:abcd-1234}", "${env:TOKEN:***}"),
+        ("${env.TOKEN:-abcd-1234}", "${env.TOKEN:-***}"),
+        ("${TOKEN:-abcd-1234}", "${TOKEN:-***}"),
+        ("${secret:x:-abcd-1234}", "${secret:***}"),
+        ("${TOKEN:-no}", "${TOKEN:-no}"),
+        ("${LEVEL=debug-1234}", "${LEVEL=debug-1234}"),
+    ],
+)
+def test_a_misspelt_default_is_masked_like_one(written: str, shown: str) -> None:
+    assert masked(f"unknown reference {written}") == f"unknown reference {shown}"
+
+
+@pytest.mark.parametrize(
     "message",
     [
+        "unknown reference ${secret:git hub 2}; did you mean ${secret:git-hub-2}?",
         "unknown reference ${secrt:github-2}; did you mean ${secret:github-2}?",
         'unknown key "tokn"; did you mean "token"?',
         'the key "password" appears twice; the first is on line 3',

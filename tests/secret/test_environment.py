@@ -20,6 +20,16 @@ def test_what_has_a_variable_is_found_and_an_empty_one_is_none() -> None:
     assert look(["a", "b", "empty", "a"], environ) == {"a": Outcome("found", "ACP_LAUNCH_SECRET_A", Secret("1"))}
 
 
+def test_one_that_cannot_be_used_is_not_passed_over() -> None:
+    environ = {"ACP_LAUNCH_SECRET_BYTES": "abc\udcff", "ACP_LAUNCH_SECRET_LONG": "x" * (64 * 1024 + 1)}
+    found = look(["bytes", "long"], environ)
+    assert [(outcome.state, outcome.reason) for outcome in found.values()] == [
+        ("unavailable", "ACP_LAUNCH_SECRET_BYTES does not hold UTF-8 text"),
+        ("too large", "ACP_LAUNCH_SECRET_LONG holds more than 64 KiB"),
+    ]
+    assert "abc" not in repr(found)
+
+
 @pytest.mark.parametrize("name", ["ACP_LAUNCH_SECRET_A", "acp_launch_secret_a", "ACP_LAUNCH_PASSPHRASE"])
 def test_what_holds_a_secret_is_private(name: str) -> None:
     assert is_private(name)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.forms import SHORTEST, forms
+from acp_launch.secret.forms import PIECE, SHORTEST, forms, is_maskable
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
 AWKWARD = "p'a\"s$s\\w/o+r<d>&é☃`\U0001f600~"
@@ -115,6 +115,7 @@ def test_an_ordinary_token_has_few_forms() -> None:
 @pytest.mark.parametrize("value", ["", "12345", " abcde \n", "é" * 5])
 def test_a_value_of_less_than_six_characters_has_none(value: str) -> None:
     assert forms(value) == frozenset()
+    assert not is_maskable(value)
 
 
 def test_no_form_is_shorter_than_a_value_must_be() -> None:
@@ -138,3 +139,19 @@ def test_a_value_the_environment_held_as_no_utf_8_has_its_forms() -> None:
     value = b"p\xffssword".decode("utf-8", "surrogateescape")
     assert value in forms(value)
     assert "p%FFssword" in forms(value)
+
+
+@pytest.mark.parametrize("value", ["abcd    ", "     \n", " abcde "])
+def test_spaces_around_a_value_do_not_make_it_long_enough(value: str) -> None:
+    assert forms(value) == frozenset()
+    assert not is_maskable(value)
+
+
+def test_a_value_of_six_characters_can_be_hidden() -> None:
+    assert is_maskable(" abcdef ")
+
+
+def test_a_large_value_has_a_bounded_number_of_forms_none_longer_than_a_piece() -> None:
+    found = forms("".join(f"{number:05d}-Zq" for number in range(9_000)))
+    assert len(found) == -(-72_000 // PIECE) + -(-96_000 // PIECE)
+    assert max(map(len, found)) == PIECE

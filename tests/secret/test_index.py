@@ -1,6 +1,7 @@
 """The names-only index beside the state (issue 3)."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.secret.index import Index
+from acp_launch.secret.lock import locked
 from acp_launch.secret.outcome import Outcome
 from acp_launch.secret.value import Secret
 
@@ -50,6 +52,40 @@ def test_one_that_is_no_index_counts_as_empty_and_is_made_anew(index: Index, tmp
     assert index.names() == {}
     index.put("a")
     assert list(index.names()) == ["a"]
+
+
+def test_one_bad_entry_costs_only_itself(index: Index, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    entries = {"good": 5.5, "endless": 1e999, "huge": 10**400, "before": -1, "said": "yesterday"}
+    stores = {"bad": 5, "file": {"other": 1.0}, "keyring": entries}
+    (tmp_path / "state" / "secrets.json").write_text(json.dumps({"stores": stores}))
+    assert index.names() == {"good": 5.5, "endless": None, "huge": None, "before": None, "said": None}
+    index.put("new")
+    assert Index(tmp_path / "state", "file").names() == {"other": 1.0}
+
+
+def test_one_that_cannot_be_read_is_left_as_it_is(index: Index, tmp_path: Path) -> None:
+    (tmp_path / "state" / "secrets.json").mkdir(parents=True)
+    assert index.names() == {}
+    index.put("a")
+    assert (tmp_path / "state" / "secrets.json").is_dir()
+
+
+def test_a_pipe_in_its_place_hangs_nobody(index: Index, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    os.mkfifo(tmp_path / "state" / "secrets.json")
+    index.put("a")
+    assert index.names() == {}
+
+
+def test_somebody_who_keeps_the_lock_costs_a_moment_and_the_entry(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acp_launch.secret.index.PATIENCE", 0.05)
+    index.put("before")
+    with locked(tmp_path / "state" / "secrets.lock"):
+        index.put("meanwhile")
+    assert index.names().keys() == {"before"}
 
 
 def test_what_the_store_has_corrects_it_and_keeps_the_better_time(

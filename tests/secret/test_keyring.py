@@ -78,6 +78,7 @@ def test_a_file_that_names_no_backend_leaves_the_platforms(tmp_path: Path, text:
         (b"default-keyring = x\n", "MissingSectionHeaderError"),
         (b"[backend]\n\xff\n", "UnicodeDecodeError"),
         (b"[backend]\na = 1\na = 2\n", "DuplicateOptionError"),
+        (b"[backend]\nkeyring-path = ~nobody-of-that-name/x\n", "RuntimeError"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(tmp_path: Path, content: bytes, why: str) -> None:
@@ -89,6 +90,50 @@ def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(tmp_path: Path, 
         f"correct {path}, or remove it",
     )
     assert open_keyring(UNSET, {"HOME": str(tmp_path)}, interactive=False).label == "keyring"
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"XDG_CONFIG_HOME": ".config"}, {"HOME": "."}, {"XDG_CONFIG_HOME": ".config", "HOME": "."}],
+    ids=["XDG", "home", "both"],
+)
+def test_a_project_chooses_no_backend(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, a_home_of_its_own: Path
+) -> None:
+    """A path that is not absolute leads into whatever directory we are in."""
+    configured(tmp_path, "[backend]\ndefault-keyring = theirs.Keyring\nkeyring-path = .\n")
+    monkeypatch.chdir(tmp_path)
+    elsewhere = {"HOME": str(tmp_path / "empty"), **environ}
+    assert choose(UNSET, elsewhere, platform="linux") == Choice(SECRET_SERVICE)
+    root = Path(elsewhere["HOME"]) if elsewhere["HOME"] != "." else a_home_of_its_own
+    assert config_root(elsewhere, platform="linux") == root / ".config" / "python_keyring"
+
+
+def test_on_windows_a_project_chooses_none_either() -> None:
+    assert config_root({"LOCALAPPDATA": ".", "ProgramData": "data"}, platform="win32") is None
+    assert config_root({}, platform="win32") is None
+    assert choose(UNSET, {}, platform="win32") == Choice(WINDOWS)
+
+
+def test_a_folder_in_the_librarys_file_is_meant_from_there(tmp_path: Path) -> None:
+    path = configured(tmp_path, "[backend]\ndefault-keyring = mine.Keyring\nkeyring-path = backends\n")
+    assert choose(UNSET, {"HOME": str(tmp_path)}).folder == str(path.parent / "backends")
+
+
+@pytest.mark.parametrize("isolated", [False, True], ids=["python -m", "python -P -m"])
+def test_what_lies_in_the_current_directory_is_not_imported(tmp_path: Path, isolated: bool) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    for module in ("jeepney", "secretstorage", "msgspec", "typer"):
+        (project / f"{module}.py").write_text("raise SystemExit('a stranger')\n")
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHON_KEYRING_BACKEND"}
+    environ |= {"PYTHONPATH": str(Path(__file__).parents[2]), "DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere"}
+    command = [sys.executable, *(["-P"] if isolated else []), "-m", "acp_launch", "secret", "set", "github"]
+    ended = subprocess.run(
+        command, cwd=project, env=environ, input="x", capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.returncode == 3
+    assert "the D-Bus session at unix:path=/nowhere cannot be reached" in ended.stderr
 
 
 def test_the_librarys_folder_is_searched_for_the_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

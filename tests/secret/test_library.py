@@ -1,7 +1,9 @@
 """Backends of the keyring library behind the store: whatever they do has one of the store's outcomes."""
 
 import io
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,10 +13,11 @@ from acp_launch.secret.keyring import open_keyring
 from acp_launch.secret.outcome import MAX_VALUE, Outcome, State, Store, StoreFault
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import KeyringSettings
-from tests.secret.backends import Listening, Memory, Raising
+from tests.secret.backends import Listening, Memory, Raising, acp_launch
 
 HERE = "tests.secret.backends"
 TOKEN = Secret("ghp_0123456789")
+UNSAID = "; its text is not shown, as it may hold the value"
 CHOOSE = "remove secrets.keyring.backend in your settings, or name another one there"
 
 
@@ -51,6 +54,17 @@ def test_the_library_cannot_list() -> None:
     assert store("Memory").names() is None
 
 
+def test_whoever_wants_a_list_is_told_that_the_backend_cannot_be_used() -> None:
+    """`secret set` asks for it before it asks a person for a value."""
+    with pytest.raises(StoreFault) as raised:
+        store("Nobody").names()
+    place = f"{HERE}.Nobody (chosen by secrets.keyring.backend in your settings)"
+    assert raised.value.reason == f"the keyring backend {place} does not exist: there is no such class"
+    in_the_open = open_keyring(KeyringSettings(), {"PYTHON_KEYRING_BACKEND": f"{HERE}.Openly"}, interactive=False)
+    with pytest.raises(StoreFault, match="would keep secrets in plain text"):
+        in_the_open.names()
+
+
 def test_a_value_over_the_limit_is_refused_before_the_backend_is_asked() -> None:
     with pytest.raises(StoreFault) as raised:
         store("no_such_backend").write("github", Secret("x" * (MAX_VALUE + 1)))
@@ -73,6 +87,8 @@ FAILURES: list[tuple[BaseException, State, str]] = [
     (ValueError("bad file"), "unavailable", "does not work here: bad file"),
     (AttributeError("api"), "unavailable", "does not work here: api"),
     (AssertionError(), "unavailable", "does not work here: AssertionError"),
+    (SystemExit(0), "unavailable", "does not work here: SystemExit 0"),
+    (CancelledError(), "unavailable", "does not work here: CancelledError"),
     (EOFError(), "unavailable", "wants to ask for a password in the terminal, where acp-launch lets nobody ask"),
 ]
 failures = pytest.mark.parametrize(
@@ -95,22 +111,40 @@ def test_a_backend_may_raise_anything(
     with pytest.raises(StoreFault) as raised:
         work[verb]()
     assert raised.value.state == state
-    assert raised.value.reason.startswith(f"the {label('Raising')} {reason}")
+    if verb == "write" and not isinstance(error, EOFError):
+        about, _, _ = reason.partition(":")
+        assert raised.value.reason == f"the {label('Raising')} {about}: {type(error).__name__}{UNSAID}"
+    else:
+        assert raised.value.reason.startswith(f"the {label('Raising')} {reason}")
     assert raised.value.fix == ("unlock it, and try again" if state == "locked" else CHOOSE)
     assert (raised.value.__cause__, raised.value.__context__) == (None, None)
 
 
-class Passing(BaseException):
-    pass
-
-
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), SystemExit(3), Passing()], ids=lambda error: type(error).__name__
-)
-def test_what_is_no_ordinary_exception_passes_through(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    monkeypatch.setattr(Raising, "error", error)
-    with pytest.raises(type(error)):
+def test_ctrl_c_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Raising, "error", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
         store("Raising").read(["github"])
+
+
+class Wordless(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise ValueError(TOKEN.expose())
+
+
+def test_an_exception_that_cannot_even_be_shown_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Raising, "error", Wordless())
+    with pytest.raises(StoreFault) as raised:
+        store("Raising").read(["github"])
+    assert raised.value.reason == f"the {label('Raising')} does not work here: Wordless"
+
+
+@pytest.mark.parametrize("verb", [["set", "github"], ["check", "needy.yaml"]], ids=["set", "check"])
+def test_a_backend_that_ends_the_process_does_not_end_ours(verb: list[str], tmp_path: Path) -> None:
+    """It would end with 0 and without a word."""
+    (tmp_path / "needy.yaml").write_text("version: 1\nagent: {command: sh, env: {KEY: '${secret:github}'}}\n")
+    done = acp_launch("secret", *verb, backend="backends.Ending", cwd=tmp_path, stdin=b"hunter2!")
+    assert done.returncode == 3
+    assert "does not work here: SystemExit" in (done.stdout + done.stderr).decode()
 
 
 def test_a_value_that_is_not_text_is_a_problem_of_its_name_and_none_of_it_is_shown(
@@ -130,31 +164,39 @@ def test_a_value_that_is_not_text_is_a_problem_of_its_name_and_none_of_it_is_sho
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (PasswordSetError("cannot store {} here"), "cannot store *** here"),
-        (PasswordSetError("cannot store 'ghp_01' here"), "PasswordSetError"),  # a library may quote a piece
-        (PasswordSetError("two\nlines\x1b[2J\x07"), "two lines?[2J?"),
-        (PasswordSetError("long " * 1000), ("long " * 40)[:199] + "…"),
-        (PasswordSetError(""), "PasswordSetError"),
+        (PasswordDeleteError("two\nlines\x1b[2J\x07"), "two lines?[2J?"),
+        (PasswordDeleteError("long " * 1000), ("long " * 40)[:199] + "…"),
+        (PasswordDeleteError(""), "PasswordDeleteError"),
     ],
 )
-def test_what_a_backend_says_is_one_short_line_without_the_value(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
-) -> None:
+def test_what_a_backend_says_is_one_short_line(monkeypatch: pytest.MonkeyPatch, error: Exception, said: str) -> None:
     monkeypatch.setattr(Raising, "error", error)
+    monkeypatch.setattr(Raising, "get_password", lambda *_: "still there")
     with pytest.raises(StoreFault) as raised:
-        store("Raising").write("github", TOKEN)
+        store("Raising").remove("github")
     assert raised.value.state == "denied"
     assert raised.value.reason == f"the {label('Raising')} refused to change it: {said}"
 
 
-@pytest.mark.parametrize("value", ["abc", "e", "line one\nline two", "it's a \\ \U0001f511 secret"])
-def test_no_value_of_any_shape_gets_into_a_reason(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    for written in ("{}", repr(value), value.encode("unicode_escape").decode(), " ".join(value.split())):
-        monkeypatch.setattr(Raising, "error", PasswordSetError(f"bad: {written}"))
-        with pytest.raises(StoreFault) as raised:
-            store("Raising").write("github", Secret(value))
-        said = raised.value.reason.removeprefix(f"the {label('Raising')} refused to change it: ")
-        assert said in {"bad: ***", "PasswordSetError"}
+SHAPES: list[Callable[[str], str]] = [
+    str,
+    str.upper,
+    lambda value: value[::-1],
+    lambda value: value.encode().hex(),
+    repr,
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=["as it is", "upper case", "reversed", "hex", "repr"])
+@pytest.mark.parametrize("value", ["abc", "ghp_0123456789", "line one\nline two"])
+def test_what_a_backend_says_while_it_writes_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, value: str, shape: Callable[[str], str]
+) -> None:
+    monkeypatch.setattr(Raising, "error", PasswordSetError(f"cannot store {shape(value)} here"))
+    with pytest.raises(StoreFault) as raised:
+        store("Raising").write("github", Secret(value))
+    assert raised.value.state == "denied"
+    assert raised.value.reason == f"the {label('Raising')} refused to change it: PasswordSetError{UNSAID}"
 
 
 def test_a_backend_that_lets_nothing_go_denies() -> None:
@@ -188,6 +230,17 @@ def test_a_backend_that_listens_hears_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert store("Listening").read(["github"])["github"].state == "missing"
     assert Listening.heard == ["", ""]
     assert stdin.tell() == 0
+
+
+def test_programs_of_a_backend_neither_take_our_stdin_nor_print_on_our_stdout(tmp_path: Path) -> None:
+    """It works before the value is read; that is the same pipe."""
+    done = acp_launch("secret", "set", "github", backend="draining.Draining", cwd=tmp_path, stdin=b"hunter2!")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.decode().splitlines() == [
+        *["a program's noise", "noise", "heard b''"] * 2,  # once before the value is asked for, once to keep it
+        "kept 8 characters",
+        "github: kept in the keyring (tests.secret.draining.Draining)",
+    ]
 
 
 class KeychainError(Exception):
@@ -225,11 +278,14 @@ def macos() -> Store:
 def test_over_ssh_the_keychain_is_locked(keychain: SimpleNamespace) -> None:
     """facts/keyring.md: -25308, errSecInteractionNotAllowed."""
     keychain.error = KeychainError(-25308, "Unknown Error")
-    for work in (lambda: macos().read(["github"]), lambda: macos().write("github", TOKEN)):
+    for work, said in (
+        (lambda: macos().read(["github"]), "Can't get password from keychain: (-25308, 'Unknown Error')"),
+        (lambda: macos().write("github", TOKEN), f"PasswordSetError{UNSAID}"),
+    ):
         with pytest.raises(StoreFault) as raised:
             work()
         assert raised.value.state == "locked"
-        assert raised.value.reason.startswith("the keyring (macOS Keychain) is locked: Can't ")
+        assert raised.value.reason == f"the keyring (macOS Keychain) is locked: {said}"
         assert raised.value.fix == "unlock it, and try again"
 
 

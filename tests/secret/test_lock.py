@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
@@ -100,6 +101,50 @@ def test_the_file_is_for_the_user_alone_and_holds_nothing(path: Path) -> None:
     assert (path.stat().st_mode & 0o777, path.read_bytes()) == (0o600, b"")
 
 
+def test_a_umask_that_forbids_everything_forbids_no_later_lock(path: Path) -> None:
+    before = os.umask(0o777)
+    try:
+        with locked(path):
+            pass
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_file_that_cannot_be_opened_or_locked_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.mkdir()
+    with pytest.raises(IsADirectoryError) as raised, locked(path):
+        pass
+    assert raised.value.filename == str(path)
+    path.rmdir()
+
+    def without_locks(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    with pytest.raises(OSError, match="No locks available") as refused, locked(path):
+        pass
+    assert (refused.value.errno, refused.value.filename) == (errno.ENOLCK, str(path))
+
+
+def test_who_is_in_a_hurry_waits_only_so_long(path: Path) -> None:
+    with locked(path):
+        with pytest.raises(TimeoutError) as raised, locked(path, 0.05):
+            pytest.fail("two hold it")
+        assert (raised.value.strerror, raised.value.filename) == ("others held it for 0.05 s", str(path))
+        assert not is_free(path)
+    assert is_free(path)
+
+
+def test_who_is_in_a_hurry_gets_it_as_soon_as_it_is_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as other:
+        other.enter_context(locked(path))
+        monkeypatch.setattr("acp_launch.secret.lock.time.sleep", lambda seconds: other.close())
+        with locked(path, PATIENCE):
+            assert not is_free(path)
+    assert is_free(path)
+
+
 def test_it_is_not_looked_for_behind_a_link(path: Path, tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="Too many levels of symbolic links"), locked(path):
@@ -115,7 +160,7 @@ def test_without_its_directory_there_is_no_lock(tmp_path: Path) -> None:
 class Msvcrt(ModuleType):
     """As Windows does: it tries for ten seconds, and then says EDEADLK."""
 
-    LK_LOCK, LK_UNLCK = 1, 0
+    LK_LOCK, LK_NBLCK, LK_UNLCK = 1, 2, 0
 
     def __init__(self, *failures: int) -> None:
         super().__init__("msvcrt")
@@ -124,7 +169,7 @@ class Msvcrt(ModuleType):
 
     def locking(self, descriptor: int, mode: int, length: int) -> None:
         self.calls.append(mode)
-        if mode == self.LK_LOCK and self._failures:
+        if mode != self.LK_UNLCK and self._failures:
             raise OSError(self._failures.pop(0), "said by a fake")
 
 
@@ -142,3 +187,11 @@ def test_on_windows_another_failure_is_one(path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(PermissionError), locked(path):
         pass
+
+
+def test_on_windows_who_is_in_a_hurry_looks_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Msvcrt(errno.EACCES, errno.EACCES)
+    monkeypatch.setitem(sys.modules, "msvcrt", fake)
+    monkeypatch.setattr(sys, "platform", "win32")
+    with locked(path, PATIENCE):
+        assert fake.calls == [fake.LK_NBLCK] * 3

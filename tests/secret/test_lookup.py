@@ -77,14 +77,14 @@ def test_a_fault_of_the_store_is_the_outcome_of_all_it_was_asked_for(state: Stat
 def test_a_store_that_hangs_is_given_up_and_says_how_to_wait_longer() -> None:
     stuck = threading.Event()
     try:
-        outcomes = asked(["a"], Shelf(before=stuck.wait), limit=0.05)
+        outcomes = asked(["a"], Shelf(before=stuck.wait, label="keyring (x)"), limit=0.05)
     finally:
         stuck.set()
     assert outcomes["a"] == Outcome(
         "unavailable",
-        "shelf",
+        "keyring (x)",
         None,
-        "the shelf did not answer within 0.05 s; it may be waiting for somebody to answer a dialog",
+        "the keyring (x) did not answer within 0.05 s; it may be waiting for somebody to answer a dialog",
         "answer it and try again, or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT=0.1s",
     )
 
@@ -100,6 +100,25 @@ def test_a_wait_is_named_with_its_deadline(monkeypatch: pytest.MonkeyPatch) -> N
 
     within(shelf, lambda: shelf.read(["a"]), limit=5, waiting=heard)
     assert words == [("answer of the shelf", 0.01, 5)]
+
+
+def test_a_store_without_a_dialog_is_not_said_to_show_one() -> None:
+    stuck = threading.Event()
+    try:
+        outcomes = asked(["a"], Shelf(before=stuck.wait, label="sealed file (x)"), limit=0.05)
+    finally:
+        stuck.set()
+    assert outcomes["a"].reason == "the sealed file (x) did not answer within 0.05 s"
+
+
+def test_nobody_is_told_to_wait_longer_than_can_be_chosen() -> None:
+    assert lookup._late("keyring", 301).fix == "answer it and try again"
+
+
+def test_what_no_variable_can_hold_is_not_found() -> None:
+    outcome = asked(["a"], Shelf({"a": "one\0two"}))["a"]
+    assert (outcome.state, outcome.secret) == ("unavailable", None)
+    assert outcome.reason == "what is in the shelf holds a NUL character, which no variable can"
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), MemoryError()])

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import termios
@@ -30,12 +32,19 @@ if how == "background":
     os.setpgid(0, 0)
 from acp_launch.errors import UsageError
 from acp_launch.secret.passphrase import hidden
+def handling():
+    return [signal.getsignal(number) for number in sorted(signal.valid_signals())]
+before = handling()
 try:
-    answer = hidden("Wort für github: ")
+    if how.startswith("fix="):
+        answer = hidden("Wort für github: ", fix=how[4:])
+    else:
+        answer = hidden("Wort für github: ")
 except UsageError as error:
     answer = [error.message, error.fix]
 except KeyboardInterrupt:
     answer = ["interrupted"]
+assert handling() == before and signal.set_wakeup_fd(-1) == -1
 print(json.dumps([answer, sys.stdin.read()]))
 """
 PROMPT = "Wort für github: "
@@ -71,10 +80,10 @@ class Asked:
 
 
 @contextmanager
-def asked(how: str = "foreground") -> Iterator[Asked]:
+def asked(how: str = "foreground", program: str = CHILD) -> Iterator[Asked]:
     ours, theirs = os.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(theirs), how],
+        [sys.executable, "-c", program, str(theirs), how],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=[theirs],
@@ -90,14 +99,14 @@ def asked(how: str = "foreground") -> Iterator[Asked]:
             os.close(ours)
 
 
-def answer_to(keys: str | bytes) -> object:
+def answer_to(keys: str | bytes, bell: str = "") -> object:
     with asked() as person:
         person.terminal.until(PROMPT)
         person.types(keys.encode() if isinstance(keys, str) else keys)
         answer = person.answer()
         person.assert_restored()
         person.terminal.until("\n")
-        assert person.terminal.text == PROMPT + "\n", "what was typed is seen"
+        assert re.sub("\a+", "\a", person.terminal.text) == PROMPT + bell + "\n", "what was typed is seen"
         return answer
 
 
@@ -128,12 +137,70 @@ def test_the_keys_that_edit_do_so(keys: str, answer: str) -> None:
 
 
 def test_several_lines_are_refused_and_do_not_reach_the_shell() -> None:
-    message = ["several lines were pasted where one was asked for", "pipe them in instead: ... < FILE"]
+    message = ["several lines were pasted where one was asked for", "pipe it in: acp-launch secret set NAME < FILE"]
     assert answer_to("-----BEGIN-----\nrm -rf x\n-----END-----\n") == message
+    assert answer_to("\x1b[200~-----BEGIN-----\n\x1b[A\nx\x1b[201~") == message
+
+
+def test_the_fix_for_several_lines_is_the_callers() -> None:
+    message = ["several lines were pasted where one was asked for", "acp-launch secret set github < FILE"]
+    with asked("fix=acp-launch secret set github < FILE") as person:
+        person.terminal.until(PROMPT)
+        person.types(b"one\ntwo\n")
+        assert person.answer() == message
 
 
 def test_a_line_end_more_is_no_second_line() -> None:
     assert answer_to("token\r\n\n") == "token"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "\x1b[A\x1b[B\x1b[C\x1b[D",
+        "\x1bOP\x1bOA",
+        "\x1b[3~\x1b[15~\x1b[1;5C\x1b[?1;2c",
+        "\x1b[[A",
+        "\x1b\x1b[A",
+        "\x1b",
+        "\x00\x01\x0b\x0c\x16\x17\x1d\x1e\x1f",
+    ],
+    ids=["arrows", "F1", "with numbers", "F1 on the console", "Alt and an arrow", "Esc", "Ctrl and a letter"],
+)
+def test_keys_that_are_no_text_are_not_part_of_it_and_ring(keys: str) -> None:
+    assert answer_to(f"hun{keys}ter22\r", bell="\a") == "hunter22"
+
+
+def test_a_tab_is_text() -> None:
+    assert answer_to("hunter\t22\r") == "hunter\t22"
+
+
+@pytest.mark.parametrize("end", ["\x1b[201~\r", "\n\x1b[201~", "\n\n\x1b[201~\r\n"])
+def test_a_paste_the_terminal_marks_as_one_is_what_was_pasted(end: str) -> None:
+    assert answer_to(f"\x1b[200~token{end}") == "token"
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["a", "é", "[", "O", "~", "\x1b", "\x1b[A", "\x1b[1;5C", "\x1bOP", "\x7f"])), st.data())
+def test_a_key_of_several_bytes_is_the_same_however_it_arrives(keys: list[str], data: st.DataObject) -> None:
+    whole, cut = Line(), Line()
+    rest = "".join(keys).encode()
+    whole.feed(rest)
+    while rest:
+        size = data.draw(st.integers(1, len(rest)))
+        cut.feed(rest[:size])
+        rest = rest[size:]
+    assert cut.typed == whole.typed
+    assert b"\x1b" not in whole.typed
+
+
+def test_a_sequence_without_an_end_does_not_swallow_the_line() -> None:
+    line = Line()
+    assert not line.feed(b"\x1b[" + b"1" * 100 + b"\r")
+    assert line.is_over
+    line = Line()
+    assert not line.feed(b"ab\x1b[1\r")
+    assert (bytes(line.typed), line.is_over) == (b"ab", True)
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
@@ -181,10 +248,142 @@ def test_a_line_is_the_same_however_it_arrives(text: str, data: st.DataObject) -
     assert (line.typed.decode(), line.is_over, line.rest) == (text, True, b"")
 
 
+# What a shell does, and nothing else: it leads the session, runs one job in front, and takes the terminal, with its own
+# modes, when the job stops. Reports each stop, and whether the modes were those already; does what stdin says.
+SHELL = """
+import fcntl, json, os, resource, signal, sys, termios
+terminal = int(sys.argv[1])
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+go, gone = os.pipe()
+ours, modes = os.getpgrp(), termios.tcgetattr(terminal)
+job = os.fork()
+if not job:
+    os.setpgid(0, 0)
+    os.read(go, 1)
+    from acp_launch.secret.passphrase import hidden
+    before = [signal.getsignal(number) for number in sorted(signal.valid_signals())]
+    answer = hidden("Wort für github: ")
+    assert before == [signal.getsignal(number) for number in sorted(signal.valid_signals())]
+    print(json.dumps(["answered", answer]), flush=True)
+    os._exit(0)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+os.setpgid(job, job)
+os.tcsetpgrp(terminal, job)
+os.write(gone, b"x")
+while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
+    print(json.dumps([signal.Signals(os.WSTOPSIG(status)).name, termios.tcgetattr(terminal) == modes]), flush=True)
+    os.tcsetpgrp(terminal, ours)
+    termios.tcsetattr(terminal, termios.TCSADRAIN, modes)
+    said = sys.stdin.readline().strip()
+    if said == "kill":
+        os.killpg(job, signal.SIGTERM)
+    if said == "fg":
+        os.tcsetpgrp(terminal, job)
+    os.killpg(job, signal.SIGCONT)
+print(json.dumps(["ended", os.waitstatus_to_exitcode(status)]), flush=True)
+sys.stdin.read()
+"""
+
+
+class Job(Asked):
+    """One that asks, under a shell."""
+
+    def says(self) -> object:
+        assert self.terminal.process.stdout is not None
+        return json.loads(self.terminal.process.stdout.readline())
+
+    def tell(self, word: str) -> None:
+        assert self.terminal.process.stdin is not None
+        self.terminal.process.stdin.write(word.encode() + b"\n")
+        self.terminal.process.stdin.flush()
+
+    def begins(self) -> None:
+        """Some text; the bell for Ctrl-A tells that it was read."""
+        bells = self.terminal.text.count("\a")
+        self.types(b"hunt\x01")
+        self.terminal.until((PROMPT + "\a") * (bells + 1))
+
+    def sends(self, number: signal.Signals) -> None:
+        os.killpg(os.tcgetpgrp(self._ours), number)
+
+
+@contextmanager
+def job() -> Iterator[Job]:
+    with asked(program=SHELL) as person:
+        job = Job(person.terminal, person._ours)
+        job.terminal.until(PROMPT)
+        yield job
+
+
+def test_after_ctrl_z_and_fg_the_prompt_comes_again_and_nothing_is_seen() -> None:
+    """What was typed before is dropped: whoever sees the prompt again types it all again."""
+    with job() as person:
+        for time in range(1, 4):
+            person.begins()
+            person.types(b"\x1a")
+            assert person.says() == ["SIGTSTP", True], "the shell finds the terminal as it was"
+            person.tell("fg")
+            person.terminal.until((PROMPT + "\a") * time + PROMPT)
+        person.types(b"hunter22\r")
+        assert [person.says(), person.says()] == [["answered", "hunter22"], ["ended", 0]]
+        person.assert_restored()
+        person.terminal.until("\n")
+        assert person.terminal.text == (PROMPT + "\a") * 3 + PROMPT + "\n"
+
+
+def test_after_a_stop_that_nobody_can_catch_it_is_the_same() -> None:
+    with job() as person:
+        person.begins()
+        person.sends(signal.SIGSTOP)
+        assert person.says() == ["SIGSTOP", False]
+        person.tell("fg")
+        person.terminal.until(PROMPT + "\a" + PROMPT)
+        person.types(b"hunter22\r")
+        assert [person.says(), person.says()] == [["answered", "hunter22"], ["ended", 0]]
+        person.assert_restored()
+        person.terminal.until("\n")
+        assert person.terminal.text == PROMPT + "\a" + PROMPT + "\n"
+
+
+def test_in_the_background_it_stops_until_it_is_in_front_again() -> None:
+    with job() as person:
+        person.sends(signal.SIGTSTP)
+        assert person.says() == ["SIGTSTP", True]
+        person.tell("bg")
+        assert person.says() == ["SIGTTOU", True], "the terminal is the shell's"
+        person.tell("fg")
+        person.terminal.until(PROMPT * 2)
+        person.types(b"hunter22\r")
+        assert [person.says(), person.says()] == [["answered", "hunter22"], ["ended", 0]]
+        person.assert_restored()
+        person.terminal.until("\n")
+        assert person.terminal.text == PROMPT * 2 + "\n"
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTSTP, signal.SIGSTOP])
+def test_a_stopped_one_can_be_ended(stop: signal.Signals) -> None:
+    with job() as person:
+        person.sends(stop)
+        assert person.says() == [stop.name, stop == signal.SIGTSTP]
+        person.tell("kill")
+        assert person.says() == ["ended", -signal.SIGTERM]
+        assert person.terminal.text == PROMPT
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_that_ends_it_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
+    with job() as person:
+        person.sends(number)
+        assert person.says() == ["ended", -number]
+        person.assert_restored()
+
+
 class Msvcrt(ModuleType):
     """A console on which `keys` are typed, UTF-16 unit by unit, as `getwch` gives them."""
 
     def __init__(self, keys: str) -> None:
+        """Keys that are no characters come as NUL or U+00E0, and a code."""
         super().__init__("msvcrt")
         units = keys.encode("utf-16-le", "surrogatepass")
         self._units = [units[i : i + 2].decode("utf-16-le", "surrogatepass") for i in range(0, len(units), 2)]
@@ -192,6 +391,9 @@ class Msvcrt(ModuleType):
 
     def getwch(self) -> str:
         return self._units.pop(0)
+
+    def kbhit(self) -> bool:
+        return bool(self._units)
 
     def putwch(self, character: str) -> None:
         self.shown += character
@@ -210,6 +412,12 @@ def test_on_windows_the_console_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
     console = on_windows(monkeypatch, "hunter22 é😀x\x08\r")
     assert hidden("Word: ") == "hunter22 é😀"
     assert console.shown == "Word: \n"
+
+
+def test_on_windows_keys_that_are_no_characters_are_not_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = on_windows(monkeypatch, "\xe0Ka\0;b\xe0SVoil\xe0 \xe0\xe9\x1a\r")
+    assert hidden("Word: ") == "abVoilà àé"
+    assert console.shown == "Word: " + "\a" * 4 + "\n"
 
 
 def test_on_windows_without_a_console_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

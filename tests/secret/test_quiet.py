@@ -2,13 +2,17 @@
 
 import getpass
 import io
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TextIO
 
 import pytest
 
+from acp_launch.secret import descriptors
 from acp_launch.secret.quiet import nobody_to_ask
 
 
@@ -124,3 +128,74 @@ def test_a_process_without_stdin_stays_without(monkeypatch: pytest.MonkeyPatch) 
     with nobody_to_ask():
         assert sys.stdin.read() == ""
     assert sys.stdin is None
+
+
+def heard(code: str) -> tuple[list[str], list[str]]:
+    """The lines a fresh interpreter prints on stdout and stderr; its stdin is `{"jsonrpc": "2.0"}`."""
+    program = (
+        "import os, sys\n"
+        "from acp_launch.secret.descriptors import diverted, give_back, out_loud\n"
+        "from acp_launch.secret.quiet import nobody_to_ask\n"
+        "def say(text): os.write(1, text.encode() + b'\\n')\n"
+    )
+    command = [sys.executable, "-c", program + code]
+    given = '{"jsonrpc": "2.0"}\n'
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(command, env=env, input=given, capture_output=True, text=True, timeout=20, check=True)
+    return ended.stdout.splitlines(), ended.stderr.splitlines()
+
+
+def test_programs_find_stdin_at_its_end_and_print_on_stderr() -> None:
+    out, err = heard("with nobody_to_ask(): os.system('cat; echo printed')\nos.system('cat')\n")
+    assert (out, err) == (['{"jsonrpc": "2.0"}'], ["printed"])
+
+
+def test_what_is_printed_goes_to_stderr_also_when_it_is_flushed_later() -> None:
+    out, err = heard(
+        "print('before')\n"
+        "with nobody_to_ask(): print('noise'); print('more', file=sys.__stdout__); say('raw')\n"
+        "print('after')\n"
+    )
+    assert (out, err) == (["before", "after"], ["raw", "noise", "more"])
+
+
+def test_a_word_in_between_comes_out_on_stdout() -> None:
+    out, err = heard(
+        "with nobody_to_ask():\n"
+        "    print('noise 1')\n"
+        "    with out_loud(): print('word 1'); say('word 2')\n"
+        "    print('noise 2'); say('noise 3')\n"
+        "with out_loud(): say('word 3')\n"
+        "say('word 4')\n"
+    )
+    assert out == ["word 2", "word 1", "word 3", "word 4"]
+    assert sorted(err) == ["noise 1", "noise 2", "noise 3"]
+
+
+def test_the_last_one_out_puts_everything_back() -> None:
+    out, err = heard(
+        "first, second = diverted(), diverted()\n"
+        "first.__enter__(); second.__enter__(); say('noise 1')\n"
+        "first.__exit__(None, None, None); say('noise 2')\n"
+        "second.__exit__(None, None, None); say('word'); say(sys.stdin.readline())\n"
+    )
+    assert (out, err) == (["word", '{"jsonrpc": "2.0"}', ""], ["noise 1", "noise 2"])
+
+
+def test_who_was_given_up_takes_nothing_back_from_who_came_later() -> None:
+    out, err = heard(
+        "late = diverted()\n"
+        "late.__enter__(); give_back(); say('word'); say(sys.stdin.readline())\n"
+        "with diverted(): say('noise 1')\n"
+        "say('between')\n"
+        "with diverted(): late.__exit__(None, None, None); say('noise 2')\n"
+        "say('end')\n"
+    )
+    assert (out, err) == (["word", '{"jsonrpc": "2.0"}', "", "between", "end"], ["noise 1", "noise 2"])
+
+
+def test_nothing_stays_open(stdin: TextIO) -> None:
+    before = len(list(Path("/dev/fd").iterdir()))
+    with nobody_to_ask(), descriptors.out_loud():
+        pass
+    assert len(list(Path("/dev/fd").iterdir())) == before

@@ -1,7 +1,11 @@
 """The redactor: no text, bytes or JSON that went through it shows a registered value."""
 
+import base64
 import json
+import random
 import threading
+import time
+import tracemalloc
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.forms import forms
+from acp_launch.secret.forms import PIECE, forms
+from acp_launch.secret.needles import Needles, joined
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from tests.secret.canaries import SECRETS, TEXTS, knowing, texts
@@ -140,6 +145,41 @@ def test_json_that_is_nested_too_deep_to_look_through_is_hidden_whole() -> None:
     assert knowing(TOKEN).tree(value) == "***"
 
 
+def test_what_the_protocol_says_itself_stays() -> None:
+    """Members of ACP and the values it fixes; a value that is such a word would make the answer vanish."""
+    redactor = knowing("content", "session", "update", "status", "in_progress", "text/plain", "123456")
+    said = {
+        "sessionUpdate": "usage_update",
+        "content": {"type": "content", "mimeType": "text/plain", "status": "in_progress"},
+        "used": 123456,
+        "_meta": {"used": [123456]},
+    }
+    assert redactor.tree(said) is said
+    raw = json.dumps(said).encode()
+    assert redactor.raw_json(raw) is raw
+
+
+def test_words_of_the_protocol_are_hidden_where_they_are_not_its_own() -> None:
+    redactor = knowing("content", "in_progress", "123456")
+    said = {"title": "in_progress", "my-content": [{"status": "now in_progress"}, "content"], "n": [123456, -123456]}
+    hidden = {"title": "***", "my-***": [{"status": "now ***"}, "***"], "n": ["***", "***"]}
+    assert redactor.tree(said) == hidden
+    assert json.loads(redactor.raw_json(json.dumps(said).encode())) == hidden
+    assert json.loads(
+        redactor.raw_json(b'{"status":[{}, "in_progress"],"used":{"a":1},"\\u0063ontents":"content"}')
+    ) == {
+        "status": [{}, "***"],
+        "used": {"a": 1},
+        "***s": "***",
+    }
+
+
+def test_a_number_that_only_holds_a_value_among_its_digits_stays() -> None:
+    redactor = knowing(NUMBER)
+    assert redactor.tree({"at": int(f"1{NUMBER}")}) == {"at": int(f"1{NUMBER}")}
+    assert redactor.raw_json(b'{"at":1%s}' % NUMBER.encode()) == b'{"at":1%s}' % NUMBER.encode()
+
+
 def test_a_number_is_hidden_as_a_text() -> None:
     redactor = knowing(NUMBER)
     assert redactor.tree({"pin": int(NUMBER), "other": 4}) == {"pin": "***", "other": 4}
@@ -189,7 +229,7 @@ def strings_of(value: Any) -> list[str]:
         return [text for item in value.items() for part in item for text in strings_of(part)]
     if isinstance(value, list):
         return [text for item in value for text in strings_of(item)]
-    return [str(value)]
+    return [value] if isinstance(value, str) else []
 
 
 def escaped_at_random(text: str, data: st.DataObject) -> str:
@@ -231,3 +271,72 @@ def test_a_large_text_is_searched_whole() -> None:
     for at in range(40_900, 41_100, 7):
         text = "x" * at + "canary-number-7-of-the-long-kind" + "y" * 50_000
         assert redactor.text(text) == "x" * at + "***" + "y" * 50_000
+
+
+# large values, and those that repeat themselves
+
+LARGE = "".join(f"{number:05d}-Zq" for number in range(9_000))  # 72,000 characters
+
+
+def test_a_large_value_is_hidden_whole_as_it_is_in_json_and_in_base64() -> None:
+    redactor = knowing(LARGE)
+    for written in (LARGE, json.dumps(LARGE)[1:-1], base64.b64encode(LARGE.encode()).decode()):
+        assert set(redactor.text(f"<{written}>")) == set("<*>")
+    assert set(knowing(LARGE + '"\n').text(json.dumps(LARGE + '"\n'))) == set('"*\\n')
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 5_000), (777, 9_999), (60_000, 63_000), (1, 71_999)])
+def test_a_part_of_a_large_value_shows_less_than_a_piece_at_either_end(begin: int, end: int) -> None:
+    left, *_, right = knowing(LARGE).text(LARGE[begin:end]).split("***")
+    assert len(left) < PIECE
+    assert len(right) < PIECE
+
+
+def test_the_lines_of_a_large_value_are_hidden_one_by_one() -> None:
+    lines = [f'a line that holds {number} and a "quoted" word' for number in range(200)]
+    redactor = knowing("\n".join(lines))
+    assert redactor.text("\n".join(f"log: {line}" for line in lines)) == "\n".join(["log: ***"] * 200)
+    assert redactor.text(f"log: {json.dumps(lines[7])}") == 'log: "***"'
+
+
+def test_what_is_held_of_a_large_value_is_less_than_a_piece() -> None:
+    assert knowing(LARGE).held(LARGE[: PIECE - 1]) == PIECE - 1
+    assert knowing(LARGE).held(LARGE[: PIECE + 9]) == 9
+
+
+def test_forms_that_overlap_themselves_are_found_as_a_plain_search_would() -> None:
+    """With few forms, which are searched for one by one, and with many, which are sampled."""
+    others = [f"other-number-{number}" for number in range(12)]
+    for known in (["ab" * 6, "ba" * 9], ["ab" * 6, "ba" * 9, *others]):
+        needles = Needles(known, str)
+        for text in ("ab" * 300, "x" + "ba" * 40 + "bab" * 7 + "a" * 3, "ab" * 6 + others[3] + "ba" * 100):
+            places = [(at, at + len(form)) for form in known for at in range(len(text)) if text.startswith(form, at)]
+            assert needles.spans(text) == joined(places)
+
+
+PATIENCE = 30  # processor seconds; it took minutes where every place was followed by itself, and takes a tenth of one
+
+
+@pytest.mark.parametrize("others", [0, 20])
+def test_a_megabyte_of_one_character_is_hidden_in_no_time(others: int) -> None:
+    before = time.process_time()
+    for length in (40, 3_000, 60_000):
+        redactor = knowing("a" * length, *(f"other-number-{number}" for number in range(others)))
+        assert redactor.data(b"a" * 1_000_000) == b"***"
+    assert time.process_time() - before < PATIENCE
+
+
+def test_two_hundred_large_values_are_known_in_no_time_and_in_little_memory() -> None:
+    generator = random.Random(3)
+    values = [generator.randbytes(24_576).hex() for _ in range(200)]  # 48 KiB each
+    before = time.process_time()
+    tracemalloc.start()
+    try:
+        redactor = knowing(*values)
+        assert redactor.held("hello") == 0
+        assert redactor.text(values[7]).strip("*") == ""
+        assert redactor.raw_json(json.dumps([values[8]]).encode()).strip(b'[]"*') == b""
+        assert tracemalloc.get_traced_memory()[1] < 80 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+    assert time.process_time() - before < PATIENCE

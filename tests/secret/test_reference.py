@@ -14,6 +14,7 @@ from acp_launch.secret.reference import (
     Part,
     SecretReference,
     VariableReference,
+    misspelt,
     parse,
 )
 
@@ -104,7 +105,19 @@ def test_each_form_means_what_the_design_says(text: str, parts: tuple[Part, ...]
         ("${projct}", 0, "unknown reference ${projct}; did you mean ${project}?"),
         ("${foo bar}", 0, "unknown reference ${foo bar}"),
         ("${}", 0, "unknown reference ${}"),
-        ("${secret:a b}", 0, "unknown reference ${secret:a b}; did you mean ${secret:a}?"),
+        ("${secret:git hub}", 0, "unknown reference ${secret:git hub}; did you mean ${secret:git-hub}?"),
+        ("${secret: x }", 0, "unknown reference ${secret: x }; did you mean ${secret:x}?"),
+        ("${secret:a:b}", 0, "unknown reference ${secret:a:b}"),
+        ("${secret:/a}", 0, "unknown reference ${secret:/a}"),
+        ("${env:git hub}", 0, "unknown reference ${env:git hub}"),
+        ("${env.X:-a}", 0, "unknown reference ${env.X:-a}; did you mean ${env:X:-a}?"),
+        ("${secret:}", 0, "the name is missing in ${secret:}"),
+        ("${secrets: }", 0, "the name is missing in ${secrets: }"),
+        ("${secret}", 0, "the name is missing in ${secret}"),
+        ("${env:}", 0, "the name is missing in ${env:}"),
+        ("${ENV}", 0, "unknown reference ${ENV}; did you mean ${env:ENV}?"),
+        ("x ${secret:x:-def}", 2, "a secret has no default"),
+        ("${secrets.x=${y}", 0, "a secret has no default"),
         ("x${env:A", 1, 'this "${" has no closing "}"'),
         ("${env:A:-${secret:b}}", 0, "a default cannot hold another reference"),
     ],
@@ -113,3 +126,77 @@ def test_a_bad_reference_is_named_with_its_place_and_the_nearest_form(text: str,
     with pytest.raises(BadReference) as caught:
         parse(text)
     assert (str(caught.value), caught.value.offset) == (message, offset)
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("${secret:}", "write ${secret:NAME}"),
+        ("${env:}", "write ${env:NAME}"),
+        ("${secret:x:-def}", "write ${secret:x}"),
+        ("${secret:git hub}", "write ${secret:git-hub}"),
+        ("${X}", "write ${env:X}"),
+        (
+            "${env:git hub}",
+            "use one of ${env:NAME}, ${env:NAME:-default}, ${secret:NAME}, ${project}, ${cwd}, ${home}, ${profile}, "
+            '${python}, or "$${" for a literal "${"',
+        ),
+    ],
+)
+def test_the_fix_is_a_reference_to_write(text: str, fix: str) -> None:
+    with pytest.raises(BadReference) as caught:
+        parse(text)
+    assert caught.value.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "fix"),
+    [
+        ("${env:ACP_LAUNCH_PASSPHRASE}", "${env:ACP_LAUNCH_PASSPHRASE}", "remove it"),
+        ("${env:acp_launch_Passphrase:-x}", "${env:acp_launch_Passphrase}", "remove it"),
+        ("${ACP_LAUNCH_PASSPHRASE}", "${ACP_LAUNCH_PASSPHRASE}", "remove it"),
+        ("${env.ACP_LAUNCH_PASSPHRASE}", "${env:ACP_LAUNCH_PASSPHRASE}", "remove it"),
+        ("${env:ACP_LAUNCH_SECRET_X}", "${env:ACP_LAUNCH_SECRET_X}", "write ${secret:x}"),
+        ("${env:ACP_LAUNCH_SECRET_X:-${secret:x}}", "${env:ACP_LAUNCH_SECRET_X}", "write ${secret:x}"),
+        ("${ACP_LAUNCH_SECRET_X}", "${ACP_LAUNCH_SECRET_X}", "write ${secret:x}"),
+        ("${ACP_LAUNCH_SECRET_X:-y}", "${ACP_LAUNCH_SECRET_X}", "write ${secret:x}"),
+        ("${env:acp_launch_secret_Git_Hub}", "${env:acp_launch_secret_Git_Hub}", "write ${secret:git-hub}"),
+        ("${env:ACP_LAUNCH_SECRET_}", "${env:ACP_LAUNCH_SECRET_}", "remove it"),
+    ],
+)
+def test_no_profile_can_ask_for_what_is_for_acp_launch_alone(text: str, shown: str, fix: str) -> None:
+    """A profile from a stranger could hand the user's passphrase to any program."""
+    with pytest.raises(BadReference) as caught:
+        parse(f"a {text}")
+    assert str(caught.value) == f"{shown} is for acp-launch alone; no profile can use it"
+    assert (caught.value.offset, caught.value.fix) == (2, fix)
+
+
+@pytest.mark.parametrize("name", ["ACP_LAUNCH_SECRETS__STORE", "ACP_LAUNCH_PASSPHRASES", "MY_ACP_LAUNCH_SECRET_X"])
+def test_a_variable_that_only_looks_like_one_of_ours_is_like_any_other(name: str) -> None:
+    assert parse(f"${{env:{name}}}") == (EnvironmentReference(name),)
+
+
+@pytest.mark.parametrize(
+    ("text", "slices"),
+    [
+        ("plain $HOME ${env:X} ${secret:x} $${x y}", []),
+        ("a ${x y} b ${secret:x:-d}", ["${x y}", "${secret:x:-d}"]),
+        ("${env:A:-${secret:b}}", ["${env:A:-${secret:b}}"]),
+        ("${env:ACP_LAUNCH_PASSPHRASE}${env:X}", ["${env:ACP_LAUNCH_PASSPHRASE}"]),
+        ("${env:X} ${env:Y", ["${env:Y"]),
+    ],
+)
+def test_a_misspelt_reference_reaches_to_its_braces(text: str, slices: list[str]) -> None:
+    assert [text[start:end] for start, end in misspelt(text)] == slices
+
+
+@given(st.text(alphabet="${}env:secrthom/-. A\n", max_size=30))
+def test_a_text_parses_exactly_if_nothing_in_it_is_misspelt(text: str) -> None:
+    bad = list(misspelt(text))
+    try:
+        parse(text)
+    except BadReference as fault:
+        assert fault.offset == bad[0][0]
+    else:
+        assert bad == []

@@ -495,6 +495,32 @@ def test_a_keyring_that_dies_under_our_hands_is_unavailable(
     }
 
 
+def test_what_the_keyring_says_while_a_value_is_written_is_not_shown(
+    keyring: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(self: object, label: str, attributes: object, secret: bytes, replace: bool) -> None:
+        raise RuntimeError(f"cannot take {secret.hex()}")
+
+    monkeypatch.setattr("secretstorage.Collection.create_item", refusing)
+    assert fault(lambda: keyring.write("github", TOKEN)) == (
+        "unavailable",
+        "the desktop keyring does not work here: RuntimeError; its text is not shown, as it may hold the value",
+        FILE,
+    )
+
+
+def test_a_library_that_ends_the_process_does_not_end_ours(keyring: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ending(self: object, attributes: object) -> None:
+        raise SystemExit(0)
+
+    monkeypatch.setattr("secretstorage.Collection.search_items", ending)
+    assert fault(lambda: keyring.read(["github"])) == (
+        "unavailable",
+        "the desktop keyring does not work here: SystemExit 0",
+        FILE,
+    )
+
+
 def test_a_bus_that_dies_under_our_hands_is_unavailable(
     keyring: Store, desktop: Desktop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,10 @@ def value(there: SealedFile) -> str:
     return secret.expose()
 
 
+def new(config: Path) -> str:
+    return f"New passphrase for {config}/secrets.sealed (8 characters or more): "
+
+
 def fault(work: Callable[[], object]) -> tuple[str, str, str]:
     with pytest.raises(StoreFault) as raised:
         work()
@@ -92,7 +96,7 @@ def test_a_mistyped_passphrase_may_be_typed_again(path: Path, config: Path) -> N
     person = Person("correct hose", "correct hoarse", "correct horse")
     there = store(config, person=person)
     there.prepare()
-    again = f"Wrong passphrase. Passphrase of {path}: "
+    again = f"Wrong passphrase.\nPassphrase of {path}: "
     assert person.asked == [f"Passphrase of {path}: ", again, again]
     assert value(there) == "gho_1"
 
@@ -137,9 +141,13 @@ def test_without_anybody_to_ask_it_is_locked(path: Path, config: Path) -> None:
 
 def test_nothing_entered_is_no_passphrase(path: Path, config: Path) -> None:
     expected = ("locked", "no passphrase was entered", "try again")
-    assert fault(store(config, person=Person("")).prepare) == expected
+    person = Person("", "", "")
+    assert fault(store(config, person=person).prepare) == expected
+    question = f"Passphrase of {path}: "
+    assert person.asked == [question, *[f"Nothing was entered.\n{question}"] * 2]
     path.unlink()
-    assert fault(lambda: store(config, person=Person("")).prepare(writing=True)) == expected
+    assert fault(lambda: store(config, person=Person("", "", "")).prepare(writing=True)) == expected
+    assert not path.exists()
 
 
 def test_a_new_passphrase_is_asked_twice(config: Path) -> None:
@@ -147,32 +155,64 @@ def test_a_new_passphrase_is_asked_twice(config: Path) -> None:
     there = store(config, person=person)
     there.prepare(writing=True)
     there.write("github", Secret("gho_1"))
-    assert person.asked == [f"New passphrase for {config}/secrets.sealed: ", "The same again: "]
+    assert person.asked == [new(config), "The same again: "]
+    assert value(store(config, environ=GIVEN)) == "gho_1"
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        (["correct horse", "correct hose"], "The two were not the same."),
+        (["correct horse", ""], "The two were not the same."),
+        (["sevenc."], "That was too short."),
+        ([""], "Nothing was entered."),
+    ],
+)
+def test_a_new_passphrase_that_will_not_do_is_asked_again(config: Path, answers: list[str], why: str) -> None:
+    person = Person(*answers, "correct horse", "correct horse")
+    there = store(config, person=person)
+    there.prepare(writing=True)
+    there.write("github", Secret("gho_1"))
+    first = [new(config), "The same again: "][: len(answers)]
+    assert person.asked == [*first, f"{why}\n{new(config)}", "The same again: "]
     assert value(store(config, environ=GIVEN)) == "gho_1"
 
 
 def test_two_new_passphrases_must_be_the_same(config: Path) -> None:
-    there = store(config, person=Person("correct horse", "correct hose"))
+    person = Person(*["correct horse", "correct hose"] * 3, "correct horse", "correct horse")
+    there = store(config, person=person)
     assert fault(lambda: there.prepare(writing=True)) == (
         "denied",
         "the two passphrases are not the same",
         "try again",
     )
+    assert len(person.asked) == 6
     assert not config.exists()
+    assert fault(lambda: there.write("a", Secret("1")))[0] == "locked"
 
 
 def test_a_new_passphrase_has_at_least_eight_characters(config: Path) -> None:
-    person = Person("sevenc.", "sevenc.")
+    person = Person("sevenc.", "", "6chars", "correct horse")
     fix = "choose a longer one; several words are easy to keep in mind"
     too_short = "is shorter than 8 characters, too short for a new sealed file"
     typed = store(config, person=person)
     assert fault(lambda: typed.prepare(writing=True)) == ("denied", f"the passphrase {too_short}", fix)
-    assert len(person.asked) == 1
+    assert person.asked == [
+        new(config),
+        f"That was too short.\n{new(config)}",
+        f"Nothing was entered.\n{new(config)}",
+    ]
     given = store(config, environ={"ACP_LAUNCH_PASSPHRASE": "éééüüü."})
     assert fault(lambda: given.write("a", Secret("1"))) == ("denied", f"ACP_LAUNCH_PASSPHRASE {too_short}", fix)
     assert not (config / "secrets.sealed").exists()
     store(config, environ={"ACP_LAUNCH_PASSPHRASE": "éééüüü.!"}).write("a", Secret("1"))
     assert (config / "secrets.sealed").exists()
+
+
+def test_somebody_who_leaves_after_a_mistake_is_nobody_to_ask(path: Path, config: Path) -> None:
+    assert fault(store(config, person=Person("wrong")).prepare)[0] == "locked"
+    path.unlink()
+    assert fault(lambda: store(config, person=Person("short")).prepare(writing=True))[0] == "locked"
 
 
 def test_a_file_that_another_made_meanwhile_is_not_replaced(config: Path) -> None:
