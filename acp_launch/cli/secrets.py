@@ -41,7 +41,7 @@ def set_(
     vault.do(failed, lambda: vault.store.write(name, secret), writing=name)
     vault.index.put(name)
     say(f"{name}: kept in the {vault.store.label}")
-    secretvalue.warn(name, secret)
+    secretvalue.warn(name, secret, vault.index.names())
 
 
 @app.command("list")

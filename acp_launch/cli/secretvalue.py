@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from acp_launch.console.stderr import YELLOW, say
 from acp_launch.errors import UsageError
@@ -69,8 +69,8 @@ def received(name: str, from_variable: str | None) -> Secret:
     return secret
 
 
-def warn(name: str, secret: Secret) -> None:
-    """What a person may not have meant."""
+def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
+    """What a person may not have meant; `others` are the names that are kept already."""
     text = secret.expose()
     if not is_maskable(text):
         _warning(f"{name} is shorter than {SHORTEST} characters: it cannot be masked in logs and errors")
@@ -78,6 +78,8 @@ def warn(name: str, secret: Secret) -> None:
         _warning(f"the value of {name} begins or ends with a space or a line break")
     if any(not (mark.isprintable() or mark in "\n\r\t") for mark in text):
         _warning(f"the value of {name} holds characters that cannot be seen")
+    if twins := [other for other in others if other != name and variable(other) == variable(name)]:
+        _warning(f"{variable(name)} would stand for {', '.join(sorted(twins))} too, and come before both")
     if os.environ.get(variable(name)):
         _warning(f"{variable(name)} is set in this shell, and comes before what was kept")
 

@@ -150,6 +150,14 @@ def test_a_variable_that_comes_first_is_a_warning(sealed: Launcher) -> None:
     assert "acp-launch: warning: ACP_LAUNCH_SECRET_X is set in this shell, and comes before what was kept\n" in done.err
 
 
+def test_two_names_with_one_variable_are_a_warning(sealed: Launcher) -> None:
+    kept(sealed, "team/bank")
+    done = sealed("secret", "set", "team_bank", stdin=b"a-value")
+    assert done.err.splitlines()[1:] == [
+        "acp-launch: warning: ACP_LAUNCH_SECRET_TEAM_BANK would stand for team/bank too, and come before both"
+    ]
+
+
 def test_a_person_types_it_at_a_hidden_prompt(sealed: Launcher) -> None:
     with on_terminal("secret", "set", "github", cwd=sealed.project, env=sealed.env) as terminal:
         terminal.until("github: ")
@@ -476,6 +484,31 @@ def test_a_command_can_be_the_store(launch: Launcher) -> None:
     done = launch("secret", "set", "github", stdin=b"a-value")
     assert done.code == 3
     assert "which only reads" in done.err
+
+
+def test_the_command_runs_at_home_and_not_in_a_project_that_is_somebody_elses(launch: Launcher) -> None:
+    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/sh", "-c", "pwd", "{name}"]}}))
+    assert value_of(launch, "github") == launch.env["HOME"]
+
+
+def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch: Launcher) -> None:
+    script = 'test "$1" = good && echo the-value-of-it || { echo told the-value-of-it >&2; exit 1; }'
+    settings = {"secrets": {"store": "command", "command": ["/bin/sh", "-c", script, "sh", "{name}"]}}
+    configured(launch, json.dumps(settings))
+    launch.write({"agent": {"command": sys.executable, "env": {"A": "${secret:good}", "B": "${secret:bad}"}}})
+    for arguments in (["secret", "check", "p"], ["secret", "check", "p", "--json"], ["run", "p", "hi"]):
+        done = launch(*arguments)
+        assert done.code == 3
+        assert "the-value-of-it" not in done.out.decode() + done.err
+        assert "told ***" in done.out.decode() + done.err
+
+
+def test_what_was_found_is_listed_from_then_on_though_the_store_cannot_be(launch: Launcher) -> None:
+    configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/echo", "value-of-{name}"]}}))
+    launch.write(NEEDY, name="review")
+    assert listed(launch) == {}
+    assert launch("secret", "check", "review").code == 0
+    assert listed(launch) == {"github": ["review"], "team/docs": ["review"]}
 
 
 def test_a_command_that_fails_shows_its_stderr(launch: Launcher) -> None:
