@@ -43,6 +43,7 @@ PURE = [
     "secret/forms",
     "secret/needles",
     "secret/parts",
+    "secret/typed",
     "secret/shapes",
     "secret/wording",
     "protocol/*",

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.passphrase import Line, hidden
+from acp_launch.secret.passphrase import hidden
+from acp_launch.secret.typed import Line
 from tests.cli.terminal import PATIENCE, Terminal
 
 # Takes the terminal as its own, asks on it, and reports on stdout; stdin is a pipe that must stay unread.
