@@ -50,7 +50,7 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
 
 
 def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
-    """The same before anybody asks for its secrets; its plan is None where this machine cannot.
+    """A profile on this machine, before anybody asks for its secrets; its plan is None where this machine cannot.
 
     Raises:
         UsageError: there is no such profile.

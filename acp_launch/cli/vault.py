@@ -1,7 +1,7 @@
 """The store the user chose together with its index, for the verbs that are about the store itself."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -49,12 +49,8 @@ class Vault:
         Raises:
             SecretError: some are missing.
         """
-        missing = [name for name, outcome in self.states(*names).items() if outcome.state == "missing"]
-        if missing:
-            near = get_close_matches(missing[0], self.index.names(), 1)
-            hint = f'; did you mean "{near[0]}"?' if near else ""
-            listed = ", ".join(f'"{name}"' for name in missing)
-            raise SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
+        if missing := [name for name, outcome in self.states(*names).items() if outcome.state == "missing"]:
+            raise self._missing(missing)
 
     def read(self, name: str) -> Secret:
         """The secret of that name.
@@ -62,8 +58,9 @@ class Vault:
         Raises:
             SecretError: there is none, or it cannot be read.
         """
-        self.require(name)
         outcome = self.states(name)[name]
+        if outcome.state == "missing":
+            raise self._missing([name])
         if outcome.secret is None:
             raise SecretError(f'the secret "{name}" cannot be had: {outcome.reason}', fix=outcome.fix)
         return outcome.secret
@@ -80,6 +77,12 @@ class Vault:
         gone = sorted(before.keys() - actual.keys())
         remark = f"no longer in the {self.store.label}: {', '.join(gone)}" if gone else ""
         return self.index.correct(actual), remark, False
+
+    def _missing(self, names: Sequence[str]) -> SecretError:
+        near = get_close_matches(names[0], self.index.names(), 1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        listed = ", ".join(f'"{name}"' for name in names)
+        return SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
 
 
 def _opened(settings: Settings) -> Store:

@@ -69,7 +69,7 @@ def _masked(window: bytes, spans: list[Span], stop: int, *, is_covered: bool) ->
 
 
 class _Wrapped:
-    """Everything of a stream but what its children redefine."""
+    """Everything of a stream but `write`, which its children define."""
 
     def __init__(self, stream: Any, source: Redactor) -> None:
         self._stream = stream
@@ -81,9 +81,6 @@ class _Wrapped:
     def writelines(self, lines: Iterable[Any]) -> None:
         for line in lines:
             self.write(line)
-
-    def write(self, written: Any) -> int:
-        raise NotImplementedError
 
 
 class _Bytes(_Wrapped):
