@@ -12,6 +12,7 @@ from acp_launch.console.stderr import harmless, say
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
+from acp_launch.secret.credential import masked
 from acp_launch.secret.outcome import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
@@ -81,7 +82,7 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
     return {
         "name": found.name,
         "origin": found.origin,
-        "description": loaded.profile.description if loaded else "",
+        "description": _description(loaded),
         "file": str(found.file),
         "project": str(found.project),
         "shadowed_by": str(found.shadowed_by) if found.shadowed_by else None,
@@ -89,11 +90,16 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
     }
 
 
+def _description(loaded: Loaded | None) -> str:
+    """Without a credential somebody wrote into it: lists are pasted into issues."""
+    return masked(loaded.profile.description) if loaded else ""
+
+
 def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> str:
     count = len(errors(problems))
     wrong = f"({count} problem{'s' if count != 1 else ''}: acp-launch validate {shown(found.file)})" if count else ""
     hidden = f"(shadowed by {shown(found.shadowed_by)})" if found.shadowed_by else ""
-    description = loaded.profile.description if loaded else ""
+    description = _description(loaded)
     return " ".join(filter(None, (description, wrong, hidden))) or shown(found.file)
 
 

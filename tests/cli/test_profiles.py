@@ -72,6 +72,15 @@ def test_validate_works_through_all_and_fails_in_the_end(project: Path) -> None:
     )
 
 
+def test_a_credential_in_a_description_is_not_listed(project: Path) -> None:
+    token = "ghp_" + "a1B2" * 9
+    text = GOOD.replace("Good one", f"Good one {token}")
+    (project / ".acp-launch" / "good.yaml").write_text(text)
+    for answer in (Answer("list"), Answer("list", "--json")):
+        assert token not in answer.out
+        assert "Good one ***" in answer.out
+
+
 def test_validate_without_names_takes_every_profile_there_is(project: Path) -> None:
     answer = Answer("validate")
     assert answer.code == 0
