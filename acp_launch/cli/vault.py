@@ -70,7 +70,8 @@ class Vault:
         try:
             actual = done(self.settings, self.store, self.store.names)
         except StoreFault as fault:
-            return self.index.names(), f"{fault.reason}; this is what was set from here", True
+            known = self.index.names()
+            return known, f"{fault.reason}; {'this is what was set from here' if known else fault.fix}", True
         before = self.index.names()
         if actual is None:
             return before, "the store cannot be listed; this is what was set from here", False

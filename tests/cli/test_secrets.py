@@ -258,6 +258,13 @@ def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed
     assert done.err == f"acp-launch: no longer in the sealed file ({file}): github\n"
 
 
+def test_a_list_without_a_keyring_says_what_to_do(launch: Launcher) -> None:
+    del launch.env["PYTHON_KEYRING_BACKEND"]
+    done = launch("secret", "list")
+    assert (done.code, done.out) == (3, b"")
+    assert 'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml\n' in done.err
+
+
 def test_a_list_without_its_index_is_made_anew_by_what_is_found(sealed: Launcher) -> None:
     sealed.write(NEEDY, name="review")
     kept(sealed)
