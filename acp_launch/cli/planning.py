@@ -39,11 +39,10 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
     """
     if not resolved.needs:
         return _plan(resolved), {}
-    from acp_launch.cli.stores import keep_to_ourselves, outcomes
+    from acp_launch.cli.stores import outcomes
     from acp_launch.plan.needs import unfit, unmet
     from acp_launch.secret.lookup import secrets
 
-    keep_to_ourselves()
     answers = outcomes((need.name for need in resolved.needs), settings, waiting)
     values = secrets(answers)
     return _plan(resolved, (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))), values

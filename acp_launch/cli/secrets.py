@@ -149,13 +149,14 @@ def copy_to_env(
     from acp_launch.cli.secretvalue import VARIABLE, checked
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.needs import next_command
+    from acp_launch.secret import environment
+    from acp_launch.settings.load import load
 
-    vault = _vault()
-    into = variable or re.sub("[^A-Z0-9]", "_", name.upper())
+    into = variable or environment.variable(name).removeprefix(environment.PREFIX)
     if not re.fullmatch(VARIABLE, into):
         fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."
         raise UsageError(f'"{into}" is not the name of a variable', fix=fix)
-    outcome = outcomes([checked(name)], vault.settings)[name]
+    outcome = outcomes([checked(name)], load())[name]
     if outcome.secret is None:
         reason = outcome.reason or f"there is none in the {outcome.source}"
         raise SecretError(

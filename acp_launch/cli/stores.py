@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from acp_launch.console.stderr import DIM, say
 from acp_launch.secret.lookup import Waiting, look_up, within
 from acp_launch.secret.outcome import Outcome, Store
 from acp_launch.settings.model import Settings
@@ -32,6 +31,7 @@ def keep_to_ourselves() -> None:
 
 def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None = None) -> dict[str, Outcome]:
     """What became of each name, in one pass."""
+    keep_to_ourselves()
     wanted = tuple(names)
     limit = _patience(settings, len(wanted))
     say_so = waiting or say_waiting
@@ -94,7 +94,10 @@ def _grace(settings: Settings) -> float:
 
 
 def say_waiting(what: str, waited: float, limit: float) -> None:
-    say(f"acp-launch: no {what} for {waited:g} s; giving up at {limit:g} s", style=DIM)
+    """In the words of every wait; what they need is imported by who has been waiting for 3 s."""
+    from acp_launch.console.notices import Notices
+
+    Notices().waiting(what, waited, limit)
 
 
 def _captured(argv: Sequence[str], limit: float) -> "Captured":

@@ -53,7 +53,10 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
         if value.secrets and all(secret.name in secrets for secret in value.secrets)
     ]
     return tuple(
-        value.origin.problem(f"{fault}, and the secret in this one does", "keep it as one line: acp-launch secret set")
+        value.origin.problem(
+            f"{fault}, and the secret in this one does",
+            f"keep it as one line: acp-launch secret set {value.secrets[0].name}",
+        )
         for value in headers
         if (fault := header_fault(value.reveal(secrets)))
     )

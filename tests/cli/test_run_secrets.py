@@ -132,6 +132,7 @@ def test_the_terminal_shows_nothing(planted: Launcher) -> None:
 def test_a_secret_in_the_prompt_is_not_repeated(planted: Launcher) -> None:
     blabber(planted)
     done = planted("run", "p", CANARIES["one"], "--output", "json", "--session", "s")
+    assert done.code == 0, done.err
     blind(planted, done)
 
 

@@ -503,7 +503,9 @@ def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch
     settings = {"secrets": {"store": "command", "command": ["/bin/sh", "-c", script, "sh", "{name}"]}}
     configured(launch, json.dumps(settings))
     launch.write({"agent": {"command": sys.executable, "env": {"A": "${secret:good}", "B": "${secret:bad}"}}})
-    for arguments in (["secret", "check", "p"], ["secret", "check", "p", "--json"], ["run", "p", "hi"]):
+    asking = (["check", "p"], ["check", "p", "--json"])
+    looking = (["validate", "p", "--secrets"], ["plan", "p", "--secrets", "--json"], ["run", "p", "hi"])
+    for arguments in (*(["secret", *words] for words in asking), *looking):
         done = launch(*arguments)
         assert done.code == 3
         assert "the-value-of-it" not in done.out.decode() + done.err
@@ -553,6 +555,7 @@ def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) 
     done = sealed("run", "p", "hi")
     assert (done.code, done.heard) == (3, [])
     assert "headers.A: a header cannot hold the character U+000D, and the secret in this one does\n" in done.err
+    assert "    fix: keep it as one line: acp-launch secret set docs\n" in done.err
     assert "abcdef" not in done.err
 
 
