@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.errors import ProfileError
@@ -61,17 +61,19 @@ def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
 def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
     """The same for `validate`: whatever looks like a credential is a problem too, even if the profile is usable."""
     seen = _seen(found, cache)
-    return seen.loaded, _in_order((*seen.problems, *_leaks(seen), *_strays(seen)))
+    return seen.loaded, _in_order((*seen.problems, *(_credentials(seen) if seen.leaks is None else seen.leaks)))
 
 
 class _Seen(Struct, frozen=True):
-    """What became of a file: no text when it cannot be read; no document when it is no mapping, or was known."""
+    """What became of a file: no text when it cannot be read; no document when it is no mapping, or was known; no leaks
+    when nobody has looked for them yet."""
 
     label: str
     loaded: Loaded | None = None
     problems: tuple[Problem, ...] = ()
     text: str = ""
     document: "Document | None" = None
+    leaks: tuple[Problem, ...] | None = None
 
     @property
     def values(self) -> tuple[Mapping[str, Any], Positions] | None:
@@ -108,11 +110,14 @@ def _checked(found: Found, text: str, label: str, cache: Path | None) -> _Seen:
     if checked.profile is None or errors(everything):
         return _Seen(label, None, everything, text, document)
     seen = _Seen(label, Loaded(found, checked.profile, document, label, everything), everything, text, document)
-    if cache is not None and not everything and not errors((*_leaks(seen), *_strays(seen))):
+    if cache is None or everything:
+        return seen
+    leaks = _credentials(seen)
+    if not errors(leaks):
         from acp_launch.profile.cache import keep  # never a text that gives a credential away: caches are copied
 
         keep(cache, found.file, text, checked.profile, document.places())
-    return seen
+    return structs.replace(seen, leaks=leaks)
 
 
 def _in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -128,6 +133,10 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(
         replace(each, path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems
     )
+
+
+def _credentials(seen: _Seen) -> tuple[Problem, ...]:
+    return (*_leaks(seen), *_strays(seen))
 
 
 def _leaks(seen: _Seen) -> Iterator[Problem]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,21 @@ def test_a_profile_that_gives_a_credential_away_is_not_copied_into_the_cache(tmp
         file.write_text(text)
         assert load(at(file), cache=cache).problems == ()
         assert [str(each) for each in cache.rglob("*") if each.is_file()] == []
+
+
+def test_credentials_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the profile may be kept, and what is told of it, is one question."""
+    asked: list[str] = []
+
+    def strays(text: str, told: object) -> Iterator[object]:
+        asked.append(text)
+        return iter(())
+
+    monkeypatch.setattr("acp_launch.profile.leaks.strays", strays)
+    file = tmp_path / "work.yaml"
+    file.write_text("version: 1\nagent: {command: x}\n")
+    examine(at(file), cache=tmp_path / "cache")
+    assert len(asked) == 1
 
 
 def test_a_leak_stops_nobody_from_loading(tmp_path: Path) -> None:
