@@ -9,7 +9,7 @@ from acp_launch.console.stderr import YELLOW, say
 from acp_launch.errors import UsageError
 from acp_launch.secret.environment import variable
 from acp_launch.secret.forms import SHORTEST, is_maskable
-from acp_launch.secret.outcome import MAX_VALUE
+from acp_launch.secret.outcome import MAX_VALUE, size
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import Secret
@@ -62,9 +62,9 @@ def received(name: str, from_variable: str | None) -> Secret:
         raise UsageError("the value is empty; nothing was kept", fix="give a value; acp-launch secret rm removes one")
     if "\0" in text:
         raise UsageError("the value holds a NUL character, which no variable can", fix="give text")
-    if _is_no_text(text):
+    if (held := size(text)) is None:
         raise UsageError("the value is not UTF-8 text", fix="give text, base64 for instance")
-    if len(text.encode()) > MAX_VALUE:
+    if held > MAX_VALUE:
         raise UsageError(f"the value is longer than {MAX_VALUE // 1024} KiB", fix="keep a file, and its path here")
     return secret
 
@@ -86,11 +86,6 @@ def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
 
 def _warning(text: str) -> None:
     say(f"acp-launch: warning: {text}", style=YELLOW)
-
-
-def _is_no_text(text: str) -> bool:
-    """Whether it came from bytes that are not UTF-8."""
-    return any("\ud800" <= mark <= "\udfff" for mark in text)
 
 
 def _from_variable(name: str) -> str:

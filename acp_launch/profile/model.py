@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Literal
 
 from acp_launch.document.duration import Duration
 from acp_launch.profile.template import Template
+from acp_launch.settings.model import STRICT
 
 Approval = Literal["ask", "allow", "deny"]
 _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  # seconds
-STRICT: dict[str, Any] = {"extra": "forbid"}  # pydantic's configuration, without pydantic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ while a value is written: no search finds it there in every shape a stranger may
 from collections.abc import Callable
 from typing import TypeVar
 
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, StoreFault
+from acp_launch.secret.outcome import MAX_VALUE, Outcome, StoreFault, size
 from acp_launch.secret.value import Secret
 
 SERVICE = "acp-launch"
@@ -65,25 +65,21 @@ def storable(secret: Secret) -> str:
         StoreFault: it is too large, or no text that could be stored.
     """
     text = secret.expose()
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        size = -1  # outside of the except block: this exception holds the value
-    if size < 0:
+    if (held := size(text)) is None:
         raise StoreFault(
             "unavailable", "the value is not text in UTF-8", fix="encode it first, with base64 for instance"
         )
-    if size > MAX_VALUE:
-        reason = f"the value has {size:,} bytes; {MAX_VALUE:,} are the most a secret may have"
+    if held > MAX_VALUE:
+        reason = f"the value has {held:,} bytes; {MAX_VALUE:,} are the most a secret may have"
         raise StoreFault("too large", reason, fix="keep it in a file, and only its path or its key in a secret")
     return text
 
 
 def found(text: str, source: str) -> Outcome:
     """What was read, unless it is more than a secret may hold."""
-    size = len(text.encode(errors="surrogatepass"))
-    if size > MAX_VALUE:
-        reason = f"the value has {size:,} bytes; {MAX_VALUE:,} are the most a secret may have"
+    held = len(text.encode(errors="surrogatepass"))
+    if held > MAX_VALUE:
+        reason = f"the value has {held:,} bytes; {MAX_VALUE:,} are the most a secret may have"
         return Outcome("too large", source, None, reason, "store a shorter value under this name")
     return Outcome("found", source, Secret(text))
 

@@ -8,7 +8,7 @@ where a plan says so.
 import re
 from collections.abc import Iterable, Mapping
 
-from acp_launch.secret.outcome import MAX_VALUE, Outcome
+from acp_launch.secret.outcome import MAX_VALUE, Outcome, size
 from acp_launch.secret.value import Secret
 
 PREFIX = "ACP_LAUNCH_SECRET_"
@@ -32,12 +32,8 @@ def look(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, Outcome]
 
 
 def _judged(variable: str, text: str) -> Outcome:
-    try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        size = -1  # outside of the except block: this exception holds the value
-    if size < 0:
+    if (bytes_held := size(text)) is None:
         return Outcome("unavailable", variable, None, f"{variable} does not hold UTF-8 text", f"export {variable}=...")
-    if size > MAX_VALUE:
+    if bytes_held > MAX_VALUE:
         return Outcome("too large", variable, None, f"{variable} holds more than {MAX_VALUE // 1024} KiB")
     return Outcome("found", variable, Secret(text))

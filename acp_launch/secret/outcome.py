@@ -16,6 +16,14 @@ State = Literal["found", "missing", "locked", "unavailable", "denied", "too larg
 MAX_VALUE = 64 * 1024  # bytes of UTF-8; Linux takes 128 KiB in one variable of an environment, its name included
 
 
+def size(text: str) -> int | None:
+    """Bytes of UTF-8; None for what came from bytes that are not text. Never raises: that exception holds the value."""
+    try:
+        return len(text.encode())
+    except UnicodeEncodeError:
+        return None
+
+
 class Outcome(Struct, frozen=True):
     """What became of one name; `secret` is there exactly when it was found."""
 

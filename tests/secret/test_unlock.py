@@ -232,6 +232,7 @@ def test_the_same_characters_from_another_keyboard_open_it(config: Path) -> None
 def test_a_variable_that_is_no_text_works_as_the_bytes_it_is(config: Path) -> None:
     for _ in range(2):
         store(config, environ={"ACP_LAUNCH_PASSPHRASE": "horse \udcff\udcfe horse"}).write("github", Secret("gho_1"))
+    assert value(store(config, environ={"ACP_LAUNCH_PASSPHRASE": "horse \udcff\udcfe horse"})) == "gho_1"
 
 
 def test_a_key_file_is_made_once_and_used_again(key_file: Path, config: Path) -> None:
