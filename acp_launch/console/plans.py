@@ -9,13 +9,15 @@ with `***` where somebody wrote a credential down.
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from acp_launch.console import problems
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
-from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import Resolved
+from acp_launch.profile.model import Restart, Tools
 from acp_launch.secret.credential import masked
 from acp_launch.secret.outcome import Outcome
 
@@ -77,9 +79,23 @@ def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
 
 def _server(server: ServerPlan) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
-        return {"name": server.name, "type": "stdio", **_program(server)}
+        return {"name": server.name, "type": "stdio", **_program(server), **_supervision(server)}
     headers = _origins(server.headers)
     return {"name": server.name, "type": server.type, "url": masked(server.url.display()), "headers": headers}
+
+
+def _supervision(server: StdioPlan) -> dict[str, Any]:
+    """Without a bridge the agent decides what is not here."""
+    chosen = {"required": server.required, "bridge": server.bridge}
+    if not server.bridge:
+        return chosen
+    return {
+        "cwd": str(server.cwd),
+        **chosen,
+        "restart": asdict(server.restart),
+        "timeouts": asdict(server.timeouts),
+        "tools": asdict(server.tools),
+    }
 
 
 def _origins(values: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
@@ -103,14 +119,39 @@ def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     yield "agent"
     yield from _program_lines(plan.agent, verbose)
     for server in plan.servers:
-        yield from _server_lines(server, verbose)
+        yield from (
+            _stdio_lines(server, plan, verbose) if isinstance(server, StdioPlan) else _remote_lines(server, verbose)
+        )
 
 
-def _server_lines(server: ServerPlan, verbose: bool) -> Iterator[str]:
-    if isinstance(server, StdioPlan):
-        yield f"mcp server {server.name} (stdio)"
-        yield from _program_lines(server, verbose)
+def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    yield f"mcp server {server.name} (stdio{'' if server.required else ', not required'})"
+    yield from _program_lines(server, verbose)
+    if not server.bridge:
+        yield "  bridge     none: the agent starts it, secrets and all"
         return
+    if server.cwd != plan.cwd:
+        yield f"  directory  {server.cwd}"
+    yield f"  restart    {_restart(server.restart)}"
+    yield f"  timeouts   start {server.timeouts.start}, call {server.timeouts.call or 'none'}"
+    if server.tools != Tools():
+        yield f"  tools      {_tools(server.tools)}"
+
+
+def _restart(restart: Restart) -> str:
+    if restart.policy == "never" or not restart.max:
+        return "never"
+    backoff = restart.backoff
+    pauses = f"after {backoff.initial} to {backoff.max} (x{backoff.factor:g})"
+    return f"{restart.policy}, {restart.max} in a row, {pauses}; counted anew after {restart.min_uptime}"
+
+
+def _tools(tools: Tools) -> str:
+    allowed = f"allow {', '.join(tools.allow) or 'none'}"
+    return f"{allowed}; deny {', '.join(tools.deny)}" if tools.deny else allowed
+
+
+def _remote_lines(server: RemotePlan, verbose: bool) -> Iterator[str]:
     yield f"mcp server {server.name} ({server.type})"
     yield f"  url        {masked(server.url.display())}"
     yield from _value_lines("headers", server.headers, verbose)

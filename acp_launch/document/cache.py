@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar
@@ -84,7 +85,7 @@ def built(hint: Any, plain: Any) -> Any:
     if not isinstance(hint, type):
         return _built_generic(hint, plain)
     if is_dataclass(hint):
-        hints = typing.get_type_hints(hint)
+        hints = _hints(hint)
         return hint(**{field.name: built(hints[field.name], plain[field.name]) for field in fields(hint)})
     if issubclass(hint, str | int | float) and hint not in (str, int, float, bool):
         return hint(plain)
@@ -114,4 +115,10 @@ def _meant(arguments: tuple[Any, ...], plain: Any) -> Any:
 
 
 def _types(shape: type) -> tuple[Any, ...]:
-    return typing.get_args(typing.get_type_hints(shape)["type"])
+    return typing.get_args(_hints(shape)["type"])
+
+
+@cache
+def _hints(shape: type) -> dict[str, Any]:
+    """Reading annotations takes longer than building what they describe."""
+    return typing.get_type_hints(shape)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_launch.problem import Problem
-from acp_launch.profile.model import Approval, Timeouts
+from acp_launch.profile.model import Approval, Restart, ServerTimeouts, Timeouts, Tools
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 from acp_launch.secret.value import Secret
 
@@ -80,12 +80,21 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
 
 
 class StdioPlan(Struct, frozen=True, kw_only=True):
-    """A stdio MCP server. `env` holds only what the profile sets: the agent starts it and adds its own."""
+    """
+    A stdio MCP server. With `bridge` we start it, and `env` is its whole environment; without, the agent does, in its
+    own directory, and adds its own: then `env` holds only what the profile sets, and the rest below means nothing.
+    """
 
     name: str
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
+    cwd: Path
+    required: bool = True
+    restart: Restart = field(default_factory=Restart)
+    timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
+    tools: Tools = field(default_factory=Tools)
+    bridge: bool = True
 
 
 class RemotePlan(Struct, frozen=True, kw_only=True):
@@ -117,11 +126,11 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """Every value of the launch, in order of appearance."""
+        """Every value the profile sets, and what the agent inherits, in order of appearance."""
         values = [*self.agent.args, *self.agent.env.values()]
         for server in self.servers:
             if isinstance(server, StdioPlan):
-                values += [*server.args, *server.env.values()]
+                values += [*server.args, *(value for value in server.env.values() if value.origin != INHERITED)]
             else:
                 values += [server.url, *server.headers.values()]
         return tuple(values)

@@ -25,9 +25,14 @@ class Need(Struct, frozen=True):
     origin: Origin
 
 
-def needs(loaded: Loaded) -> tuple[Need, ...]:
-    """Every reference to a secret in the profile, in the order of its lines; twice in one text counts once."""
-    found = [need for path, template in templates(loaded.profile) for need in _within(loaded, path, template)]
+def needs(loaded: Loaded, *, without: Iterable[str] = ()) -> tuple[Need, ...]:
+    """Every reference to a secret in the profile, in the order of its lines; twice in one text counts once.
+
+    `without` names servers that nobody will start.
+    """
+    unused = {("mcp_servers", name) for name in without}
+    used = ((path, template) for path, template in templates(loaded.profile) if path[:2] not in unused)
+    found = [need for path, template in used for need in _within(loaded, path, template)]
     return tuple(sorted(found, key=lambda need: (need.origin.line, need.origin.column)))
 
 

@@ -7,20 +7,24 @@ instead of a misleading "did you mean".
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, unknown_key
 from acp_launch.document.keypath import KeyPath
 from acp_launch.profile.model import (
     Agent,
+    Backoff,
     HttpServer,
     Permissions,
     Profile,
+    Restart,
+    ServerTimeouts,
     Session,
     SseServer,
     StdioServer,
     Timeouts,
+    Tools,
     Workspace,
 )
 
@@ -34,42 +38,65 @@ _USERS: Mapping[str, str] = {
     **dict.fromkeys(("secret", "store", "stores"), f'move it to "secrets" in {_MOVE}'),
     "trust": "remove it",
 }
-_SERVER_LATER = frozenset({"cwd", "required", "restart", "timeouts", "tools", "bridge", "env"})  # env: of http and sse
+_REMOTE_LATER = frozenset({"required", "restart", "timeouts", "tools", "bridge", "env"})
 LATER: Mapping[type, frozenset[str]] = {
     Profile: frozenset({"extends", "client"}),
     Agent: frozenset({"mcp"}),
     Session: frozenset({"mode", "config"}),
     Permissions: frozenset({"rules"}),
-    StdioServer: _SERVER_LATER,
-    HttpServer: _SERVER_LATER,
-    SseServer: _SERVER_LATER,
+    HttpServer: _REMOTE_LATER,
+    SseServer: _REMOTE_LATER,
 }
-_PROGRAM = {"command": "command", "args": "command"}
+_PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
 _ADDRESS = {"url": "url", "headers": "url"}
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
-_SHAPES: Mapping[tuple[str, ...], type] = {
-    ("agent",): Agent,
-    ("agent", "timeouts"): Timeouts,
-    ("workspace",): Workspace,
-    ("session",): Session,
-    ("permissions",): Permissions,
+_SHAPES: Mapping[type, Mapping[tuple[str, ...], type]] = {
+    Profile: {
+        ("agent",): Agent,
+        ("agent", "timeouts"): Timeouts,
+        ("workspace",): Workspace,
+        ("session",): Session,
+        ("permissions",): Permissions,
+    },
+    StdioServer: {
+        ("restart",): Restart,
+        ("restart", "backoff"): Backoff,
+        ("timeouts",): ServerTimeouts,
+        ("tools",): Tools,
+    },
+}
+_POLICIES = ("always", "on-failure", "never")
+_OTHER_POLICIES = {  # as other supervisors call them
+    **dict.fromkeys(("no", "off", "none", "false"), "never"),
+    **dict.fromkeys(("yes", "on", "true", "unless-stopped"), "always"),
+    **dict.fromkeys(("on_failure", "onfailure", "failure", "on-error", "exit_on_failure"), "on-failure"),
 }
 
 
 def describe(error: "ErrorDetails", shape: type, path: KeyPath) -> Fault:
     """`shape` is what was validated, at `path`."""
     inner = error["loc"]
-    if inner[:2] == ("agent", "inherit_env"):
-        return _inherit_env(error)
+    if united := _united(inner):
+        return _inherit_env(error, (*path, *united))
     if error["type"] in UNKNOWN_KEY:
-        return _unknown_key((*path, *inner), _SHAPES.get(tuple(map(str, inner[:-1])), shape))
+        return _unknown_key((*path, *inner), _shape(shape, inner[:-1]))
+    if shape is StdioServer and inner in (("restart",), ("restart", "policy")):
+        return _restart(error, (*path, *inner))
     return described(error, path)
 
 
 def is_other_half(error: "ErrorDetails") -> bool:
     """Whether this is the half of a union that was not meant: a list is no bad `all` or `minimal`."""
-    united = error["loc"][:2] == ("agent", "inherit_env")
-    return united and error["type"] == "literal_error" and isinstance(error["input"], list)
+    return bool(_united(error["loc"])) and error["type"] == "literal_error" and isinstance(error["input"], list)
+
+
+def _shape(shape: type, inner: KeyPath) -> type:
+    return _SHAPES.get(shape, {}).get(tuple(map(str, inner)), shape)
+
+
+def _united(inner: KeyPath) -> KeyPath:
+    """The path of the `inherit_env` an error is about, of the agent or of a server; empty for any other."""
+    return next((path for path in (("agent", "inherit_env"), ("inherit_env",)) if inner[: len(path)] == path), ())
 
 
 def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
@@ -80,8 +107,18 @@ def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
     )
 
 
-def _inherit_env(error: "ErrorDetails") -> Fault:
-    path: KeyPath = ("agent", "inherit_env")
+def _restart(error: "ErrorDetails", path: KeyPath) -> Fault:
+    """A bare policy is the likeliest mistake: `restart: always` is how others write it."""
+    value = error["input"]
+    word = str(value).lower() if isinstance(value, str | bool) else ""
+    policy = word if word in _POLICIES else _OTHER_POLICIES.get(word)
+    if path[-1] == "policy":
+        return choose(path, value, _POLICIES, policy)
+    fault = described({**error, "loc": ()}, path)
+    return replace(fault, fix=f"write restart: {{policy: {policy}}}") if policy else fault
+
+
+def _inherit_env(error: "ErrorDetails", path: KeyPath) -> Fault:
     if error["loc"][-1:] and isinstance(index := error["loc"][-1], int):
         return misplaced((*path, index), "text", error["input"])
     fault = choose(path, error["input"], ("all", "minimal", "a list of names"))

@@ -8,14 +8,17 @@ description in `schema.json`. A key that does nothing yet is not here, so it is 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from acp_launch.document.duration import Duration
+from acp_launch.profile.scalar import COUNT, FACTOR, TRUTH
 from acp_launch.profile.template import Template
 from acp_launch.settings.model import STRICT
 
 Approval = Literal["ask", "allow", "deny"]
+RestartPolicy = Literal["always", "on-failure", "never"]
 _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  # seconds
+_FIRST_PAUSE, _LONGEST_PAUSE, _MIN_UPTIME, _START = Duration(0.2), Duration(10), Duration(10), Duration(30)  # seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,52 @@ class Permissions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    initial: Duration = _FIRST_PAUSE
+    """The pause before the first restart."""
+    max: Duration = _LONGEST_PAUSE
+    """The longest pause; not below `initial`."""
+    factor: Annotated[float, FACTOR] = 2
+    """How much longer each pause is than the one before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    policy: RestartPolicy = "on-failure"
+    """When a server that ended is started again: `always`, `on-failure` (not after exit status 0), or `never`."""
+    max: Annotated[int, COUNT] = 5
+    """How many restarts in a row are tried before the server is given up."""
+    backoff: Backoff = field(default_factory=Backoff)
+    """The pauses between restarts."""
+    min_uptime: Duration = _MIN_UPTIME
+    """How long a server must have run for the restarts to be counted, and the pauses to begin, anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTimeouts:
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    start: Duration = _START
+    """Longest wait for the server's answer to `initialize`; the first `npx` or `uvx` run downloads packages."""
+    call: Duration | None = None
+    """Longest silence during a call. Default: no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    allow: tuple[str, ...] = ("*",)
+    """The tools the agent may see and call, as globs: `*`, `?` and `[...]`. Upper and lower case differ."""
+    deny: tuple[str, ...] = ()
+    """Those it may not, whatever `allow` says, as globs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StdioServer:
     __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
@@ -83,7 +132,21 @@ class StdioServer:
     args: tuple[Template, ...] = ()
     """Its arguments. A secret here is visible to every user of the machine in `ps`."""
     env: Mapping[str, Template] = field(default_factory=dict)
-    """Environment variables of the server."""
+    """Environment variables of the server, over what it inherits."""
+    cwd: Template | None = None
+    """Its working directory, relative to the project. Default: the session's."""
+    inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "minimal"
+    """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
+    required: Annotated[bool, TRUTH] = True
+    """Whether a session cannot do without it; `false` opens the session all the same, and says so."""
+    restart: Restart = field(default_factory=Restart)
+    """Whether and when it is started again after it ended."""
+    timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
+    """How long we wait for it, by what is awaited."""
+    tools: Tools = field(default_factory=Tools)
+    """Which of its tools the agent may see and call."""
+    bridge: Annotated[bool, TRUTH] = True
+    """`false` hands the server, secrets and all, to the agent, which starts it itself: nothing supervises it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

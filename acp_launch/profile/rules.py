@@ -8,16 +8,19 @@ even when half of the profile is wrong.
 import re
 from collections.abc import Iterator, Mapping
 
+from acp_launch.document.duration import Duration
 from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, shorten
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
+from acp_launch.profile.model import Backoff
 from acp_launch.secret.environment import PASSPHRASE, PREFIX, is_private
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
 
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
+SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools")  # of servers we start, not the agent
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 
@@ -33,6 +36,8 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
             yield Fault(path, f'"{shorten(name)}" is not a server name', fix, at_key=True)
         if isinstance(server, dict):
             yield from _program(server, path)
+            yield from _inherited(server, path)
+            yield from _supervised(server, path)
             yield from _remote(server, path)
 
 
@@ -43,11 +48,60 @@ def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
 
 def _agent(agent: Mapping[str, Plain]) -> Iterator[Fault]:
     yield from _program(agent, ("agent",))
-    inherited = agent.get("inherit_env")
-    for index, name in enumerate(inherited if isinstance(inherited, list) else []):
-        if isinstance(name, str) and not re.fullmatch(INHERITED_NAME, name):
+    yield from _inherited(agent, ("agent",))
+
+
+def _inherited(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    for index, name in _listed(program, "inherit_env"):
+        if not re.fullmatch(INHERITED_NAME, name):
             what = f'"{shorten(name)}" is neither a variable\'s name nor a PREFIX_* pattern'
-            yield Fault(("agent", "inherit_env", index), what, "write NAME or PREFIX_*")
+            yield Fault((*path, "inherit_env", index), what, "write NAME or PREFIX_*")
+
+
+def _listed(owner: Mapping[str, Plain], key: str) -> Iterator[tuple[int, str]]:
+    items = owner.get(key)
+    for index, item in enumerate(items if isinstance(items, list) else []):
+        if isinstance(item, str):
+            yield index, item
+
+
+def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    """What a server of ours has and no other: where it runs, when it comes back, which tools are shown."""
+    if isinstance(cwd := server.get("cwd"), str):
+        yield from _not_from_secrets((*path, "cwd"), cwd, "a directory")
+    yield from _backoff(_mapping(_mapping(server, "restart"), "backoff"), (*path, "restart", "backoff"))
+    tools = _mapping(server, "tools")
+    for key in ("allow", "deny"):
+        for index, glob in _listed(tools, key):
+            if not glob.strip():
+                yield Fault((*path, "tools", key, index), "the tool's name is empty", "write a name, or a glob: get_*")
+    for key in SUPERVISION if server.get("bridge") is False else ():
+        if key in server:
+            what = f'the agent starts this server itself (bridge: false), so "{key}" has no effect'
+            yield Fault((*path, key), what, "remove it", at_key=True, severity="warning")
+
+
+def _backoff(backoff: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    first = _duration(backoff, "initial", Backoff().initial)
+    longest = _duration(backoff, "max", Backoff().max)
+    if first is None or longest is None or first <= longest:
+        return
+    what = f"the first pause, {first}, is longer than the longest, {longest}"
+    if "initial" not in backoff:
+        yield Fault((*path, "max"), what, f"write {first} or more")
+    else:
+        yield Fault((*path, "initial"), what, f"write {longest} or less" if "max" in backoff else f"add: max: {first}")
+
+
+def _duration(owner: Mapping[str, Plain], key: str, default: Duration) -> Duration | None:
+    """None for what is none, of which `check` speaks."""
+    if key not in owner:
+        return default
+    written = owner[key]
+    try:
+        return Duration.parse(written) if isinstance(written, str) else None
+    except ValueError:
+        return None
 
 
 def _program(program: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:

@@ -73,7 +73,9 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
     for program in ("Agent", "StdioServer"):
         shapes[program]["properties"]["env"]["propertyNames"] = {"pattern": rules.ENVIRONMENT_NAME}
         shapes[program]["properties"]["command"]["minLength"] = 1
+        choices = shapes[program]["properties"]["inherit_env"]["anyOf"]
+        next(choice for choice in choices if choice["type"] == "array")["items"]["pattern"] = rules.INHERITED_NAME
     for remote in ("HttpServer", "SseServer"):
         shapes[remote]["properties"]["headers"]["propertyNames"] = {"pattern": rules.HEADER_NAME}
-    patterns = shapes["Agent"]["properties"]["inherit_env"]["anyOf"]
-    next(choice for choice in patterns if choice["type"] == "array")["items"]["pattern"] = rules.INHERITED_NAME
+    for tools in shapes["Tools"]["properties"].values():
+        tools["items"]["pattern"] = r"\S"

@@ -1,5 +1,7 @@
 """What a child inherits (ours, DESIGN §4 `inherit_env`)."""
 
+import pytest
+
 from acp_launch.plan.environment import environment, inherited, search_path
 from acp_launch.plan.model import INHERITED, Origin, Value
 
@@ -26,6 +28,68 @@ def test_all_means_everything_but_our_secrets() -> None:
 
 def test_minimal_keeps_what_programs_need_and_no_credential() -> None:
     assert set(inherited(SHELL, "minimal")) == set(SHELL) - SECRETS - {"OPENAI_API_KEY", "NPM_TOKEN"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("HTTPS_PROXY", "no_proxy", "NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE"),
+        *("NIX_SSL_CERT_FILE", "NIX_PATH", "NIX_LD_LIBRARY_PATH", "LOCALE_ARCHIVE"),
+        *(
+            "npm_config_registry",
+            "NPM_CONFIG_USERCONFIG",
+            "npm_config_cache",
+            "NPM_CONFIG_HTTPS_PROXY",
+            "COREPACK_HOME",
+        ),
+        *("UV_CACHE_DIR", "UV_INDEX_URL", "UV_PYTHON", "UV_KEYRING_PROVIDER", "DENO_DIR", "BUN_INSTALL", "DOCKER_HOST"),
+        *("NVM_DIR", "MISE_DATA_DIR", "XDG_RUNTIME_DIR", "XAUTHORITY", "LC_ALL", "TMPDIR"),
+    ],
+)
+def test_minimal_is_not_too_small_for_nix_proxies_certificates_npx_and_uvx(name: str) -> None:
+    """agentic.nvim#120: what too small a list breaks."""
+    assert inherited({name: "x"}, "minimal") == {name: "x"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("npm_config__authToken", "NPM_CONFIG__AUTH", "npm_config_//registry/:_authToken", "npm_config_otp"),
+        *("npm_config_package", "npm_config_local_prefix", "NODE_AUTH_TOKEN", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY"),
+        *(
+            "UV_PUBLISH_TOKEN",
+            "UV_PUBLISH_PASSWORD",
+            "UV_INDEX_CORP_PASSWORD",
+            "UV_INDEX_CORP_USERNAME",
+            "UV_GITHUB_TOKEN",
+        ),
+        *("NIX_CONFIG", "MISE_GITHUB_TOKEN", "MISE_SOPS_AGE_KEY", "COREPACK_NPM_TOKEN", "DENO_AUTH_TOKENS"),
+        *(
+            "DOCKER_AUTH_CONFIG",
+            "SSH_AUTH_SOCK",
+            "DBUS_SESSION_BUS_ADDRESS",
+            "NODE_OPTIONS",
+            "PYTHONPATH",
+            "VIRTUAL_ENV",
+        ),
+    ],
+)
+def test_minimal_holds_no_credential_and_nothing_that_bends_what_runs(name: str) -> None:
+    assert inherited({name: "x"}, "minimal") == {}
+    assert inherited({name: "x"}, "all") == {name: "x"}
+    assert inherited({name: "x"}, (name,)) == {name: "x"}
+
+
+def test_a_login_in_an_address_stays_behind_but_a_proxys_passes() -> None:
+    """Without its proxy a program has no network at all."""
+    shell = {
+        "UV_INDEX_URL": "https://ci:hunter2@pypi.corp/simple",
+        "UV_INDEX": "a=https://pypi.corp/simple b=https://hunter2@pypi.corp/other",
+        "npm_config_registry": "https://npm.corp/@scope/",
+        "HTTPS_PROXY": "http://me:hunter2@proxy:3128",
+        "npm_config_https_proxy": "http://me:hunter2@proxy:3128",
+    }
+    assert set(inherited(shell, "minimal")) == {"npm_config_registry", "HTTPS_PROXY", "npm_config_https_proxy"}
 
 
 def test_a_list_names_variables_and_prefixes() -> None:

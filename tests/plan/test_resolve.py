@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.document.duration import Duration
 from acp_launch.errors import UsageError
 from acp_launch.plan.adhoc import adhoc, words
 from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.plan.resolve import Resolved, resolve
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import load
+from acp_launch.profile.model import Restart, ServerTimeouts, Tools
 from acp_launch.secret.reference import SecretReference
 from acp_launch.secret.value import Secret
 
@@ -149,17 +151,118 @@ def test_the_agent_is_found_on_the_path_its_profile_gives_it(machine: Machine) -
     assert plan.agent.command == other
 
 
-def test_a_server_is_found_on_its_own_path_and_else_on_the_agents(machine: Machine) -> None:
-    mine, theirs = machine.program("mine/tool"), machine.program("theirs/tool")
+def stdio(plan: LaunchPlan) -> dict[str, StdioPlan]:
+    return {server.name: server for server in plan.servers if isinstance(server, StdioPlan)}
+
+
+def test_a_server_is_found_on_the_path_it_will_have(machine: Machine) -> None:
+    """We start it: what the agent's profile says of PATH is the agent's own business."""
+    mine, ours = machine.program("mine/tool"), machine.program("bin/tool")
+    machine.program("theirs/tool")
     plan = machine.plan(
         'agent: {command: bin/agent, env: {PATH: "${project}/theirs"}}\n'
         'mcp_servers:\n  a: {command: tool, env: {PATH: "${project}/mine"}}\n  b: {command: tool, args: [x]}\n'
     )
-    servers = [server for server in plan.servers if isinstance(server, StdioPlan)]
-    assert [(server.name, server.command, list(server.env)) for server in servers] == [
-        ("a", mine, ["PATH"]),
-        ("b", theirs, []),
+    assert {name: server.command for name, server in stdio(plan).items()} == {"a": mine, "b": ours}
+    text = "agent: {command: agent}\nmcp_servers: {s: {command: tool, inherit_env: [TOKEN]}}"
+    assert machine.complaints(text)[0].startswith('work.yaml:3:28: mcp_servers.s.command: "tool" is not on PATH')
+
+
+def test_a_server_of_the_agents_is_found_on_its_own_path_and_else_on_the_agents(machine: Machine) -> None:
+    mine, theirs = machine.program("mine/tool"), machine.program("theirs/tool")
+    plan = machine.plan(
+        'agent: {command: bin/agent, env: {PATH: "${project}/theirs"}}\n'
+        'mcp_servers:\n  a: {command: tool, bridge: false, env: {PATH: "${project}/mine"}}\n'
+        "  b: {command: tool, bridge: false, args: [x]}\n"
+    )
+    assert [(server.command, list(server.env), server.bridge) for server in stdio(plan).values()] == [
+        (mine, ["PATH"], False),
+        (theirs, [], False),
     ]
+
+
+def test_a_server_has_its_whole_environment_minimal_unless_it_says_more(machine: Machine) -> None:
+    machine.environ |= {"LANG": "C", "ACP_LAUNCH_SECRET_X": "s", "AWS_PROFILE": "p"}
+    plan = machine.plan(
+        "agent: {command: agent, env: {OPENAI_API_KEY: k}}\nmcp_servers:\n"
+        '  a: {command: agent, env: {LANG: "${env:TOKEN}"}}\n'
+        "  b: {command: agent, inherit_env: all}\n  c: {command: agent, inherit_env: [PATH, AWS_*, ACP_*]}\n"
+    )
+    servers = stdio(plan)
+    path = machine.environ["PATH"]
+    assert revealed(servers["a"].env) == {"PATH": path, "LANG": "hunter2"}
+    assert revealed(servers["b"].env) == {"PATH": path, "LANG": "C", "TOKEN": "hunter2", "AWS_PROFILE": "p"}
+    assert revealed(servers["c"].env) == {"PATH": path, "AWS_PROFILE": "p"}
+    assert [str(value.origin).rpartition("/")[2] for value in servers["a"].env.values()] == [
+        "inherited",
+        "work.yaml:4:35",
+    ]
+
+
+def test_a_server_works_where_the_session_does_unless_it_says_where(machine: Machine) -> None:
+    plan = machine.plan(
+        'agent: {command: agent}\nworkspace: {cwd: "${project}/shared"}\n'
+        'mcp_servers: {a: {command: agent}, b: {command: agent, cwd: typed}, c: {command: agent, cwd: "${home}"}}\n'
+    )
+    assert [server.cwd for server in stdio(plan).values()] == [machine.root / "shared", machine.typed, machine.home]
+
+
+def test_the_directory_of_a_server_must_be_there(machine: Machine) -> None:
+    text = "agent: {command: agent}\nmcp_servers:\n  s: {command: agent, cwd: gone}\n  t: {command: no, cwd: work.yaml}"
+    assert machine.complaints(text) == [
+        'work.yaml:4:28: mcp_servers.s.cwd: the directory "gone" does not exist\n    fix: mkdir -p gone',
+        'work.yaml:5:16: mcp_servers.t.command: "no" is not on PATH (looked in 1 folder)\n'
+        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count",
+        'work.yaml:5:25: mcp_servers.t.cwd: "work.yaml" is not a directory\n    fix: name a directory',
+    ]
+
+
+def test_supervision_is_part_of_the_plan(machine: Machine) -> None:
+    plan = machine.plan(
+        "agent: {command: agent}\nmcp_servers:\n  a: {command: agent}\n"
+        "  b: {command: agent, restart: {max: 1}, timeouts: {call: 1m}, tools: {deny: [x]}}\n"
+    )
+    a, b = stdio(plan).values()
+    assert (a.required, a.bridge, a.restart, a.timeouts, a.tools) == (True, True, Restart(), ServerTimeouts(), Tools())
+    assert (b.restart, b.timeouts, b.tools) == (
+        Restart(max=1),
+        ServerTimeouts(call=Duration(60)),
+        Tools(deny=("x",)),
+    )
+
+
+def test_a_server_that_is_not_required_may_be_missing_on_this_machine(machine: Machine) -> None:
+    """Then nobody asks for its secrets either."""
+    made = machine.resolved(
+        "agent: {command: agent}\nmcp_servers:\n"
+        '  a: {command: gone, required: false, env: {X: "${secret:a}"}}\n'
+        '  b: {command: agent, cwd: nowhere, required: false, env: {X: "${secret:b}"}}\n'
+        '  c: {command: agent, required: false, env: {X: "${secret:c}"}}\n'
+    )
+    assert made.plan is not None
+    assert [(server.name, server.required) for server in stdio(made.plan).values()] == [("c", False)]
+    assert [need.name for need in made.needs] == ["c"]
+    assert [
+        (problem.path, problem.severity, problem.message.replace(f"{machine.root}/", "")) for problem in made.problems
+    ] == [
+        (
+            "mcp_servers.a.command",
+            "warning",
+            '"gone" is not on PATH (looked in 1 folder); the session opens without this server',
+        ),
+        (
+            "mcp_servers.b.cwd",
+            "warning",
+            'the directory "nowhere" does not exist; the session opens without this server',
+        ),
+    ]
+
+
+def test_what_a_server_inherits_is_no_value_of_the_profile(machine: Machine) -> None:
+    plan = machine.plan(
+        "agent: {command: bin/agent, inherit_env: []}\nmcp_servers: {s: {command: agent, env: {A: b}, args: [c]}}"
+    )
+    assert [value.display() for value in plan.values] == ["c", "b"]
 
 
 def test_a_remote_server_keeps_its_type_address_and_headers(machine: Machine) -> None:

@@ -29,6 +29,16 @@ session: {name: default}
 permissions: {default: deny}
 mcp_servers:
   files: {command: server, args: [a], env: {X: y}}
+  notes:
+    command: server
+    cwd: ../notes
+    inherit_env: [PATH, AWS_*]
+    required: false
+    restart: {policy: always, max: 0, backoff: {initial: 1s, max: 1m, factor: 1.5}, min_uptime: 1h}
+    timeouts: {start: 2m, call: 500ms}
+    tools: {allow: ["get_*"], deny: [get_secret]}
+  plain: {command: server, inherit_env: all, restart: {backoff: {factor: 3}}}
+  theirs: {command: server, bridge: false}
   docs: {type: http, url: "https://x/mcp", headers: {A: "Bearer ${secret:docs}"}}
   old: {type: sse, url: "https://x/sse"}
 """

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_launch.document.duration import Duration
 from acp_launch.document.tree import parse
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.check import Checked, check
-from acp_launch.profile.model import HttpServer, SseServer, StdioServer
+from acp_launch.profile.model import Backoff, HttpServer, Restart, ServerTimeouts, SseServer, StdioServer, Tools
 
 GOOD = """\
 version: 1
@@ -29,6 +30,15 @@ mcp_servers:
   b: {type: http, url: "https://${env:HOST}/mcp", headers: {Authorization: "Bearer ${secret:docs}"}}
   c: {type: sse, url: https://events.example.com/sse}
   d: {type: stdio, command: ./server}
+  e:
+    command: uvx
+    cwd: ${project}/sub
+    inherit_env: [PATH, AWS_*]
+    required: false
+    restart: {policy: always, max: 0, backoff: {initial: 1s, max: 1m, factor: 1.5}, min_uptime: 1h}
+    timeouts: {start: 2m, call: 500ms}
+    tools: {allow: ["get_*", search], deny: [get_secret]}
+    bridge: true
 """
 
 
@@ -71,7 +81,35 @@ def test_a_good_profile_becomes_typed_values() -> None:
         ),
         "c": SseServer(type="sse", url="https://events.example.com/sse"),  # type: ignore[arg-type]
         "d": StdioServer(command="./server"),  # type: ignore[arg-type]
+        "e": StdioServer(
+            command="uvx",  # type: ignore[arg-type]
+            cwd="${project}/sub",  # type: ignore[arg-type]
+            inherit_env=("PATH", "AWS_*"),
+            required=False,
+            restart=Restart(
+                policy="always",
+                max=0,
+                backoff=Backoff(initial=Duration(1), max=Duration(60), factor=1.5),
+                min_uptime=Duration(3600),
+            ),
+            timeouts=ServerTimeouts(start=Duration(120), call=Duration(0.5)),
+            tools=Tools(allow=("get_*", "search"), deny=("get_secret",)),
+        ),
     }
+
+
+def test_a_server_of_one_word_has_the_documented_defaults() -> None:
+    """DESIGN §4."""
+    profile = checked(with_server("{command: x, timeouts: {call: null}}")).profile
+    assert profile is not None
+    server = profile.mcp_servers["s"]
+    assert isinstance(server, StdioServer)
+    assert (server.cwd, server.inherit_env, server.required, server.bridge) == (None, "minimal", True, True)
+    assert (server.restart.policy, server.restart.max, float(server.restart.min_uptime)) == ("on-failure", 5, 10.0)
+    backoff = server.restart.backoff
+    assert (float(backoff.initial), float(backoff.max), backoff.factor) == (0.2, 10.0, 2)
+    assert (float(server.timeouts.start), server.timeouts.call) == (30.0, None)
+    assert (server.tools.allow, server.tools.deny) == (("*",), ())
 
 
 def test_the_smallest_profile_is_two_lines() -> None:
@@ -154,8 +192,177 @@ def test_the_smallest_profile_is_two_lines() -> None:
             'f.yaml:3:11: session.mode: "mode" is not supported by this version yet\n    fix: remove it',
         ),
         (
-            with_server("{command: x, restart: {}}"),
-            'f.yaml:4:19: mcp_servers.s.restart: "restart" is not supported by this version yet\n    fix: remove it',
+            with_server("{type: http, url: https://x, restart: {}}"),
+            'f.yaml:4:35: mcp_servers.s.restart: "restart" is not supported by this version yet\n    fix: remove it',
+        ),
+        (
+            with_server("{type: sse, url: https://x, bridge: false}"),
+            'f.yaml:4:34: mcp_servers.s.bridge: "bridge" is not supported by this version yet\n    fix: remove it',
+        ),
+        (
+            with_server("{type: http, url: https://x, cwd: /}"),
+            'f.yaml:4:35: mcp_servers.s.cwd: "cwd" belongs to a server with a command\n'
+            "    fix: remove it, or the type if the server is such a one",
+        ),
+        (
+            with_server("{command: x, inherit-env: all}"),
+            'f.yaml:4:19: mcp_servers.s.inherit-env: unknown key "inherit-env"; did you mean "inherit_env"?\n'
+            "    fix: write inherit_env",
+        ),
+        (
+            with_server("{command: x, restrat: {max: 1}}"),
+            'f.yaml:4:19: mcp_servers.s.restrat: unknown key "restrat"; did you mean "restart"?\n'
+            "    fix: write restart",
+        ),
+        (
+            with_server("{command: x, restart: {polcy: never}}"),
+            'f.yaml:4:29: mcp_servers.s.restart.polcy: unknown key "polcy"; did you mean "policy"?\n'
+            "    fix: write policy",
+        ),
+        (
+            with_server("{command: x, restart: {backoff: {intial: 1s}}}"),
+            'f.yaml:4:39: mcp_servers.s.restart.backoff.intial: unknown key "intial"; did you mean "initial"?\n'
+            "    fix: write initial",
+        ),
+        (
+            with_server("{command: x, timeouts: {session: 1s}}"),
+            'f.yaml:4:30: mcp_servers.s.timeouts.session: unknown key "session"\n    fix: use one of start, call',
+        ),
+        (
+            with_server("{command: x, tools: {denied: [a]}}"),
+            'f.yaml:4:27: mcp_servers.s.tools.denied: unknown key "denied"; did you mean "deny"?\n    fix: write deny',
+        ),
+        (
+            with_server("{command: x, restart: unless-stopped}"),
+            'f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found the text "unless-stopped"\n'
+            "    fix: write restart: {policy: always}",
+        ),
+        (
+            with_server("{command: x, restart: false}"),
+            "f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found the truth value false\n"
+            "    fix: write restart: {policy: never}",
+        ),
+        (
+            with_server("{command: x, restart: [always]}"),
+            "f.yaml:4:28: mcp_servers.s.restart: expected a mapping, found a list\n"
+            "    fix: write it on lines of its own as KEY: VALUE",
+        ),
+        (
+            with_server("{command: x, restart: {policy: on_failure}}"),
+            "f.yaml:4:37: mcp_servers.s.restart.policy: expected always, on-failure or never, "
+            'found the text "on_failure"\n    fix: write on-failure',
+        ),
+        (
+            with_server("{command: x, restart: {policy: 3}}"),
+            "f.yaml:4:37: mcp_servers.s.restart.policy: expected always, on-failure or never, found the number 3\n"
+            "    fix: write one of them: always",
+        ),
+        (
+            with_server("{command: x, restart: {max: -1}}"),
+            "f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the number -1\n"
+            "    fix: write a number such as 5, or 0 for none",
+        ),
+        (
+            with_server("{command: x, restart: {max: 1.5}}"),
+            "f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the number 1.5\n"
+            "    fix: write a number such as 5, or 0 for none",
+        ),
+        (
+            with_server("{command: x, restart: {max: '5'}}"),
+            'f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the text "5"\n'
+            "    fix: write a number such as 5, or 0 for none",
+        ),
+        (
+            with_server("{command: x, restart: {max: true}}"),
+            "f.yaml:4:34: mcp_servers.s.restart.max: expected a whole number from 0 up, found the truth value true\n"
+            "    fix: write a number such as 5, or 0 for none",
+        ),
+        *(
+            (
+                with_server(f"{{command: x, restart: {{backoff: {{factor: {factor}}}}}}}"),
+                f"f.yaml:4:47: mcp_servers.s.restart.backoff.factor: expected a number from 1 to 100, found {found}\n"
+                "    fix: write a number such as 2, or 1 for equal pauses",
+            )
+            for factor, found in [
+                ("0.5", "the number 0.5"),
+                ("101", "the number 101"),
+                (".inf", "the number inf"),
+                (".nan", "the number nan"),
+                ("true", "the truth value true"),
+                ("x2", 'the text "x2"'),
+            ]
+        ),
+        (
+            with_server("{command: x, restart: {backoff: {initial: 0s}}}"),
+            'f.yaml:4:48: mcp_servers.s.restart.backoff.initial: expected a duration, found the text "0s"\n'
+            "    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h",
+        ),
+        (
+            with_server("{command: x, restart: {backoff: {initial: 2s, max: 1s}}}"),
+            "f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 2s, is longer than the longest, 1s\n"
+            "    fix: write 1s or less",
+        ),
+        (
+            with_server("{command: x, restart: {backoff: {initial: 20s}}}"),
+            "f.yaml:4:48: mcp_servers.s.restart.backoff.initial: the first pause, 20s, is longer than the longest, 10s"
+            "\n    fix: add: max: 20s",
+        ),
+        (
+            with_server("{command: x, restart: {backoff: {max: 100ms}}}"),
+            "f.yaml:4:44: mcp_servers.s.restart.backoff.max: the first pause, 200ms, is longer than the longest, 100ms"
+            "\n    fix: write 200ms or more",
+        ),
+        (
+            with_server("{command: x, restart: {min_uptime: 10}}"),
+            "f.yaml:4:41: mcp_servers.s.restart.min_uptime: expected a duration, found the number 10\n"
+            "    fix: write 10s",
+        ),
+        (
+            with_server("{command: x, timeouts: {start: null}}"),
+            "f.yaml:4:37: mcp_servers.s.timeouts.start: expected a duration, found nothing\n"
+            "    fix: write a duration such as 10s",
+        ),
+        (
+            with_server("{command: x, tools: {allow: get_*}}"),
+            'f.yaml:4:34: mcp_servers.s.tools.allow: expected a list, found the text "get_*"\n'
+            '    fix: write it as a list: ["get_*"]',
+        ),
+        (
+            with_server("{command: x, tools: {deny: [a, 1]}}"),
+            'f.yaml:4:37: mcp_servers.s.tools.deny[1]: expected text, found the number 1\n    fix: quote it: "1"',
+        ),
+        (
+            with_server("{command: x, tools: {deny: ['']}}"),
+            "f.yaml:4:34: mcp_servers.s.tools.deny[0]: the tool's name is empty\n"
+            "    fix: write a name, or a glob: get_*",
+        ),
+        (
+            with_server("{command: x, required: 'no'}"),
+            'f.yaml:4:29: mcp_servers.s.required: expected true or false, found the text "no"\n'
+            "    fix: write true or false",
+        ),
+        (
+            with_server("{command: x, bridge: 0}"),
+            "f.yaml:4:27: mcp_servers.s.bridge: expected true or false, found the number 0\n"
+            "    fix: write true or false",
+        ),
+        (
+            with_server("{command: x, inherit_env: minimall}"),
+            "f.yaml:4:32: mcp_servers.s.inherit_env: expected all, minimal or a list of names, "
+            'found the text "minimall"\n    fix: write minimal',
+        ),
+        (
+            with_server("{command: x, inherit_env: [A, 1]}"),
+            'f.yaml:4:36: mcp_servers.s.inherit_env[1]: expected text, found the number 1\n    fix: quote it: "1"',
+        ),
+        (
+            with_server("{command: x, inherit_env: ['*_X']}"),
+            'f.yaml:4:33: mcp_servers.s.inherit_env[0]: "*_X" is neither a variable\'s name nor a PREFIX_* pattern\n'
+            "    fix: write NAME or PREFIX_*",
+        ),
+        (
+            with_server("{command: x, cwd: 3}"),
+            'f.yaml:4:24: mcp_servers.s.cwd: expected text, found the number 3\n    fix: quote it: "3"',
         ),
         (
             within("env: {PORT: 8080}"),
@@ -446,7 +653,7 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
     text = (
         'version: 1\nagent: {command: "x${secret:a}"}\n'
         'workspace: {cwd: "/${secret:b}", additional_directories: ["/c/${secret:c}"]}\n'
-        'mcp_servers: {s: {command: "${secret:d}", env: {command: "${secret:e}"}}}\n'
+        'mcp_servers: {s: {command: "${secret:d}", env: {command: "${secret:e}"}, cwd: "${secret:f}"}}\n'
     )
     fix = "\n    fix: write it as text, or use ${env:NAME}"
     assert complaints(text) == [
@@ -454,4 +661,21 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
         f"f.yaml:3:20: workspace.cwd: a directory cannot come from a secret{fix}",
         f"f.yaml:3:63: workspace.additional_directories[0]: a directory cannot come from a secret{fix}",
         f"f.yaml:4:28: mcp_servers.s.command: a command cannot come from a secret{fix}",
+        f"f.yaml:4:79: mcp_servers.s.cwd: a directory cannot come from a secret{fix}",
+    ]
+
+
+def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
+    found = checked(
+        with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, tools: {}, inherit_env: all}")
+    )
+    assert found.profile is not None
+    assert [(problem.column, problem.severity, problem.message, problem.fix) for problem in found.problems] == [
+        (
+            column,
+            "warning",
+            f'the agent starts this server itself (bridge: false), so "{key}" has no effect',
+            "remove it",
+        )
+        for column, key in [(51, "restart"), (64, "cwd"), (72, "tools"), (83, "inherit_env")]
     ]

@@ -39,6 +39,34 @@ BAD = [
     "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: htp, url: http://x}}",
     "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: http, url: http://x, headers: {'a b': c}}}",
     "version: 1\nextends: base\nagent: {command: x}",
+    *(
+        f"version: 1\nagent: {{command: x}}\nmcp_servers: {{a: {{command: x, {keys}}}}}"
+        for keys in (
+            "restart: never",
+            "restart: {max: -1}",
+            "restart: {max: '1'}",
+            "restart: {policy: sometimes}",
+            "restart: {backoff: {factor: 0.9}}",
+            "restart: {backoff: {factor: 101}}",
+            "restart: {backof: {}}",
+            "timeouts: {call: 10}",
+            "timeouts: {initialize: 10s}",
+            "tools: {allow: x}",
+            "tools: {deny: ['']}",
+            "inherit_env: ['*X']",
+            "required: 1",
+            "bridge: 'no'",
+            "cwd: '${x}'",
+        )
+    ),
+]
+GOOD = [
+    "restart: {policy: never, max: 0, min_uptime: 1s, backoff: {initial: 1s, max: 1s, factor: 1}}",
+    "restart: {backoff: {factor: 2.5}}",
+    "timeouts: {start: 1m, call: null}",
+    "tools: {allow: [], deny: ['a*']}",
+    "inherit_env: [PATH, 'AWS_*']",
+    "cwd: '${project}/x', required: false, bridge: true",
 ]
 
 
@@ -77,6 +105,13 @@ def test_a_bad_profile_is_refused_by_both(yaml: str) -> None:
     assert not jsonschema.Draft202012Validator(schema()).is_valid(root(yaml))
 
 
+@pytest.mark.parametrize("keys", GOOD)
+def test_what_supervision_may_say_is_accepted_by_both(keys: str) -> None:
+    yaml = f"version: 1\nagent: {{command: x}}\nmcp_servers:\n  a: {{command: x, {keys}}}"
+    assert accepts(yaml)
+    jsonschema.Draft202012Validator(schema()).validate(root(yaml))
+
+
 def test_every_key_has_the_description_of_its_field() -> None:
     made = schema()
     shapes = [made, *made["$defs"].values()]
@@ -92,6 +127,12 @@ def test_defaults_are_written_the_way_a_profile_writes_them() -> None:
         "initialize": "2m",
         "session": "1m",
         "silence": "30m",
+    }
+    backoff = schema()["$defs"]["Backoff"]["properties"]
+    assert {name: field["default"] for name, field in backoff.items()} == {
+        "initial": "200ms",
+        "max": "10s",
+        "factor": 2,
     }
 
 

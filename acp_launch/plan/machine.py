@@ -1,0 +1,55 @@
+"""
+This machine is asked for the directories and programs a profile names. What it does not have becomes a Problem at its
+place; for a server that is not required, a warning.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.document.keypath import KeyPath
+from acp_launch.plan.directory import usable
+from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.substitute import Substitution
+
+
+class Machine(Struct):
+    """`required` is False where a session opens without what is missing."""
+
+    substitution: Substitution
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self.substitution.environ
+
+    @property
+    def project(self) -> Path:
+        """What relative paths are relative to."""
+        return self.substitution.loaded.found.project
+
+    def directory(self, path: KeyPath, written: str, *, required: bool = True) -> Path | None:
+        """The directory that the text at `path` names; None when the problem is noted."""
+        text = self.substitution.text(path, written)
+        return None if text is None else self._had(usable(text, base=self.project), path, required)
+
+    def command(
+        self, path: KeyPath, written: str, *, cwd: Path, search: str | None, required: bool = True
+    ) -> Path | None:
+        """The program that the text at `path` names; `cwd` and `search` are its directory and PATH."""
+        text = self.substitution.text(path, written)
+        if text is None:
+            return None
+        return self._had(find(text, project=self.project, cwd=cwd, path=search), path, required)
+
+    def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
+        if isinstance(found, Path):
+            return found
+        if required:
+            self.substitution.refuse(path, found)
+            return None
+        message = f"{found.message}; the session opens without this server"
+        problem = self.substitution.origin(path).problem(message, found.fix)
+        self.substitution.problems.append(replace(problem, severity="warning"))
+        return None

@@ -1,0 +1,61 @@
+"""
+Numbers and truth values of a profile, taken as they stand: YAML's `"5"` is text and `1` is no truth value. Pure.
+
+Used as `Annotated[int, COUNT]`. Importing this costs nothing; pydantic asks the note for its schema, and only then is
+it imported. It refuses with a `PydanticCustomError` that says what is expected and whose context carries `fix`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+MOST = 100  # of a factor: what is more was meant to be something else
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """What one kind of value must be; `accepts` decides, `schema` is the same for editors."""
+
+    expected: str
+    fix: str
+    accepts: Callable[[Any], bool] = field(repr=False)
+    schema: Mapping[str, Any] = field(repr=False)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(self._checked)
+
+    def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        return dict(self.schema)
+
+    def _checked(self, value: Any) -> Any:
+        from pydantic_core import PydanticCustomError
+
+        if self.accepts(value):
+            return value
+        raise PydanticCustomError("bad_scalar", "{expected}", {"expected": self.expected, "fix": self.fix})
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_factor(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= MOST
+
+
+TRUTH = Scalar("true or false", "write true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
+COUNT = Scalar(
+    "a whole number from 0 up", "write a number such as 5, or 0 for none", _is_count, {"type": "integer", "minimum": 0}
+)
+FACTOR = Scalar(
+    f"a number from 1 to {MOST}",
+    "write a number such as 2, or 1 for equal pauses",
+    _is_factor,
+    {"type": "number", "minimum": 1, "maximum": MOST},
+)
