@@ -159,7 +159,7 @@ def decoded(raw: Raw | bytes) -> Any:
     """
     try:
         return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return _second_try(bytes(raw))
 
 
@@ -176,7 +176,7 @@ def read_chunk(raw: Raw) -> tuple[str, str]:
     """The text of a piece of a message, empty when it is something else, and its message id, empty without one."""
     try:
         piece = chunk.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         body = mapping(decoded(raw))
         return text(mapping(body.get("content")).get("text")), text(body.get("messageId"))
     return piece.content.text, piece.messageId or ""

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from acp_launch.protocol import splice
+
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
@@ -50,10 +52,47 @@ def decode(line: bytes) -> Envelope | None:
             line.decode()  # what is kept as Raw is not checked by the decoder, and goes on to others
         return _envelope.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    if not line.startswith(BOM):
+        is_deep = False
+    except RecursionError:
+        is_deep = True
+    if line.startswith(BOM):
+        return decode(line.removeprefix(BOM))
+    return _tolerated(line, is_deep=is_deep)
+
+
+def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
+    """A message the decoder refuses, although JSON allows it: half a surrogate pair, which is what programs in
+    JavaScript make of an emoji they cut; a thousand brackets within each other. What it carries stays as it is."""
+    if not (is_deep or (b"\\ud" in line.lower() and _is_json(line))):
         return None
-    return decode(line.removeprefix(BOM))
+    try:
+        found = {member.key: Raw(line[member.start : member.end]) for member in splice.members(line)}
+        shallow = {name: found[name] for name in ("id", "method") if name in found}
+        head = _envelope.decode(encode(shallow))
+    except (ValueError, RecursionError):
+        return None
+    carried = {name: found[name] for name in ("params", "result", "error") if name in found}
+    return Envelope(id=head.id, method=head.method, **carried)
+
+
+def _is_json(line: bytes) -> bool:
+    import json
+
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def batch(line: bytes) -> list[bytes] | None:
+    """The messages of a JSON-RPC batch (MCP 2025-03-26), each as it stands there; None when the line is none."""
+    if line[:64].lstrip()[:1] != b"[":
+        return None
+    try:
+        return [line[start:end] for start, end in splice.elements(line)]
+    except splice.Malformed:
+        return None
 
 
 def fault(raw: Raw) -> Fault:

@@ -130,3 +130,23 @@ def test_a_null_error_beside_a_result_is_a_result() -> None:
     assert isinstance(event, Answered)
     assert event.fault is None
     assert event.result == Raw(b"{}")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [rb'{"t":"cut \ud83d"}', rb'{"t":"\uDE00 cut"}', b'{"t":' + b"[" * 5000 + b"]" * 5000 + b"}"],
+    ids=["first half", "second half", "deep"],
+)
+def test_what_the_decoder_refuses_and_json_allows_arrives_as_it_is(params: bytes) -> None:
+    """Programs in JavaScript cut their text in the middle of an emoji."""
+    line = b'{"jsonrpc":"2.0","id":"a","method":"m","params":' + params + b"}"
+    called = Peer().receive(line)
+    assert isinstance(called, Called)
+    assert (bytes(called.id), called.method, bytes(called.params)) == (b'"a"', "m", params)
+
+
+@pytest.mark.parametrize(
+    "line", [b"[" * 100_000, b'{"id":1,"result":[[}', rb'{"id":1,"t":"\ud83d"', rb'{"id":"\ud83d",}']
+)
+def test_what_json_does_not_allow_stays_junk(line: bytes) -> None:
+    assert isinstance(Peer().receive(line), Junk)

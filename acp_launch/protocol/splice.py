@@ -1,0 +1,177 @@
+"""
+Where things are in a JSON text, in bytes, so that a little of it can be changed and the rest stay as it was. Pure.
+
+For text that a JSON parser has accepted. What is asked about is checked as JSON; of the values in it only how they
+end: strings, brackets that match. Linear in the length of the text, and nothing nests us: no recursion.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+Span = tuple[int, int]  # start, end
+
+_BOM = b"\xef\xbb\xbf"
+_BLANK = re.compile(rb"[ \t\n\r]*+")
+_STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
+_SCALAR = re.compile(rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null)(?![^\s,\]}])")
+_STRUCTURE = re.compile(_STRING.pattern + rb'|[\[\]{}"]')  # a lone quote is where a string does not end
+_QUOTE, _COMMA, _COLON, _BRACE, _BRACKET = b'",:{['
+_CLOSING = {_BRACE: ord("}"), _BRACKET: ord("]")}
+
+
+class Malformed(ValueError):  # noqa: N818
+    """Raised where the text is no JSON; `at` is the offset."""
+
+    def __init__(self, expected: str, at: int) -> None:
+        super().__init__(f"expected {expected} at byte {at}")
+        self.at = at
+
+
+class Member(Struct, frozen=True):
+    """A member of an object: its key, escapes read; where the key begins; where its value begins and ends."""
+
+    key: str
+    key_start: int
+    start: int
+    end: int
+
+
+def members(data: bytes, start: int = 0) -> list[Member]:
+    """
+    The members of the object at `start`, in their order; a key may come twice.
+
+    Raises:
+        Malformed: there is no object, or it is broken.
+    """
+    return [Member(text(data, at), at, value, end) for at, value, end in _parts(data, start, _BRACE)]
+
+
+def elements(data: bytes, start: int = 0) -> list[Span]:
+    """
+    Where the elements of the array at `start` begin and end.
+
+    Raises:
+        Malformed: there is no array, or it is broken.
+    """
+    return [(value, end) for _, value, end in _parts(data, start, _BRACKET)]
+
+
+def text(data: bytes, start: int) -> str:
+    """
+    What the string at `start` says.
+
+    Raises:
+        Malformed: there is no string.
+    """
+    written = data[start : _string(data, start)]
+    try:
+        return str(json.loads(written)) if b"\\" in written else written[1:-1].decode()
+    except ValueError:
+        raise Malformed("a string", start) from None
+
+
+def is_text(data: bytes, start: int) -> bool:
+    """Whether the value at `start` is a string."""
+    return _byte(data, start) == _QUOTE
+
+
+def without(data: bytes, spans: Iterable[Span]) -> bytes:
+    """The text without these elements of its arrays, and without the commas that went with them."""
+    pieces, done = [], 0
+    for start, end in _cuts(data, spans):
+        pieces.append(data[done:start])
+        done = end
+    return b"".join((*pieces, data[done:]))
+
+
+def _cuts(data: bytes, spans: Iterable[Span]) -> list[Span]:
+    cuts: list[Span] = []
+    for start, end in sorted(spans):
+        comma = _blank(data, end)
+        if _byte(data, comma) == _COMMA:
+            cuts.append((start, _blank(data, comma + 1)))
+            continue
+        while cuts and cuts[-1][1] == start:  # the array ends here, so the comma before it goes, and before those
+            start = cuts.pop()[0]
+        before = len(data[:start].rstrip(b" \t\n\r")) - 1
+        cuts.append((before if _byte(data, before) == _COMMA else start, end))
+    return cuts
+
+
+def _parts(data: bytes, start: int, opening: int) -> Iterator[tuple[int, int, int]]:
+    """Of each part of the object or array at `start`: where it begins, where its value begins and ends."""
+    at = _blank(data, len(_BOM) if start == 0 and data.startswith(_BOM) else start)
+    if _byte(data, at) != opening:
+        raise Malformed("an object" if opening == _BRACE else "an array", at)
+    at = _blank(data, at + 1)
+    if _byte(data, at) == _CLOSING[opening]:
+        return
+    while True:
+        value = _value(data, at) if opening == _BRACE else at
+        end = _end(data, value)
+        yield at, value, end
+        at = _blank(data, end)
+        if _byte(data, at) == _CLOSING[opening]:
+            return
+        if _byte(data, at) != _COMMA:
+            raise Malformed("a comma", at)
+        at = _blank(data, at + 1)
+
+
+def _value(data: bytes, key: int) -> int:
+    """Where the value of the key at `key` begins."""
+    colon = _blank(data, _string(data, key))
+    if _byte(data, colon) != _COLON:
+        raise Malformed("a colon", colon)
+    return _blank(data, colon + 1)
+
+
+def _end(data: bytes, at: int) -> int:
+    """Where the value that begins at `at` ends."""
+    first = _byte(data, at)
+    if first == _QUOTE:
+        return _string(data, at)
+    if first in _CLOSING:
+        return _closed(data, at)
+    scalar = _SCALAR.match(data, at)
+    if not scalar:
+        raise Malformed("a value", at)
+    return scalar.end()
+
+
+def _closed(data: bytes, at: int) -> int:
+    """Where the bracket at `at` is closed."""
+    awaited = bytearray()
+    for found in _STRUCTURE.finditer(data, at):
+        byte = data[found.start()]
+        if byte in _CLOSING:
+            awaited.append(_CLOSING[byte])
+        elif byte != _QUOTE:
+            if byte != awaited.pop():
+                raise Malformed("another bracket", found.start())
+            if not awaited:
+                return found.end()
+        elif found.end() - found.start() == 1:
+            raise Malformed("the end of a string", len(data))
+    raise Malformed("a closing bracket", len(data))
+
+
+def _string(data: bytes, at: int) -> int:
+    """Where the string at `at` ends."""
+    found = _STRING.match(data, at)
+    if not found:
+        raise Malformed("a string", at)
+    return found.end()
+
+
+def _blank(data: bytes, at: int) -> int:
+    found = _BLANK.match(data, at)
+    return found.end() if found else at
+
+
+def _byte(data: bytes, at: int) -> int:
+    """The byte at `at`; -1 where there is none."""
+    return data[at] if 0 <= at < len(data) else -1
