@@ -46,7 +46,7 @@ class Child:
         return from_wait_status(self.spawned.status)
 
     async def read(self) -> bytes:
-        """The next chunk of stdout as it comes, at most 256 KiB; b"" at the end.
+        """The next chunk of stdout as it comes, at most 64 KiB; b"" at the end.
 
         The end is the pipe's end, or half a second after the process's death when something else holds it open.
         """

@@ -14,7 +14,7 @@ class Rung(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """`exit` is None, and `survivors` not empty, only when the kernel would not let a process go."""
+    """`exit` is None when there was no process, and, like full `survivors`, when the kernel would not let it go."""
 
     exit: Exit | None
     rungs: tuple[Rung, ...]

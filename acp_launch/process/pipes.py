@@ -15,7 +15,7 @@ from acp_launch.process.spawn import Spawned
 from acp_launch.process.tail import Tail
 from acp_launch.secret.streams import Redacting
 
-CHUNK = 256 * 1024  # bytes; a pipe holds 64 KiB unless somebody made it larger
+CHUNK = 64 * 1024  # bytes: what a pipe holds, and less than makes malloc ask the kernel for memory each time
 LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
 LEFTOVER = 1024 * 1024  # bytes still read after that: more than a pipe holds, less than a flood
 TURN = 8  # chunks read without a look at what else the loop has to do

@@ -1,0 +1,175 @@
+"""
+Bytes through descriptors in the event loop, pushed instead of awaited: no task, no future, no waiter per read.
+
+For what sits between two processes, where the way of a small message is what costs. Both ends take a non-blocking
+descriptor of a pipe or a socket, which stays its owner's: close the flow first, then the descriptor. Callbacks may
+close, pause or send; after `close` none is called any more.
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+
+CHUNK = 64 * 1024  # bytes per read: what a pipe holds, and less than makes malloc ask the kernel for memory each time
+TURN = 4  # reads or writes before everybody else in the loop has a turn
+LAST_WORDS = 1024 * 1024  # bytes a dead writer may have left: more than a pipe holds, less than a flood
+HIGH = 1024 * 1024  # bytes kept for a slow reader, past which whoever produces them should pause
+LOW = 256 * 1024  # bytes left when it is asked to go on: the reader does not run dry meanwhile
+GATHERED = 64  # pieces per write; IOV_MAX is 1024 everywhere, 16 by POSIX's leave
+
+
+class Inflow:
+    """Reads as it comes: `took` gets each chunk, `ended` is called once when nothing more can come."""
+
+    def __init__(self, descriptor: int, took: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+        self._descriptor, self._took, self._ended = descriptor, took, ended
+        self._loop = asyncio.get_running_loop()
+        self._is_open, self._is_listening = True, False
+        self.resume()
+
+    def pause(self) -> None:
+        """Leave what comes where it is, so that its writer has to wait."""
+        if self._is_listening:
+            self._is_listening = False
+            self._loop.remove_reader(self._descriptor)
+
+    def resume(self) -> None:
+        if self._is_open and not self._is_listening:
+            self._is_listening = True
+            self._loop.add_reader(self._descriptor, self._readable)
+
+    def drain(self, limit: int = LAST_WORDS) -> None:
+        """The writer is dead: take what it left, even while paused, and close without a word of the end.
+
+        At most about `limit` bytes: others may hold the pipe, and go on filling it.
+        """
+        while self._is_open and limit > 0 and (chunk := self._read()):
+            limit -= len(chunk)
+            self._took(chunk)
+        self.close()
+
+    def close(self) -> None:
+        self.pause()
+        self._is_open = False
+
+    def _readable(self) -> None:
+        for _ in range(TURN):
+            chunk = self._read()
+            if chunk is None:
+                return
+            if not chunk:
+                self.close()
+                self._ended()
+                return
+            self._took(chunk)
+            if not self._is_listening or len(chunk) < CHUNK // 8:  # most likely that was all
+                return
+
+    def _read(self) -> bytes | None:
+        """A chunk; b"" at the end; None when there is nothing now."""
+        try:
+            return os.read(self._descriptor, CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:  # ECONNRESET: it died with something of ours unread. Whatever it is, nothing more comes
+            return b""
+
+
+class Outflow:
+    """
+    Writes at once as far as the reader takes it, and keeps the rest, in order.
+
+    `drained` is called when what is kept falls to `LOW`, and when nothing is left of it; `broken` once, and not from
+    within `send`, when the reader is gone. What is sent after that is dropped.
+    """
+
+    def __init__(self, descriptor: int, drained: Callable[[], None], broken: Callable[[], None]) -> None:
+        self.held = 0  # bytes kept
+        self._descriptor, self._drained, self._broken = descriptor, drained, broken
+        self._loop = asyncio.get_running_loop()
+        self._kept: deque[memoryview] = deque()
+        self._is_open = True
+        self._breaking: asyncio.Handle | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.held > HIGH
+
+    def send(self, data: bytes) -> None:
+        """Never waits. What is kept of `data` is not copied."""
+        if not (self._is_open and data):
+            return
+        taken = 0 if self._kept else self._write(data)
+        if taken is None:
+            self._stop()
+            self._breaking = self._loop.call_soon(self._broken)
+        elif taken < len(data):
+            self._keep(memoryview(data)[taken:])
+
+    def close(self) -> None:
+        """Drop what is kept."""
+        self._stop()
+        if self._breaking is not None:
+            self._breaking.cancel()
+
+    def _stop(self) -> None:
+        self._is_open = False
+        if self._kept:
+            self._forget()
+
+    def _forget(self) -> None:
+        """There is nothing to write any more."""
+        self._loop.remove_writer(self._descriptor)
+        self._kept.clear()
+        self.held = 0
+
+    def _keep(self, rest: memoryview) -> None:
+        if not self._kept:
+            self._loop.add_writer(self._descriptor, self._writable)
+        self._kept.append(rest)
+        self.held += len(rest)
+
+    def _writable(self) -> None:
+        before = self.held
+        for _ in range(TURN):
+            taken = self._write_kept()
+            if taken is None:
+                self._stop()
+                self._broken()
+                return
+            self._drop(taken)
+            if not (taken and self._kept):
+                break
+        if not self._kept:
+            self._forget()
+        if before > LOW >= self.held or not self.held:
+            self._drained()
+
+    def _drop(self, taken: int) -> None:
+        """Forget what has been written, and where the next write begins."""
+        self.held -= taken
+        while taken:
+            first = self._kept.popleft()
+            if len(first) > taken:
+                self._kept.appendleft(first[taken:])
+                return
+            taken -= len(first)
+
+    def _write(self, data: bytes) -> int | None:
+        """How much was taken; None when the reader is gone."""
+        try:
+            return os.write(self._descriptor, data)
+        except BlockingIOError:
+            return 0
+        except OSError:  # EPIPE, ECONNRESET. Whatever it is, nothing more goes
+            return None
+
+    def _write_kept(self) -> int | None:
+        try:
+            return os.writev(self._descriptor, list(islice(self._kept, GATHERED)))
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return None

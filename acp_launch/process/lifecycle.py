@@ -1,0 +1,193 @@
+"""
+The life of one supervised server: what it is, what happened → what it is now. Pure; `now` is in seconds of any clock.
+
+                started              ready
+      DECLARED ─────────▶ STARTING ──────────▶ READY
+                            ▲ │ ended            │ ended
+                    started │ ▼                  ▼
+                            RESTING, FAILED or STOPPED, as it is judged
+
+      stop     DECLARED, RESTING ─▶ STOPPED       STARTING, READY ─▶ STOPPING ─ ended ─▶ STOPPED
+      stuck    RESTING ─▶ FAILED
+
+FAILED and STOPPED are final. How the end of a process is judged:
+
+                   exit status 0    any other, a signal, condemned, could not be started
+      always       RESTING          RESTING
+      on-failure   STOPPED          RESTING
+      never        STOPPED          FAILED
+
+RESTING waits for the backoff: `initial * factor ** n` seconds before restart n (counted from 0), `max` at most. When
+`restart.max` restarts are used up, it is FAILED instead. They are given back, and the backoff begins anew, once a
+process held: it was READY for `min_uptime`, or it had answered something and nobody waited for its handshake for that
+long. Being alive is not enough, or a server that dies of every slow handshake would be started for ever.
+
+A server of which no process has ever answered is started three times at most, the pauses being the first ones: it is
+a wrong command line more often than a bad moment, and whoever waits for it should hear so at once.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.process.change import State
+from acp_launch.process.life import Life
+
+
+class Started(Struct, frozen=True):
+    """A process was, or is about to be."""
+
+
+class Awaited(Struct, frozen=True):
+    """Somebody waits for it to be READY, or nobody does any more."""
+
+    is_so: bool
+
+
+class Answered(Struct, frozen=True):
+    """Its process has said something sensible."""
+
+
+class Ready(Struct, frozen=True):
+    """Its process has answered the agent's handshake."""
+
+
+class Condemned(Struct, frozen=True):
+    """Its process is of no use any more and will be killed; `why` completes "the server …"."""
+
+    why: str
+
+
+class Ended(Struct, frozen=True):
+    """Its process did; `how` completes "the server …". Or it could not even be started, and `reason` says why."""
+
+    how: str = ""
+    is_clean: bool = False
+    reason: str = ""
+
+
+class Stuck(Struct, frozen=True):
+    """What its process left behind cannot be killed, so none may be started beside it."""
+
+    reason: str
+
+
+class Stop(Struct, frozen=True):
+    """It is not wanted any more."""
+
+
+Event = Started | Awaited | Answered | Ready | Condemned | Ended | Stuck | Stop
+
+Then = State | Literal["same", "judged", ""]
+
+# What comes of an event: a state; "same": it is noted; "judged": see above; "": it came too late, or changes nothing.
+# What is missing cannot happen.
+_LATE: dict[type[Event], Then] = {Awaited: "", Answered: "", Ready: "", Condemned: ""}
+NEXT: dict[State, dict[type[Event], Then]] = {
+    "declared": {Started: "starting", Awaited: "same", Condemned: "", Stop: "stopped"},
+    "starting": {
+        Awaited: "same",
+        Answered: "same",
+        Ready: "ready",
+        Condemned: "same",
+        Ended: "judged",
+        Stop: "stopping",
+    },
+    "ready": {Awaited: "same", Answered: "", Ready: "", Condemned: "same", Ended: "judged", Stop: "stopping"},
+    "resting": {**_LATE, Awaited: "same", Started: "starting", Stuck: "failed", Stop: "stopped"},
+    "failed": {**_LATE, Stuck: "", Stop: ""},
+    "stopping": {**_LATE, Ended: "stopped", Stop: ""},
+    "stopped": {**_LATE, Stuck: "", Stop: ""},
+}
+
+
+def step(life: Life, event: Event, now: float) -> Life:
+    """`life` after `event`.
+
+    Raises:
+        ValueError: this cannot happen to it: a bug of ours.
+    """
+    then = NEXT[life.state].get(type(event))
+    if then is None:
+        raise ValueError(f"{type(event).__name__} cannot happen to a server that is {life.state}")
+    if then == "":
+        return life
+    noted = _noted(life, event, now)
+    if then == "same":
+        return noted
+    if then == "judged":
+        return _judged(noted, is_clean=isinstance(event, Ended) and event.is_clean and not life.verdict, now=now)
+    return replace(noted, state=then, since=now, pause=None)
+
+
+def _noted(life: Life, event: Event, now: float) -> Life:
+    """What an event tells, whatever state it leads to."""
+    match event:
+        case Started():
+            return _begun(life, now)
+        case Awaited(is_so):
+            return replace(life, awaited=_awaited(life, now) if is_so else None)
+        case Answered() | Ready():
+            return _up(life, now)
+        case Condemned(why):
+            return replace(life, verdict=life.verdict or why)
+        case Ended():
+            return _over(life, event, now)
+        case Stuck(reason):
+            return replace(life, reason=reason)
+        case Stop():
+            return life
+
+
+def _awaited(life: Life, now: float) -> float:
+    return now if life.awaited is None else life.awaited
+
+
+def _begun(life: Life, now: float) -> Life:
+    again = replace(life, begun=now, starts=life.starts + 1)
+    return replace(again, answered=None, verdict="", lived=None, exit="", reason="")
+
+
+def _up(life: Life, now: float) -> Life:
+    return life if life.answered is not None else replace(life, answered=now, is_proven=True)
+
+
+def _over(life: Life, end: Ended, now: float) -> Life:
+    lived = now - life.begun if end.how else None
+    used = 0 if _held(life, now) else life.used
+    return replace(life, lived=lived, used=used, exit=life.verdict or end.how, reason=end.reason)
+
+
+def _held(life: Life, now: float) -> bool:
+    if life.state == "ready":
+        return now - life.since >= life.restart.min_uptime
+    if life.answered is None or life.awaited is not None:
+        return False
+    return now - life.answered >= life.restart.min_uptime
+
+
+def _judged(life: Life, *, is_clean: bool, now: float) -> Life:
+    policy = life.restart.policy
+    if policy == "never" or (policy == "on-failure" and is_clean):
+        reason = life.reason or f"its restart policy is {policy}"
+        return replace(life, state="stopped" if is_clean else "failed", since=now, reason=reason)
+    if life.used >= life.budget:
+        return replace(life, state="failed", since=now, reason=life.reason or _used_up(life))
+    return replace(life, state="resting", since=now, pause=_pause(life), used=life.used + 1)
+
+
+def _used_up(life: Life) -> str:
+    if life.restart.max == 0:
+        return "its profile allows no restart"
+    if not life.is_proven:
+        return f"it was started {life.starts} times and never answered"
+    return "its restart is used up" if life.used == 1 else f"{life.used} restarts are used up"
+
+
+def _pause(life: Life) -> float:
+    backoff = life.restart.backoff
+    try:
+        return min(backoff.max, backoff.initial * backoff.factor**life.used)
+    except OverflowError:
+        return backoff.max

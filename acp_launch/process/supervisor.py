@@ -1,0 +1,281 @@
+"""
+One server's life with real processes: starts it, sees it end, ends the rest of its tree, waits, starts it again.
+
+What others hear, and when; every call is made in the event loop:
+
+    a process was started      emit(starting)   then watcher.started
+    it answered the handshake  emit(ready)
+    it ended                   emit(resting, failed or stopped)   then watcher.lost, before the rest of its tree is
+                               killed and its pipes are closed; the next is started when the tree is gone
+    it could not be started    the same, without a `starting` before it
+    it is condemned            watcher.ending, and the same when it has ended
+    `stop`                     emit(stopping)   then watcher.ending, when there is a process, and the same when it has
+                               ended; else emit(stopped)   then watcher.lost
+    `run` is cancelled         emit(stopped)   then watcher.lost; then the whole tree is killed
+
+So the last `lost` there is, and there is one however it ends, has a final state.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from acp_launch.errors import AgentError
+from acp_launch.process.change import Change, State
+from acp_launch.process.child import Child, attach
+from acp_launch.process.clock import Alarm, Clock, LoopClock
+from acp_launch.process.exit import Exit
+from acp_launch.process.identity import Process
+from acp_launch.process.life import Life
+from acp_launch.process.lifecycle import Answered, Awaited, Condemned, Ended, Event, Ready, Started, Stop, Stuck, step
+from acp_launch.process.outcome import Outcome
+from acp_launch.process.program import Program
+from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.process.stop import GRACE, stop
+from acp_launch.profile.model import Restart
+
+LAST_WORDS = 10  # lines of stderr that go with a change
+LOOP_CLOCK = LoopClock()
+
+
+class Watcher(Protocol):
+    """Whoever talks with the processes, one after another. It must neither block nor raise."""
+
+    def started(self, child: Child) -> None:
+        """There is a new process. Its pipes may be used until `lost`."""
+
+    def ending(self) -> None:
+        """Its pipes are about to be closed, so they are not to be used any more. Not told of one that has died."""
+
+    def lost(self, change: Change) -> None:
+        """There is none any more; `change.state` tells whether another will come: resting, or failed or stopped.
+
+        What it wrote can still be read from its pipe, now and not later.
+        """
+
+
+class Supervisor:
+    """`start` is `timeouts.start`, `grace` the ladder's, in seconds; `log` gets every process's stderr, redacted."""
+
+    def __init__(
+        self,
+        program: Program,
+        *,
+        restart: Restart,
+        start: float,
+        required: bool,
+        watcher: Watcher,
+        emit: Callable[[Change], None],
+        log: Callable[[bytes], None] | None = None,
+        grace: float = GRACE,
+        clock: Clock = LOOP_CLOCK,
+    ) -> None:
+        self.child: Child | None = None  # the process there is now
+        self._program, self._required, self._grace = program, required, grace
+        self._watcher, self._emit, self._log = watcher, emit, log
+        self._clock = clock
+        self._overdue = Alarm(clock, self._is_overdue)
+        self._life = Life(restart=restart, start=start)
+        self._attached: Child | None = None  # `child`, and what is left of it
+        self._called = asyncio.Event()  # `run` is to look at its life again
+        self._settled = asyncio.Event()  # up, or final
+        self._is_running = False
+        self._over = asyncio.Event()  # `run` has returned
+        self._outcome = Outcome(None, (), ())
+
+    @property
+    def life(self) -> Life:
+        return self._life
+
+    @property
+    def state(self) -> State:
+        return self._life.state
+
+    @property
+    def restarts(self) -> int:
+        """In all, those included that have been given back."""
+        return max(0, self._life.starts - 1)
+
+    @property
+    def pid(self) -> int | None:
+        return self.child.pid if self.child else None
+
+    @property
+    def has_answered(self) -> bool:
+        """A process of it has, if not the latest."""
+        return self._life.is_proven
+
+    async def run(self) -> None:
+        """Until it is FAILED or STOPPED. Cancelled: its tree is killed."""
+        self._is_running = True
+        try:
+            while not self._life.is_final:
+                await self._live()
+                await self._rest()
+        finally:
+            self._abandon()
+            self._is_running = False
+            self._over.set()
+
+    async def up(self) -> bool:
+        """Wait until a process of it has answered; False when none will. Whoever calls bounds it."""
+        while not (self._life.is_up or self._life.is_final):
+            await self._settled.wait()
+        return self._life.is_up
+
+    async def stop(self, hurry: asyncio.Event | None = None) -> Outcome:
+        """End it by the ladder; once, however often this is called, and whatever it is doing. `hurry` cuts the grace.
+
+        Returns when nothing is left, with how the ladder went for its latest process; with no exit if there was none.
+        """
+        if self._step(Stop()):
+            self._called.set()
+            self._tell() if self._life.state == "stopping" else self._tell_lost()
+        if self._is_running:
+            await self._until_over(hurry)
+        return self._outcome
+
+    # What the watcher learned from the process.
+
+    def answered(self) -> None:
+        """It has said something sensible: it is up."""
+        self._step(Answered())
+
+    def ready(self) -> None:
+        """It has answered the agent's handshake."""
+        if self._step(Ready()):
+            self._tell()
+
+    def condemn(self, why: str) -> None:
+        """It is of no use any more: kill it. This counts as a failure; `why` completes "the server …"."""
+        if self._step(Condemned(why)):
+            self._called.set()
+
+    def expect(self) -> None:
+        """Somebody waits for it to be READY: from now, and from each start, it has `start` seconds for that."""
+        self._step(Awaited(True))
+
+    def unexpect(self) -> None:
+        self._step(Awaited(False))
+
+    # One process.
+
+    async def _live(self) -> None:
+        self._called.clear()
+        self._step(Started())
+        try:
+            spawned = self._spawn()
+        except AgentError as error:
+            self._lose(Ended(reason="; ".join(filter(None, (error.message, error.fix)))))
+            return
+        async with attach(spawned, log=self._log) as child:
+            self.child = self._attached = child
+            try:
+                await self._attend(child)
+            except BaseException:
+                self._abandon()  # now, while the pipes are open
+                raise
+            finally:
+                self._attached = None
+
+    def _spawn(self) -> Spawned:
+        program = self._program
+        return spawn(program.argv, env=program.env, cwd=program.cwd, name=program.name, restarts=self.restarts)
+
+    async def _attend(self, child: Child) -> None:
+        self._tell()
+        self._watcher.started(child)
+        await _either(child.wait(), self._called.wait())
+        if self._life.state != "stopping" or self._life.verdict:
+            child.hurry.set()
+        if child.exit is None:
+            self._watcher.ending()
+            await _either(child.wait(), stop(child, grace=self._grace))
+        self._lose(_ended(child.exit))
+        self._outcome = await stop(child, grace=self._grace)
+        if self._outcome.survivors and self._step(Stuck(_survived(self._outcome.survivors))):
+            self._tell_lost()
+
+    async def _rest(self) -> None:
+        """Wait until it is to be started again, or called."""
+        if self._life.pause is None:
+            return
+        self._called.clear()
+        alarm = Alarm(self._clock, self._called.set)
+        alarm.set(self._life.since + self._life.pause)
+        try:
+            await self._called.wait()
+        finally:
+            alarm.set(None)
+
+    async def _until_over(self, hurry: asyncio.Event | None) -> None:
+        if hurry is not None:
+            await _either(self._over.wait(), hurry.wait())
+            if self._attached is not None:
+                self._attached.hurry.set()
+        await self._over.wait()
+
+    # Its life, and who hears of it.
+
+    def _step(self, event: Event) -> bool:
+        """Whether that made a difference."""
+        before, self._life = self._life, step(self._life, event, self._clock.time())
+        if self._life is before:
+            return False
+        self._overdue.set(self._life.deadline)
+        if self._life.is_up or self._life.is_final:
+            self._settled.set()
+        else:
+            self._settled.clear()
+        return True
+
+    def _is_overdue(self) -> None:
+        self.condemn(f"did not answer within {self._life.start:g} s")
+
+    def _lose(self, end: Ended) -> None:
+        """There is no process any more: its end, or the attempt to have one."""
+        detail = tuple(self.child.stderr_tail()[-LAST_WORDS:]) if self.child else ()
+        self._step(end)
+        self._tell_lost(detail)
+
+    def _abandon(self) -> None:
+        """We are torn away from it."""
+        if self._life.is_final:
+            return
+        self._step(Stop())
+        if self._life.state == "stopping":
+            self._step(Ended())
+        self._tell_lost()
+
+    def _tell(self) -> None:
+        self._emit(self._life.told(self._program.name, required=self._required, pid=self.pid))
+
+    def _tell_lost(self, detail: tuple[str, ...] = ()) -> None:
+        self.child = None
+        change = self._life.told(self._program.name, required=self._required, detail=detail)
+        self._emit(change)
+        self._watcher.lost(change)
+
+
+def _ended(exit: Exit | None) -> Ended:
+    if exit is None:
+        return Ended("could not be killed")
+    return Ended(str(exit), is_clean=exit.status == 0)
+
+
+def _survived(survivors: tuple[Process, ...]) -> str:
+    pids = ", ".join(str(process.pid) for process in survivors)
+    return f"what it left behind could not be killed: {pids}"
+
+
+async def _either(*waits: Coroutine[Any, Any, object]) -> None:
+    """Until one of them is over."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()

@@ -1,0 +1,348 @@
+"""The life of a server, without one: the whole table, the policies, the budget, the backoff, the deadline."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from acp_launch.document.duration import Duration
+from acp_launch.process.change import Change, State
+from acp_launch.process.life import UNPROVEN, Life
+from acp_launch.process.lifecycle import (
+    Answered,
+    Awaited,
+    Condemned,
+    Ended,
+    Event,
+    Ready,
+    Started,
+    Stop,
+    Stuck,
+    step,
+)
+from acp_launch.profile.model import Backoff, Restart, RestartPolicy
+
+START = 30.0
+CRASH = Ended("was killed by SIGKILL")
+CLEAN = Ended("exited with status 0", is_clean=True)
+UNSTARTABLE = Ended(reason="/bin/nothing could not be started: there is no such file")
+
+
+def life(restart: Restart | None = None) -> Life:
+    return Life(restart=restart or Restart(), start=START)
+
+
+def after(events: Sequence[tuple[float, Event]], restart: Restart | None = None) -> Life:
+    """A new server, to which each event happens at its moment."""
+    now = life(restart)
+    for moment, event in events:
+        now = step(now, event, moment)
+    return now
+
+
+SAMPLES: dict[State, Life] = {
+    "declared": life(),
+    "starting": after([(0, Started())]),
+    "ready": after([(0, Started()), (1, Ready())]),
+    "resting": after([(0, Started()), (1, CRASH)]),
+    "failed": after([(0, Started()), (1, CRASH)], Restart(policy="never")),
+    "stopping": after([(0, Started()), (1, Stop())]),
+    "stopped": after([(0, Stop())]),
+}
+EVENTS: dict[str, Event] = {
+    "started": Started(),
+    "awaited": Awaited(True),
+    "answered": Answered(),
+    "ready": Ready(),
+    "condemned": Condemned("is wedged"),
+    "ended": CRASH,
+    "stuck": Stuck("what it left behind could not be killed: 7"),
+    "stop": Stop(),
+}
+# "=": the state stays and it is noted; "-": nothing changes at all; "!": a bug of ours, refused.
+TABLE = """
+            started   awaited  answered  ready  condemned  ended    stuck   stop
+declared    starting  =        !         !      -          !        !       stopped
+starting    !         =        =         ready  =          resting  !       stopping
+ready       !         =        -         -      =          resting  !       stopping
+resting     starting  =        -         -      -          !        failed  stopped
+failed      !         -        -         -      -          !        -       -
+stopping    !         -        -         -      -          stopped  !       -
+stopped     !         -        -         -      -          !        -       -
+"""
+
+
+def cells() -> list[tuple[State, str, str]]:
+    head, *rows = [line.split() for line in TABLE.strip().splitlines()]
+    states = {str(state): state for state in SAMPLES}
+    return [(states[row[0]], event, then) for row in rows for event, then in zip(head, row[1:], strict=True)]
+
+
+def test_the_table_here_has_every_state_and_every_event() -> None:
+    assert {(state, event) for state, event, _ in cells()} == {(state, event) for state in SAMPLES for event in EVENTS}
+    assert all(sample.state == state for state, sample in SAMPLES.items())
+
+
+@pytest.mark.parametrize(("state", "event", "then"), cells())
+def test_what_comes_of_each_event_in_each_state(state: State, event: str, then: str) -> None:
+    sample = SAMPLES[state]
+    if then == "!":
+        with pytest.raises(ValueError, match=f"^{event.capitalize()} cannot happen to a server that is {state}$"):
+            step(sample, EVENTS[event], 2)
+        return
+    following = step(sample, EVENTS[event], 2)
+    if then == "-":
+        assert following is sample
+    elif then == "=":
+        assert following != sample
+        assert (following.state, following.since) == (state, sample.since)
+    else:
+        assert (following.state, following.since) == (then, 2)
+
+
+@pytest.mark.parametrize(
+    ("policy", "end", "state", "exit_", "reason"),
+    [
+        ("always", CLEAN, "resting", "exited with status 0", ""),
+        ("always", CRASH, "resting", "was killed by SIGKILL", ""),
+        ("on-failure", CLEAN, "stopped", "exited with status 0", "its restart policy is on-failure"),
+        ("on-failure", CRASH, "resting", "was killed by SIGKILL", ""),
+        ("never", CLEAN, "stopped", "exited with status 0", "its restart policy is never"),
+        ("never", CRASH, "failed", "was killed by SIGKILL", "its restart policy is never"),
+        ("never", UNSTARTABLE, "failed", "", UNSTARTABLE.reason),
+        ("on-failure", UNSTARTABLE, "resting", "", UNSTARTABLE.reason),
+    ],
+)
+@pytest.mark.parametrize("was_ready", [False, True])
+def test_the_policy_judges_each_end(
+    policy: RestartPolicy, end: Ended, state: State, exit_: str, reason: str, was_ready: bool
+) -> None:
+    events: list[tuple[float, Event]] = [(0, Started()), *([(1.0, Ready())] if was_ready else []), (2, end)]
+    judged = after(events, Restart(policy=policy))
+    assert (judged.state, judged.exit, judged.reason) == (state, exit_, reason)
+
+
+@pytest.mark.parametrize("end", [CRASH, CLEAN])
+def test_a_condemned_process_has_failed_however_it_ended_and_is_told_by_what_it_was_condemned_for(end: Ended) -> None:
+    judged = after([(0, Started()), (1, Condemned("is wedged")), (2, Condemned("is slow")), (3, end)])
+    assert (judged.state, judged.exit, judged.reason) == ("resting", "is wedged", "")
+    assert step(judged, Started(), 4).verdict == ""
+
+
+def test_a_condemned_process_that_is_stopped_before_it_has_ended_is_not_started_again() -> None:
+    assert after([(0, Started()), (1, Condemned("is wedged")), (2, Stop()), (3, CRASH)]).state == "stopped"
+
+
+def crashing(restart: Restart, *, answers: bool = True, uptime: float = 0.1) -> tuple[Life, list[float]]:
+    """Processes that all die after `uptime`, until it is final; and the pauses between them."""
+    now, moment = life(restart), 0.0
+    pauses: list[float] = []
+    for _ in range(1000):
+        now = step(now, Started(), moment)
+        if answers:
+            now = step(now, Ready(), moment)
+        moment += uptime
+        now = step(now, CRASH, moment)
+        if now.pause is None:
+            return now, pauses
+        pauses.append(now.pause)
+        moment += now.pause
+    raise AssertionError("it was started 1000 times")
+
+
+def test_the_backoff_grows_to_its_maximum_and_the_budget_ends_it() -> None:
+    ended, pauses = crashing(Restart(max=7))
+    assert pauses == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10])
+    assert (ended.state, ended.starts, ended.reason) == ("failed", 8, "7 restarts are used up")
+
+
+@pytest.mark.parametrize(
+    ("most", "answers", "starts", "reason"),
+    [
+        (0, True, 1, "its profile allows no restart"),
+        (0, False, 1, "its profile allows no restart"),
+        (1, True, 2, "its restart is used up"),
+        (1, False, 2, "it was started 2 times and never answered"),
+        (5, True, 6, "5 restarts are used up"),
+        (5, False, 3, "it was started 3 times and never answered"),
+    ],
+)
+def test_the_budget_is_said_when_it_is_spent_and_is_small_for_what_never_answered(
+    most: int, answers: bool, starts: int, reason: str
+) -> None:
+    ended, _ = crashing(Restart(max=most), answers=answers)
+    assert (ended.state, ended.starts, ended.reason) == ("failed", starts, reason)
+
+
+def test_a_wrong_command_line_is_told_in_less_than_a_second_of_pauses() -> None:
+    ended, pauses = crashing(Restart(), answers=False)
+    assert sum(pauses) < 1
+    assert ended.budget == UNPROVEN
+
+
+def test_what_could_not_be_started_to_the_end_says_why() -> None:
+    now = life()
+    for moment in range(3):
+        now = step(step(now, Started(), moment), UNSTARTABLE, moment)
+    assert (now.state, now.starts, now.reason, now.lived) == ("failed", 3, UNSTARTABLE.reason, None)
+
+
+def test_one_answer_of_any_process_gives_the_whole_budget() -> None:
+    events: list[tuple[float, Event]] = [(0, Started()), (0, CRASH), (1, Started()), (1, Answered()), (1, CRASH)]
+    assert after(events).budget == 5
+    assert after(events[:2]).budget == 2
+
+
+def test_a_clean_exit_that_is_always_restarted_spends_the_budget_too() -> None:
+    now = life(Restart(policy="always", max=1))
+    for moment in range(2):
+        now = step(step(step(now, Started(), moment), Ready(), moment), CLEAN, moment)
+    assert (now.state, now.exit, now.reason) == ("failed", "exited with status 0", "its restart is used up")
+
+
+def test_the_pause_of_a_backoff_beyond_all_numbers_is_its_maximum() -> None:
+    steep = Restart(max=500, backoff=Backoff(initial=Duration(1), max=Duration(60), factor=1e10))
+    assert crashing(steep)[1][-1] == 60
+
+
+HELD = 10.0  # seconds, the default of min_uptime
+
+
+@pytest.mark.parametrize(
+    ("events", "used"),
+    [
+        pytest.param([(0, Ready()), (HELD, CRASH)], 1, id="ready for long enough"),
+        pytest.param([(1, Ready()), (HELD, CRASH)], 3, id="alive for long enough, ready for less"),
+        pytest.param([(0, Answered()), (HELD, CRASH)], 1, id="answered, and nobody asked for more"),
+        pytest.param([(1, Answered()), (HELD, CRASH)], 3, id="answered not long ago"),
+        pytest.param([(0, Answered()), (1, Awaited(True)), (HELD, CRASH)], 3, id="answered, then died of a handshake"),
+        pytest.param(
+            [(0, Answered()), (1, Awaited(True)), (2, Awaited(False)), (HELD, CRASH)], 1, id="nobody waits any more"
+        ),
+        pytest.param([(2 * HELD, CRASH)], 3, id="alive and silent"),
+        pytest.param([(0, Ready()), (1, Condemned("is wedged")), (HELD, CRASH)], 1, id="condemned after a long life"),
+    ],
+)
+def test_restarts_are_given_back_to_a_process_that_held(events: list[tuple[float, Event]], used: int) -> None:
+    """`used` counts the restart that follows."""
+    now = replace(SAMPLES["declared"], is_proven=True, used=2)
+    for moment, event in [(0.0, Started()), *events]:
+        now = step(now, event, moment)
+    assert (now.state, now.used) == ("resting", used)
+    assert now.pause == pytest.approx(0.2 * 2 ** (used - 1))
+
+
+def test_the_deadline_runs_while_somebody_waits_and_anew_for_each_process() -> None:
+    now = after([(5, Started())])
+    assert now.deadline is None
+    now = step(now, Awaited(True), 7)
+    assert now.deadline == 7 + START
+    now = step(now, Awaited(True), 8)
+    assert now.deadline == 7 + START, "a second word of the same wait"
+    now = step(now, Answered(), 9)
+    assert now.deadline == 7 + START, "an answer to a ping is no handshake"
+    now = step(now, CRASH, 10)
+    assert now.deadline is None
+    now = step(now, Started(), 11)
+    assert now.deadline == 11 + START
+    assert step(now, Ready(), 12).deadline is None
+    assert step(now, Condemned("is wedged"), 12).deadline is None
+    assert step(now, Stop(), 12).deadline is None
+    assert step(now, Awaited(False), 12).deadline is None
+
+
+def test_a_wait_that_began_at_the_clocks_zero_is_a_wait() -> None:
+    now = after([(0, Started()), (0, Awaited(True)), (3, Awaited(True))])
+    assert now.deadline == START
+
+
+def test_a_process_is_up_from_its_first_answer_until_it_is_condemned_stopped_or_gone() -> None:
+    up = after([(0, Started()), (1, Answered())])
+    assert up.is_up
+    assert step(up, Ready(), 2).is_up
+    for event in (Condemned("is wedged"), Stop(), CRASH):
+        assert not step(up, event, 2).is_up
+    assert not step(step(up, CRASH, 2), Started(), 3).is_up
+
+
+def test_a_ready_server_tells_how_long_its_start_took() -> None:
+    assert after([(2, Started()), (2.5, Ready())]).told("github", required=True, pid=7) == Change(
+        server="github", state="ready", pid=7, budget=5, after=0.5
+    )
+
+
+def test_a_resting_server_tells_how_it_ended_how_long_it_lived_and_when_it_comes_back() -> None:
+    resting = after([(1, Started()), (2, Ready()), (4, CRASH)])
+    assert resting.told("github#2", required=False, detail=("last words",)) == Change(
+        server="github#2",
+        state="resting",
+        required=False,
+        restarts=1,
+        budget=5,
+        after=3,
+        exit="was killed by SIGKILL",
+        retry=0.2,
+        detail=("last words",),
+    )
+
+
+def test_nothing_of_an_end_is_told_of_the_next_process() -> None:
+    again = after([(1, Started()), (2, Ready()), (4, CRASH), (5, Started())])
+    assert again.told("github", required=True) == Change(server="github", state="starting", restarts=1, budget=5)
+
+
+def test_a_stopped_server_is_not_announced_again() -> None:
+    stopped = after([(1, Started()), (2, CRASH), (2.1, Stop())])
+    assert stopped.told("github", required=True).retry is None
+
+
+def test_what_is_stuck_says_so_and_is_not_announced_again() -> None:
+    stuck = after([(1, Started()), (2, CRASH), (7, Stuck("what it left behind could not be killed: 7"))])
+    told = stuck.told("github", required=True)
+    assert (told.state, told.reason, told.retry) == ("failed", "what it left behind could not be killed: 7", None)
+
+
+FATES = st.lists(
+    st.tuples(
+        st.sampled_from(["silent", "answered", "ready"]),
+        st.sampled_from(
+            [0.0, 0.05, HELD + 1, 100.0]
+        ),  # seconds it lives after that; exactly HELD is a matter of rounding
+        st.sampled_from([CRASH, CLEAN, UNSTARTABLE, Condemned("is wedged")]),
+    ),
+    max_size=40,
+)
+
+
+@given(FATES, st.sampled_from(["always", "on-failure", "never"]), st.integers(0, 6), st.booleans())
+def test_whatever_happens_the_budget_holds_and_is_given_back_only_to_what_held(
+    fates: list[tuple[str, float, Ended | Condemned]], policy: RestartPolicy, most: int, awaited: bool
+) -> None:
+    """Counted here once more, in the simplest way: restarts in a row without a process that held."""
+    now, moment, in_a_row, was_up = life(Restart(policy=policy, max=most)), 0.0, 0, False
+    now = step(now, Awaited(awaited), 0)
+    for promise, lives, end in fates:
+        now = step(now, Started(), moment)
+        if promise != "silent":
+            now = step(now, Answered() if promise == "answered" else Ready(), moment)
+            was_up = True
+        moment += lives
+        if lives >= HELD and (promise == "ready" or (promise == "answered" and not awaited)):
+            in_a_row = 0
+        if isinstance(end, Condemned):
+            now = step(now, end, moment)
+        now = step(now, CRASH if isinstance(end, Condemned) else end, moment)
+        if now.state != "resting":
+            break
+        in_a_row += 1
+        assert in_a_row == now.used <= (most if was_up else min(most, UNPROVEN))
+        assert now.pause is not None
+        assert 0.2 <= now.pause <= 10
+        moment += now.pause
+    if now.state == "failed" and policy != "never":
+        assert in_a_row == now.used == now.budget
+    if now.state == "stopped":
+        assert policy != "always"
+        assert now.exit == "exited with status 0"
