@@ -13,6 +13,7 @@ LaunchError                 unexpected                                        1
 ├── ProtocolError           somebody broke the protocol                       5
 │   ├── LocalProtocolError    we did: a bug here
 │   └── RemoteProtocolError   they did: report it to them
+│       └── ServerRefused       an MCP server answered a request with an error
 ├── AuthRequired            the agent wants a login first                     6
 ├── WaitExpired             a named wait passed its deadline                124
 └── Stopped                 Ctrl-C, SIGTERM or SIGHUP           130, 143 or 129
@@ -23,6 +24,14 @@ Only `cli.main` turns one into text and an exit code.
 from collections.abc import Sequence
 
 from acp_launch.problem import Problem
+
+
+def first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one exception a task group's stands for: what its body raised, before anything that followed from it."""
+    failure: BaseException = failures
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
 
 
 class LaunchError(Exception):
@@ -110,13 +119,27 @@ class LocalProtocolError(ProtocolError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """Raised when the agent broke the protocol."""
+    """Raised when the agent, or an MCP server, broke the protocol."""
+
+
+class ServerRefused(RemoteProtocolError):  # noqa: N818
+    """Raised when an MCP server answers a request of ours with a JSON-RPC error (`code`)."""
+
+    def __init__(self, message: str, *, code: int, fix: str = "", detail: Sequence[str] = ()) -> None:
+        super().__init__(message, fix=fix, detail=detail)
+        self.code = code
 
 
 class AuthRequired(LaunchError):  # noqa: N818
     """Raised when the agent answers -32000: it wants a login first."""
 
     exit_code = 6
+
+
+class ServerError(LaunchError):
+    """Raised when an MCP server would not start, or died."""
+
+    exit_code = 8
 
 
 class WaitExpired(LaunchError):  # noqa: N818

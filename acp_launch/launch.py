@@ -12,13 +12,17 @@ from typing import TypeVar
 from msgspec import Struct
 
 from acp_launch.bridge import offer
+from acp_launch.bridged import Bridged, Supplies, bridged
 from acp_launch.errors import AgentRefused, MachineError, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan
 from acp_launch.problem import Problem
 from acp_launch.process.child import attach
+from acp_launch.process.guard import Guard
+from acp_launch.process.serverlog import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.stop import stop
+from acp_launch.process.vigil import kept
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import How
 from acp_launch.secret.value import Secret
@@ -39,6 +43,8 @@ T = TypeVar("T")
 class Visit(Struct, frozen=True, kw_only=True):
     """What every talk with an agent needs."""
 
+    guard: Guard
+
     secrets: Mapping[str, Secret]
     max_line: int  # bytes
     log: Callable[[bytes], None]  # takes the agent's stderr
@@ -55,19 +61,26 @@ class Job(Visit, frozen=True, kw_only=True):
     ask: Ask | None  # None when there is no one to ask
     timeout: float | None  # seconds for the whole turn
     opened: Callable[[SessionReady, Negotiated], None]  # keeps the session in the store
+    server_logs: ServerLogs
 
 
 async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observer) -> TurnEnd:
-    """Run one turn with the agent that was spawned for `plan`, and end the agent.
+    """Run one turn with the agent that was spawned for `plan`, and end the agent; its servers run meanwhile.
 
     Raises:
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
     """
+    supplies = Supplies(secrets=job.secrets, max_line=job.max_line, logs=job.server_logs)
+    async with (
+        kept(job.guard),
+        Interrupts() as interrupts,
+        bridged(plan, supplies, observer, interrupts.hurry) as servers,
+    ):
 
-    async def story(connection: Connection, interrupts: Interrupts) -> TurnEnd:
-        return await _turn(plan, job, connection, interrupts)
+        async def story(connection: Connection) -> TurnEnd:
+            return await _turn(plan, job, connection, interrupts, servers)
 
-    return await visit(plan, job, spawned, observer, story)
+        return await _visit(plan, job, spawned, observer, interrupts, story, servers.stopping)
 
 
 async def visit(
@@ -75,15 +88,28 @@ async def visit(
     needs: Visit,
     spawned: Spawned,
     observer: Observer,
-    story: Callable[[Connection, Interrupts], Awaitable[T]],
+    story: Callable[[Connection], Awaitable[T]],
 ) -> T:
     """Shake hands with the agent, do what `story` says, and end the agent, however the story ended."""
-    async with Interrupts() as interrupts, attach(spawned, log=needs.log) as child:
+    async with kept(needs.guard), Interrupts() as interrupts:
+        return await _visit(plan, needs, spawned, observer, interrupts, story, lambda: None)
+
+
+async def _visit(
+    plan: LaunchPlan,
+    needs: Visit,
+    spawned: Spawned,
+    observer: Observer,
+    interrupts: Interrupts,
+    story: Callable[[Connection], Awaitable[T]],
+    stopping: Callable[[], None],
+) -> T:
+    async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
             async with connect(StdioTransport(child), observer, max_line=needs.max_line) as connection:
                 await negotiate(connection, limit=plan.timeouts.initialize)
-                return await story(connection, interrupts)
+                return await story(connection)
 
         try:
             outcome = await interrupts.watch(met())
@@ -92,16 +118,19 @@ async def visit(
             raise
         finally:
             interrupts.stopping()
+            stopping()
             await stop(child, hurry=interrupts.hurry)
         if interrupts.signal_number is not None:  # it came while the agent was being stopped
             raise Stopped("stopped", signal_number=interrupts.signal_number)
         return outcome
 
 
-async def _turn(plan: LaunchPlan, job: Job, connection: Connection, interrupts: Interrupts) -> TurnEnd:
+async def _turn(
+    plan: LaunchPlan, job: Job, connection: Connection, interrupts: Interrupts, servers: Bridged
+) -> TurnEnd:
     client = Client(connection, name=job.name, policy=job.policy, ask=job.ask)
-    ready = await _open(plan, job, connection, client)
-    turn = Turn(connection, client, ready.session_id, silence=plan.timeouts.silence)
+    ready = await _open(plan, job, connection, client, servers)
+    turn = Turn(connection, client, ready.session_id, silence=plan.timeouts.silence, over=servers.first_turn_over)
     with interrupts.turn(turn.cancel):
         end = await _within(turn, job)
     if interrupts.signal_number is not None:
@@ -110,26 +139,29 @@ async def _turn(plan: LaunchPlan, job: Job, connection: Connection, interrupts: 
     return end
 
 
-async def _open(plan: LaunchPlan, job: Job, connection: Connection, client: Client) -> SessionReady:
+async def _open(plan: LaunchPlan, job: Job, connection: Connection, client: Client, servers: Bridged) -> SessionReady:
     agent = connection.agent
     how: How = "new"
     if job.continued is not None:
         how = how_to_continue(agent.capabilities, replay=job.replay, name=job.name)
         if changed := drift(job.continued, agent):
             connection.observer.note(changed)
+    stay = _stay(plan, job, agent, connection.observer, servers)
+    await servers.up()
     ready = await open_session(
         connection,
         client,
-        _stay(plan, job, agent, connection.observer),
+        stay,
         how=how,
         session_id=job.continued.session_id if job.continued else "",
         limit=plan.timeouts.session,
     )
     job.opened(ready, agent)
+    servers.opened()
     return ready
 
 
-def _stay(plan: LaunchPlan, job: Job, negotiated: Negotiated, observer: Observer) -> Stay:
+def _stay(plan: LaunchPlan, job: Job, negotiated: Negotiated, observer: Observer, servers: Bridged) -> Stay:
     """Where the session will live, as far as the agent can take it."""
     able = negotiated.capabilities
     agent = negotiated.title or plan.agent.name
@@ -138,7 +170,7 @@ def _stay(plan: LaunchPlan, job: Job, negotiated: Negotiated, observer: Observer
     if plan.additional_directories and not able.additional_directories:
         names = ", ".join(map(str, plan.additional_directories))
         observer.note(f"{agent} takes no additional directories; it is not told about {names}")
-    return Stay(plan.cwd, plan.additional_directories, offer.entries(plan.servers, job.secrets))
+    return Stay(plan.cwd, plan.additional_directories, offer.entries(plan.servers, job.secrets, servers.way))
 
 
 async def _within(turn: Turn, job: Job) -> TurnEnd:

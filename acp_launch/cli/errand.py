@@ -20,7 +20,7 @@ def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection]
     """
     import asyncio
 
-    from acp_launch.cli.start import started, stderr_log
+    from acp_launch.cli.start import guarded, started, stderr_log
     from acp_launch.console.discreet import Discreet
     from acp_launch.console.notices import Notices
     from acp_launch.launch import Visit, visit
@@ -28,6 +28,7 @@ def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection]
 
     require_platform()
     plan, secrets = planned
-    with started(plan, secrets) as spawned, stderr_log(settings, plan, echo=False) as log:
-        needs = Visit(secrets=secrets, max_line=settings.max_line, log=log)
-        return asyncio.run(visit(plan, needs, spawned, Discreet(Notices()), lambda connection, _: story(connection)))
+    log_file = stderr_log(settings, plan, echo=False)
+    with guarded(settings, plan, "session") as guard, started(plan, secrets) as spawned, log_file as log:
+        needs = Visit(guard=guard, secrets=secrets, max_line=settings.max_line, log=log)
+        return asyncio.run(visit(plan, needs, spawned, Discreet(Notices()), story))

@@ -1,6 +1,6 @@
 """From the wish on the command line to the exit code. Nothing starts before everything that can be checked was."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import started, stderr_log
+from acp_launch.cli.start import guarded, started, stderr_log
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
@@ -119,15 +119,17 @@ def _session(
 
 def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:
     """Spawn the agent, and only then import what talks to it: both take their time together."""
-    with started(plan, kept.secrets) as spawned:
+    with guarded(kept.settings, plan, "run") as guard, started(plan, kept.secrets) as spawned:
         import asyncio
 
         from acp_launch.launch import Job, launch
+        from acp_launch.process.serverlog import ServerLogs
         from acp_launch.session.keep import Keeper
         from acp_launch.session.permission import Policy
 
         keeper = Keeper(kept.registry, plan, kept.record, text)
-        with stderr_log(kept.settings, plan, echo=wish.verbose) as log:
+        server_logs = closing(ServerLogs(kept.settings.state / "log", plan.profile))
+        with stderr_log(kept.settings, plan, echo=wish.verbose) as log, server_logs as logs:
             job = Job(
                 prompt=text,
                 name=kept.name,
@@ -140,6 +142,8 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
                 secrets=kept.secrets,
                 max_line=kept.settings.max_line,
                 log=log,
+                guard=guard,
+                server_logs=logs,
             )
             end = asyncio.run(launch(plan, job, spawned, screen.observer))
     keeper.ended(end.title)

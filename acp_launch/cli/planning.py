@@ -61,7 +61,7 @@ def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session
 
     loaded = load(find(name, start=here(), settings=settings), cache=settings.cache)
     named = checked_name(session)
-    return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=_at_home(cwd), session_override=named)
+    return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
 
 
 def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "Planned":
@@ -74,7 +74,7 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "
     from acp_launch.plan.adhoc import adhoc
 
     named = checked_name(session)
-    cwd = _at_home(cwd)
+    cwd = at_home(cwd)
     return _plan(adhoc(command_line, cwd=here(), environ=os.environ, cwd_override=cwd, session_override=named)), {}
 
 
@@ -91,7 +91,7 @@ def checked_name(session: str | None) -> str | None:
     return session
 
 
-def _at_home(directory: Path | None) -> Path | None:
+def at_home(directory: Path | None) -> Path | None:
     """`--cwd=~/x` reaches us as it is written: shells expand `~` only at the beginning of a word."""
     try:
         return directory.expanduser() if directory else None

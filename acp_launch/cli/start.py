@@ -1,4 +1,4 @@
-"""Start a plan's agent before anything that talks to it is imported, and be sure it ends."""
+"""Start a plan's agent before anything that talks to it is imported, and be sure it ends, whatever becomes of us."""
 
 import codecs
 import sys
@@ -6,12 +6,57 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from acp_launch.cli.signals import on_signals, stopped
+from acp_launch.console.stderr import YELLOW, say
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
 from acp_launch.process.logfile import LogFile
+from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
+
+
+@contextmanager
+def guarded(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
+    """A launch on record, with a guard: to be entered before its first child is started, and left after its last has
+    ended. While an event loop runs, `process.vigil.keep` belongs into it.
+
+    `verb` is what `ps` calls it. Whatever earlier launches left behind is ended first.
+    """
+    _clear(settings)
+    record = LaunchRecord(settings.state, _note)
+    guard = Guard(record, _note)
+    arrived: list[int] = []  # a signal within `start` would lose the process it has just started
+    on_signals(lambda number, frame: arrived.append(number))
+    try:
+        record.begin(verb, plan.profile)
+        guard.start()
+        on_signals(stopped)
+        if arrived:
+            stopped(arrived[0], None)
+        yield guard
+    finally:
+        on_signals(lambda number, frame: None)
+        guard.dismiss()
+        record.remove()
+        on_signals(stopped)
+
+
+def _clear(settings: Settings) -> None:
+    if not files(settings.state):
+        return
+    from acp_launch.process.leftovers import clear
+
+    if ended := clear(settings.state):
+        from acp_launch.console.processes import sentence
+
+        for each in ended:
+            _note(sentence(each))
+
+
+def _note(text: str) -> None:
+    say(f"acp-launch: {text}", style=YELLOW)
 
 
 @contextmanager
@@ -22,7 +67,7 @@ def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
     arrived: list[int] = []  # a signal within `spawn` would lose the process it has just started
     on_signals(lambda number, frame: arrived.append(number))
-    spawned = spawn(argv, env=env, cwd=agent.cwd)
+    spawned = spawn(argv, env=env, cwd=agent.cwd, name=agent.name)
     try:
         on_signals(stopped)  # until the event loop listens
         if arrived:

@@ -2,7 +2,8 @@
 What a session tells, without its secrets: stands before any kind of output.
 
 Whatever has nothing to hide passes as the very object it was. Events keep their number and their order, but for the
-notices that may come while a chunk is held back (`console.seams`): a pause within a secret is no reason to show it.
+notices that may come while a chunk is held back (`console.seams`): a pause within a secret is no reason to show it,
+and neither is a server that dies just then, which says nothing of how the agent's message goes on.
 """
 
 import dataclasses
@@ -18,13 +19,16 @@ from acp_launch.console.plain import SAME_MESSAGE
 from acp_launch.console.seams import CHUNKS, Seams
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import Problem
+from acp_launch.process.change import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.redact import Redactor, redactor
-from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd
+from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 
-OURS = frozenset({"by", "how", "stop_reason"})  # members of what is told whose words are ours or the protocol's
+OURS = frozenset(
+    {"by", "how", "state", "stop_reason"}
+)  # members of what is told whose words are ours or the protocol's
 S = TypeVar("S", bound=Struct)
 E = TypeVar("E", bound=LaunchError)
 
@@ -77,6 +81,12 @@ class Discreet:
     def note(self, text: str) -> None:
         self._output.note(self._redactor.text(text))
 
+    def server(self, change: Change) -> None:
+        self._output.server(self._struct(change))
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        self._output.standing(self._member(tuple(servers)), when)
+
     def ended(self, turn: TurnEnd) -> None:
         self._seams.release()
         self._output.ended(self._struct(turn))
@@ -124,7 +134,8 @@ class Discreet:
         if isinstance(value, Struct):
             return self._struct(value)
         if isinstance(value, tuple):
-            return tuple(map(self._member, value))
+            members = tuple(map(self._member, value))
+            return value if all(new is old for new, old in zip(members, value, strict=True)) else members
         return self._redactor.tree(value)
 
 

@@ -150,8 +150,10 @@ class Live(Notices):
 
     def tell(self, text: str, style: str) -> None:
         """On stderr, which may be the same screen."""
-        self._region.erase()
+        was_drawn = self._region.erase()
         say(text, style=style)
+        if was_drawn:  # the next update may be far: a server dies in the middle of a long call
+            self._redraw()
 
     def _redraw(self) -> None:
         calls = [_line(call, acp.text(call.get("status")) or "pending") for call in self._running.values()]

@@ -12,9 +12,10 @@ import msgspec
 from acp_launch.console.notices import Notices
 from acp_launch.console.outlet import Outlet
 from acp_launch.errors import LaunchError, ProblemsError
+from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 
 encode = msgspec.json.Encoder().encode
 
@@ -62,6 +63,12 @@ class Ndjson:
     def note(self, text: str) -> None:
         self.emit("note", {"text": text})
 
+    def server(self, change: Change) -> None:
+        self.emit("server", _server(change))
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        self.emit("servers", {"when": when, "servers": [_standing(server) for server in servers]})
+
     def ended(self, turn: TurnEnd) -> None:
         members = {"stopReason": turn.stop_reason, "usage": turn.usage, "denied": turn.denied or None}
         self.emit("result", {**members, "result": turn.result})
@@ -77,3 +84,31 @@ class Ndjson:
 
     async def drain(self) -> None:
         await self._outlet.drain()
+
+
+def _server(change: Change) -> dict[str, object]:
+    return {
+        "name": change.server,
+        "state": change.state,
+        "required": change.required,
+        "pid": change.pid,
+        "restarts": change.restarts,
+        "seconds": change.after,
+        "exit": change.exit or None,
+        "reason": change.reason or None,
+        "retry": change.retry,
+        "detail": change.detail,
+    }
+
+
+def _standing(server: Standing) -> dict[str, object]:
+    return {
+        "name": server.server,
+        "state": server.state,
+        "required": server.required,
+        "opened": server.opened,
+        "seconds": server.after,
+        "tools": server.tools,
+        "restarts": server.restarts,
+        "reason": server.reason or None,
+    }

@@ -1,13 +1,15 @@
 """What every kind of output says on stderr: waits, notes, permissions, how the turn ended."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from acp_launch.console import servernotes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.errors import LaunchError
+from acp_launch.process.change import Change, Standing, State
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.toolcall import title
 from acp_launch.session.waits import seconds
 
@@ -23,6 +25,7 @@ class Notices:
     """An observer that shows no answer; the kinds of output build on it."""
 
     _cancelled = False
+    _states: Mapping[str, State] = {}  # of each server, as it was last told
 
     def negotiated(self, negotiated: Negotiated) -> None:
         """Nothing to say to a person."""
@@ -51,6 +54,15 @@ class Notices:
 
     def note(self, text: str) -> None:
         self.tell(f"acp-launch: {harmless(text, keep='')}", YELLOW)
+
+    def server(self, change: Change) -> None:
+        for text, style in servernotes.changed(change, self._states.get(change.server)):
+            self.tell(text, style)
+        self._states = {**self._states, change.server: change.state}
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        for text, style in servernotes.opened(servers) if when == "opened" else servernotes.unopened(servers):
+            self.tell(text, style)
 
     def ended(self, turn: TurnEnd) -> None:
         if self._cancelled and turn.stop_reason == "cancelled":

@@ -4,14 +4,17 @@
 A message ends where the agent does something else (a tool call, a thought, a plan) or its `messageId` changes.
 """
 
+from collections.abc import Sequence
+
 from acp_launch.console.halves import Halves
 from acp_launch.console.notices import Notices
 from acp_launch.console.outlet import Outlet
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import LaunchError
+from acp_launch.process.change import Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import Permission, TurnEnd
+from acp_launch.session.observer import Permission, TurnEnd, When
 from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 
 SAME_MESSAGE = frozenset({"usage_update", "available_commands_update", "session_info_update", "config_option_update"})
@@ -67,6 +70,13 @@ class Quiet(Messages):
 
     def say(self, text: str) -> None:
         self._text += text.encode()
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        """Only what is wrong and was not said when it happened."""
+        if when == "opened":
+            said = {server for server, state in self._states.items() if state == "failed"}
+            servers = [each for each in servers if each.state == "failed" and each.server not in said]
+        super().standing(servers, when)
 
     def ended(self, turn: TurnEnd) -> None:
         if self._text and not self._text.endswith(b"\n"):

@@ -44,11 +44,13 @@ class Region:
         self.erase()
         self._console.print(what)
 
-    def erase(self) -> None:
-        """Take the region off the screen until the next frame; what is printed now stays."""
-        if self._drawn:
-            self._write(self._undo())
-            self._drawn = []
+    def erase(self) -> bool:
+        """Take the region off the screen until the next frame; what is printed now stays. Whether it was there."""
+        if not self._drawn:
+            return False
+        self._write(self._undo())
+        self._drawn = []
+        return True
 
     def close(self) -> None:
         """Give the terminal back as it was; `show` opens the region again."""

@@ -12,15 +12,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import prepare
+from acp_launch.process import marker, prepare
 from acp_launch.process.failure import explain
 from acp_launch.process.identity import Process
+from acp_launch.process.remains import VARIABLE
 
 Stream = Literal["stdin", "stdout", "stderr"]
 
@@ -43,6 +44,15 @@ class Spawned(Struct, eq=False):
     status: int | None = None
     is_awaited_elsewhere: bool = False  # a thread sits in waitpid for it and will set `status`
     is_ended: bool = False  # its whole tree is gone, or given up on
+    name: str = ""  # what `ps` calls it
+    restarts: int = 0
+    mark: str = ""  # what its environment, and that of most of its descendants, carries; see marker.py
+    is_aside: bool = False  # belongs to the launch and to none of its trees: the guard
+
+    @property
+    def process(self) -> Process:
+        """It leads a session and a group of its own."""
+        return Process(self.pid, self.started, os.getpid(), self.pid, self.pid)
 
     def poll(self) -> int | None:
         """The wait status, reaping the process if it has died; None while it lives."""
@@ -68,6 +78,9 @@ class Spawned(Struct, eq=False):
 
     def mark_ended(self) -> None:
         """Its tree has been dealt with: there is nothing more to signal."""
+        if not self.is_ended and not self.is_aside:
+            for witness in witnesses:
+                witness.ended(self)
         self.is_ended = True
         self._forget_when_over()
 
@@ -76,9 +89,27 @@ class Spawned(Struct, eq=False):
             _known.pop(self.pid, None)
 
 
+class Witness(Protocol):
+    """Is told of every start and every end, on the thread where it happens; must neither block nor raise."""
+
+    def began(self, spawned: Spawned) -> None: ...
+
+    def ended(self, spawned: Spawned) -> None:
+        """Its whole tree has."""
+
+
+witnesses: list[Witness] = []
+
+
 def live() -> list[Spawned]:
-    """What was spawned and not yet ended, oldest first."""
-    return [spawned for spawned in _known.values() if not spawned.is_ended]
+    """What was spawned and not yet ended, oldest first; nothing that is aside."""
+    return [spawned for spawned in list(_known.values()) if not spawned.is_ended and not spawned.is_aside]
+
+
+def is_aside(process: Process) -> bool:
+    """Whether `process` is one that was started by `spawn_aside`."""
+    spawned = _known.get(process.pid)
+    return spawned is not None and spawned.is_aside and spawned.started == process.started
 
 
 def is_unreaped(process: Process) -> bool:
@@ -97,13 +128,34 @@ def require_platform() -> None:
         raise MachineError([_not_on_windows()])
 
 
-def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Spawned:
-    """Start `argv` (its first element an absolute path) with exactly `env`.
+def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, name: str = "", restarts: int = 0) -> Spawned:
+    """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
+
+    `name` is what `ps` calls it (`agent`, `github#2`), `restarts` how many processes it had before this one.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
         MachineError: this platform cannot run agents at all.
     """
+    mark = marker.fresh()
+    spawned = _spawn(argv, {**env, VARIABLE: mark}, cwd)
+    spawned.name, spawned.restarts, spawned.mark = name or Path(argv[0]).name, restarts, mark
+    for witness in witnesses:
+        witness.began(spawned)
+    return spawned
+
+
+def spawn_aside(argv: Sequence[str], *, cwd: Path) -> Spawned:
+    """Start a program that is in no tree, ends with none, and has nothing in its environment.
+
+    Whoever does this must see to its end. Raises as `spawn` does.
+    """
+    spawned = _spawn(argv, {}, cwd)
+    spawned.is_aside = True
+    return spawned
+
+
+def _spawn(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Spawned:
     require_platform()
     prepare.prepare()
     with ExitStack() as undo:

@@ -6,16 +6,17 @@ group is enough. A tree is: the process; its descendants; every process it was e
 is gone; and, on Linux, the orphans that came to us as their subreaper. Nothing is signalled unless pid *and* start
 time match what was listed, and never anything in our own session.
 
-An orphan belongs to the tree whose session it is still in. One that left its session and whose parents died before we
-looked could be anybody's: it is left alone while other trees live, and the last tree to end takes it along.
+An orphan belongs to the tree whose mark it carries (marker.py). Where that cannot be read, or was scrubbed, it belongs
+to the tree whose session it is still in. One that left its session too, and whose parents died before we looked, could
+be anybody's: it is left alone while other trees live, and the last tree to end takes it along.
 """
 
 import os
 from collections.abc import Iterable
 
-from acp_launch.process import prepare
+from acp_launch.process import marker, prepare
 from acp_launch.process.identity import Process, Table
-from acp_launch.process.spawn import Spawned, is_unreaped, live
+from acp_launch.process.spawn import Spawned, is_aside, is_unreaped, live
 
 
 class Tree:
@@ -30,9 +31,9 @@ class Tree:
         """Every living process of the tree, parents before children where that is known."""
         table = prepare.table()
         found: dict[int, Process] = {}
-        self._walk(table, self._roots(table), found)
+        _walk(table, self._roots(table), found)
         # After the walk: what was orphaned while we walked has come to us by now.
-        self._walk(table, (orphan for orphan in adopted(table) if self._is_ours(orphan)), found)
+        _walk(table, (orphan for orphan in adopted(table) if self._is_ours(orphan)), found)
         self._seen = set(found.values())
         self._sessions |= {process.session for process in found.values()}
         return list(found.values())
@@ -53,32 +54,47 @@ class Tree:
         seen_now = [table.read(old.pid) for old in self._seen]
         return ours + [process for process in seen_now if process is not None and process in self._seen]
 
-    def _walk(self, table: Table, roots: Iterable[Process], found: dict[int, Process]) -> None:
-        waiting = [root for root in roots if not root.is_dead and root.pid not in found]
-        while waiting:
-            process = waiting.pop(0)
-            found[process.pid] = process
-            for pid in table.children(process.pid):
-                child = table.read(pid)
-                if child and not child.is_dead and child.parent == process.pid and pid not in found:
-                    waiting.append(child)
-
     def _is_ours(self, orphan: Process) -> bool:
-        others = any(spawned is not self.spawned for spawned in live())
-        return orphan in self._seen or orphan.session in self._sessions or not others
+        if orphan in self._seen:
+            return True
+        others = [spawned for spawned in live() if spawned is not self.spawned]
+        mark = marker.mark_of(orphan.pid)
+        if mark == self.spawned.mark or any(mark == other.mark for other in others):
+            return mark == self.spawned.mark
+        return orphan.session in self._sessions or not others
+
+
+def _walk(table: Table, roots: Iterable[Process], found: dict[int, Process]) -> None:
+    """Add the living of `roots` and all their descendants, parents first."""
+    waiting = [root for root in roots if not root.is_dead and root.pid not in found]
+    while waiting:
+        process = waiting.pop(0)
+        found[process.pid] = process
+        for pid in table.children(process.pid):
+            child = table.read(pid)
+            if child and not child.is_dead and child.parent == process.pid and pid not in found:
+                waiting.append(child)
+
+
+def descendants(table: Table) -> list[Process]:
+    """Every living process that came of what we spawned, whichever tree it is in, and orphans that came to us."""
+    found: dict[int, Process] = {}
+    _walk(table, (child for child in _children(table) if not is_aside(child)), found)
+    return list(found.values())
 
 
 def adopted(table: Table) -> list[Process]:
     """Children of ours that we did not start: neither spawned, nor there before, nor in our own session."""
     if not prepare.IS_LINUX:
         return []
+    return [child for child in _children(table) if not is_unreaped(child)]
+
+
+def _children(table: Table) -> list[Process]:
+    """Children of ours that came after `prepare`, and are not in our own session."""
     ours = os.getsid(0)
     children = [seen for pid in table.children(os.getpid()) if (seen := table.read(pid))]
-    return [
-        child
-        for child in children
-        if child.session != ours and child not in prepare.baseline() and not is_unreaped(child)
-    ]
+    return [child for child in children if child.session != ours and child not in prepare.baseline()]
 
 
 def reap_adopted() -> None:

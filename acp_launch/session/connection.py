@@ -14,7 +14,15 @@ from typing import Any, Protocol
 
 from msgspec import Raw
 
-from acp_launch.errors import AgentError, AgentRefused, AuthRequired, LaunchError, RemoteProtocolError, WaitExpired
+from acp_launch.errors import (
+    AgentError,
+    AgentRefused,
+    AuthRequired,
+    LaunchError,
+    RemoteProtocolError,
+    WaitExpired,
+    first,
+)
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import Conversation, Opened, PermissionAsked, Reply, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
@@ -232,14 +240,6 @@ async def connect(transport: Transport, observer: Observer, *, max_line: int) ->
                 connection.close()
     except BaseExceptionGroup as failures:
         raise first(failures) from None
-
-
-def first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception a group stands for: what the body raised, before anything that followed from it."""
-    failure: BaseException = failures
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure
 
 
 def _shown(data: bytes, characters: int) -> str:

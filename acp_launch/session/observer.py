@@ -1,12 +1,15 @@
 """What a session tells whoever shows it: the console implements this, tests record it."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Raw, Struct
 
+from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import How, Updated
+
+When = Literal["opened", "turn"]
 
 
 class SessionReady(Struct, frozen=True):
@@ -58,6 +61,12 @@ class Observer(Protocol):
 
     def note(self, text: str) -> None:
         """One line a person should read, and a script may skip."""
+
+    def server(self, change: Change) -> None:
+        """A step in the life of an MCP server. It comes whenever it comes, between any two words of the agent's."""
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        """How the servers that the agent was given stand: a session has been opened, its first turn is over."""
 
     def ended(self, turn: TurnEnd) -> None: ...
 

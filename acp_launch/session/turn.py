@@ -1,7 +1,7 @@
 """One prompt turn: prompt → updates… → stop reason (ACP v1 "prompt turn")."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Raw
 
@@ -20,8 +20,20 @@ STUCK_GRACE = 0.5  # seconds when nobody takes our output, so that we cannot rea
 class Turn:
     """A turn that can be cancelled while it runs."""
 
-    def __init__(self, connection: Connection, client: Client, session_id: str, *, silence: float) -> None:
-        """`silence` is the longest silence in seconds; while a person is being asked, nobody is silent."""
+    def __init__(
+        self,
+        connection: Connection,
+        client: Client,
+        session_id: str,
+        *,
+        silence: float,
+        over: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`silence` is the longest silence in seconds; while a person is being asked, nobody is silent.
+
+        `over` is called before the observer is told of the end, which is the last thing it is told of a turn.
+        """
+        self._over = over
         self._connection = connection
         self._client = client
         self._session_id = session_id
@@ -67,5 +79,6 @@ class Turn:
     def _end(self, result: Raw) -> TurnEnd:
         reason = acp.text(acp.mapping(acp.decoded(result)).get("stopReason")) or "unknown"
         turn = TurnEnd(reason, usage(result), self._client.denied, self._client.title, result)
+        self._over()
         self._connection.observer.ended(turn)
         return turn

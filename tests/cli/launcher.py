@@ -17,7 +17,7 @@ import termios
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -254,7 +254,8 @@ def alive(mark: str) -> list[str]:
 def kill_all(mark: str) -> None:
     """A test that failed leaves nothing behind either."""
     for pid in _marked(mark):
-        os.kill(int(pid), signal.SIGKILL)
+        with suppress(ProcessLookupError):  # the guard was faster
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def _marked(mark: str) -> list[str]:

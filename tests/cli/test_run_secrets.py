@@ -1,8 +1,8 @@
 """
 Secrets and what is seen of them: found exactly where they must be, and nowhere else (issue 3).
 
-The canaries are planted for two servers and the agent. Until acp-launch runs the servers itself (issue 4), the agent
-sees their values in `session/new` and starts them; the tests say so where they allow it.
+The canaries are planted for two servers and the agent. An agent that shall have something to tell gets the servers
+with `bridge: false`, and sees their values in `session/new`; one that gets them bridged never sees any (issue 4).
 """
 
 import base64
@@ -25,6 +25,7 @@ CANARIES = {
     "agent": "canary-of-the-agent-" + "Ag3nT" * 4,
     "one": 'canary of "one" / with \\ and wörds & 100% κ+=',
     "two": "Zm9v" * 3 + "canary-two-==",
+    "arg": "canary-of-an-argument",
 }
 KEYS = {"store": "file", "file": {"key_file": "key"}}
 
@@ -40,7 +41,7 @@ def planted(launch: Launcher) -> Launcher:
 
 def blabber(launch: Launcher, *arguments: str) -> None:
     """An agent that tells everybody what it was told."""
-    server = {"command": sys.executable, "env": {"VALUE": "${secret:one}"}}
+    server = {"command": sys.executable, "env": {"VALUE": "${secret:one}"}, "bridge": False}
     remote = {"type": "http", "url": "https://example.com/mcp", "headers": {"X": "${secret:two}"}}
     env = {"KNOWN_AGENT": "${secret:agent}"}
     launch.profile("blabber", *arguments, agent={"env": env}, mcp_servers={"one": server, "two": remote})
@@ -156,26 +157,45 @@ def test_each_canary_is_in_the_environment_of_its_own_process_and_in_no_other_pl
             },
             "mcp_servers": {
                 "one": {**demo, "env": {"FOR": "${secret:one}"}},
-                "two": {**demo, "env": {"FOR": "${secret:two}"}},
+                "two": {**demo, "args": [*demo["args"], "${secret:arg}"], "env": {"FOR": "${secret:two}"}},
             },
         }
     )
     with planted.start("run", "p", "count", "2000", "--output", "json", "--session", "s") as running:
-        running.shows('"initialized"')
-        running.shows('"session"')
-        while [command for command, _ in processes(running.process.pid) if "demo.server" in command][1:] == []:
-            running.shows('"update"')  # the agent counts, and starts its two servers meanwhile
+        ready: set[str] = set()
+        while ready != {"one", "two"}:  # the agent counts, and opens its two servers meanwhile
+            event = json.loads(running.shows("{"))
+            if event["type"] == "server" and event["state"] == "ready":
+                ready.add(event["name"])
         tree = list(processes(running.process.pid))
         running.kill(signal.SIGINT)
         done = running.end()
     assert done.code == 130, done.err
-    assert [seen(command) for command, _ in tree] == [[]] * len(tree), "no canary in any command line"
+    commands = [seen(command) for command, _ in tree]
+    assert [names for names in commands if names] == [["arg"]], "of the one server that wants it there"
     found = {name: [command for command, environment in tree if name in seen(environment)] for name in CANARIES}
-    assert {name: len(commands) for name, commands in found.items()} == {"agent": 1, "one": 1, "two": 1}
+    assert {name: len(commands) for name, commands in found.items()} == {"agent": 1, "one": 1, "two": 1, "arg": 0}
+    shims = [environment for command, environment in tree if "shim.py" in command]
+    assert len(shims) == 2
+    assert not [names for names in map(seen, shims) if set(names) & {"one", "two", "arg"}]
     assert "demo.agent" in found["agent"][0]
     assert "demo.server" in found["one"][0]
     assert "demo.server" in found["two"][0]
     assert not any("acp_launch run" in command for commands in found.values() for command in commands)
+    blind(planted, done)
+
+
+def test_an_agent_hears_of_a_bridged_server_neither_its_secrets_nor_its_command(planted: Launcher) -> None:
+    """Issue 4: secret-blind. What the agent was sent is all in its transcript."""
+    demo = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server", "${secret:arg}"]}
+    planted.profile("polite", mcp_servers={"one": {**demo, "env": {"FOR": "${secret:one}"}}})
+    done = planted("run", "p", "hi")
+    assert done.code == 0, done.err
+    (entry,) = done.params("session/new")["mcpServers"]
+    assert [pair["name"] for pair in entry["env"]] == ["ACP_LAUNCH_SEAT"]
+    assert entry["args"][-1] == "one"
+    assert seen(json.dumps(done.heard)) == []
+    assert "demo.server" not in json.dumps(done.heard)
     blind(planted, done)
 
 

@@ -111,7 +111,9 @@ def test_an_agent_that_reads_its_big_prompt_late_gets_it_all_the_same(launch: La
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """All but the guard."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in found if b"guardian.py" not in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def test_a_slow_reader_gets_every_line_whole_and_in_order(launch: Launcher) -> None:

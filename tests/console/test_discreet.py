@@ -20,12 +20,13 @@ from acp_launch.console.plain import Plain
 from acp_launch.console.seams import MOST, SHOWN
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
+from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated, read_negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.needles import joined
 from acp_launch.secret.redact import Redactor
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from tests.console.updates import chunk, end, tool, update
 from tests.secret.canaries import SECRETS, knowing, texts
 
@@ -61,6 +62,12 @@ class Shown:
 
     def note(self, text: str) -> None:
         self._take(text)
+
+    def server(self, change: Change) -> None:
+        self._take(change)
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        self._take(servers, when)
 
     def ended(self, turn: TurnEnd) -> None:
         self._take(turn)
@@ -158,14 +165,29 @@ def test_everything_else_that_is_told_is_redacted() -> None:
     assert (pause, drain) == ("pause", "drain")
 
 
+def test_what_is_told_of_servers_is_redacted() -> None:
+    quiet, shown = discreet(TOKEN)
+    quiet.server(Change(server="s", state="failed", exit=f"a {TOKEN}", reason=TOKEN, detail=("plain", f"x{TOKEN}")))
+    quiet.standing([Standing(server="s", state="failed", reason=TOKEN), Standing(server="t", state="ready")], "turn")
+    assert shown.told == [
+        Change(server="s", state="failed", exit="a ***", reason="***", detail=("plain", "x***")),
+        ((Standing(server="s", state="failed", reason="***"), Standing(server="t", state="ready")), "turn"),
+    ]
+
+
 def test_what_holds_no_value_is_the_object_it_was() -> None:
     quiet, shown = discreet(TOKEN)
     permission = Permission("t", {"rawInput": ["x"]}, [{}], allowed=True, option_id="a", by="you")
     quiet.permission(permission)
     turn = end(usage={"totalTokens": 5})
     quiet.ended(turn)
+    change, standing = Change(server="s", state="ready", detail=("a", "b")), Standing(server="s", state="ready")
+    quiet.server(change)
+    quiet.standing([standing], "opened")
     assert shown.told[0] is permission
     assert shown.told[1] is turn
+    assert shown.told[2] is change
+    assert shown.told[3][0][0] is standing
 
 
 def test_a_failure_is_shown_as_a_copy_of_its_own_kind() -> None:
@@ -299,7 +321,10 @@ def test_a_pause_within_a_value_does_not_let_go_of_it() -> None:
     quiet.update(chunk("a " + TOKEN[:-2]))
     quiet.waiting("answer", 3.0, 60.0)
     quiet.note("n")
-    assert shown.told == [("answer", 3.0, 60.0), "n"]
+    change = Change(server="s", state="resting")
+    quiet.server(change)
+    quiet.standing([], "turn")
+    assert shown.told == [("answer", 3.0, 60.0), "n", change, ((), "turn")]
     quiet.update(chunk(TOKEN[-2:] + "."))
     assert shown.texts() == ["a ***", "."]
 
@@ -312,12 +337,15 @@ def test_what_ends_in_most_of_a_value_does_not_show_it() -> None:
 
 
 def test_words_of_ours_are_no_secrets() -> None:
-    quiet, shown = discreet("end_turn", "resume", "policy")
+    quiet, shown = discreet("end_turn", "resume", "policy", "starting")
+    quiet.server(Change(server="s", state="starting"))
     quiet.ready(SessionReady("s1", "n", "resume", 0, Raw(b"{}")))
     quiet.permission(Permission("t", {"status": "pending"}, [], allowed=True, option_id="a", by="policy"))
     quiet.ended(end())
-    assert [shown.told[0].how, shown.told[1].by, shown.told[2].stop_reason] == ["resume", "policy", "end_turn"]
-    assert bytes(shown.told[2].result) == b'{"stopReason": "end_turn"}'
+    server, ready, permission, ended = shown.told
+    words = [server.state, ready.how, permission.by, ended.stop_reason]
+    assert words == ["starting", "resume", "policy", "end_turn"]
+    assert bytes(ended.result) == b'{"stopReason": "end_turn"}'
 
 
 def test_what_is_held_back_is_bounded() -> None:

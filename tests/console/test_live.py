@@ -7,6 +7,7 @@ from rich.console import Console
 
 from acp_launch.console.live import Live
 from acp_launch.errors import AgentError
+from acp_launch.process.change import Change
 from tests.console.updates import chunk, end, tool, update
 
 
@@ -61,6 +62,26 @@ def test_words_for_stderr_do_not_end_up_in_the_picture(capsys: pytest.CaptureFix
     screen.live.ended(end())
     assert screen.text == "Half a line."
     assert capsys.readouterr().err == "acp-launch: no sign of life for 3 s; giving up at 60 s\n"
+
+
+def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    """No update comes for a while: the agent waits for that very server."""
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
+    screen.live.server(Change(server="github", state="resting", exit="was killed by SIGKILL", restarts=1, retry=0.2))
+    assert screen.text == "… Search  search in_progress"
+    assert capsys.readouterr().err == (
+        "acp-launch: mcp server github was killed by SIGKILL; starting again in 0.2 s (restart 1)\n"
+    )
+
+
+def test_what_is_told_after_the_end_draws_nothing_again(capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
+    screen.live.ended(end())
+    screen.live.server(Change(server="github", state="failed", exit="was killed by SIGKILL"))
+    assert screen.text == ""
+    assert capsys.readouterr().err == "acp-launch: mcp server github failed: was killed by SIGKILL\n"
 
 
 def test_a_terminal_that_became_narrower_is_counted_anew() -> None:

@@ -47,6 +47,7 @@ def test_a_killed_program_has_no_status() -> None:
 def test_a_program_gets_its_directory_exactly_its_environment_and_nothing_on_stdin(tmp_path: Path) -> None:
     seen = json.loads(capture(program("report"), PATIENCE, env={"ONLY": "this"}, cwd=tmp_path).out)
     del seen["env"]["LC_CTYPE"]  # Python's own doing (PEP 538)
+    assert seen["env"].pop("ACP_LAUNCH_ID")
     assert (seen["cwd"], seen["env"], seen["is_leader"]) == (str(tmp_path), {"ONLY": "this"}, True)
     assert shell("cat; echo end").out == b"end\n"
 

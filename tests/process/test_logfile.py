@@ -1,13 +1,22 @@
-"""An agent's stderr on disk: private, bounded, made with the first byte."""
+"""A child's stderr on disk: private, bounded, made with the first byte."""
 
 import os
+import re
 import stat
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from acp_launch.process import logfile
+from acp_launch.process import logdir, logfile, logname
+from acp_launch.process.logdir import logs
 from acp_launch.process.logfile import LogFile
+from acp_launch.process.logname import LogName, began, kept, this_launch, written
+from acp_launch.process.serverlog import ServerLogs
+from tests.secret.canaries import knowing
+
+LAUNCH = "20200101T000000.000Z-1"
 
 
 def test_a_silent_child_leaves_no_file(tmp_path: Path) -> None:
@@ -22,34 +31,221 @@ def test_what_it_says_is_kept_for_the_user_alone(tmp_path: Path) -> None:
     log.close()
     (file,) = (tmp_path / "log").iterdir()
     assert file.read_bytes() == b"one\ntwo\n"
-    assert file.name.endswith(f"---agent_gemini__1-{os.getpid()}.log")
+    assert file.name == f"{this_launch()}+--agent%20gemini%20#1.log"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-def test_a_child_in_a_loop_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_after_the_end_is_refused_and_makes_no_file(tmp_path: Path) -> None:
+    log = LogFile(tmp_path, "demo")
+    log.close()
+    with pytest.raises(ValueError, match=r"^the log is closed$"):
+        log(b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+# full files
+
+
+def test_a_full_file_makes_room_for_what_is_new_and_only_one_old_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(logfile, "LIMIT", 10)
-    log = LogFile(tmp_path, "p")
-    for _ in range(9):
-        log(b"abcd")
+    log = LogFile(tmp_path, "p", launch=LAUNCH)
+    for number in range(9):
+        log(b"abc%d\n" % number)
     log.close()
-    (file,) = tmp_path.iterdir()
-    assert file.read_bytes() == b"abcdabcdab"
+    file = tmp_path / f"{LAUNCH}+p.log"
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {
+        file.name: b"abc8\n",
+        f"{file.name}.1": b"abc6\nabc7\n",
+    }
 
 
-def test_the_oldest_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logfile, "KEPT", 3)
-    for number in range(5):
-        (tmp_path / f"2020010{number}-000000-p-1.log").write_bytes(b"")
-    log = LogFile(tmp_path, "p")
-    log(b"x")
+def test_a_file_begins_with_a_line_unless_a_line_is_longer_than_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "LIMIT", 10)
+    log = LogFile(tmp_path, "p", launch=LAUNCH)
+    log(b"abc\ndef\nghi\njkl\n")
+    assert [(tmp_path / f"{LAUNCH}+p.log{end}").read_bytes() for end in ("", ".1")] == [b"ghi\njkl\n", b"abc\ndef\n"]
+    log(b"m" * 25)
     log.close()
-    names = sorted(file.name for file in tmp_path.iterdir())
-    assert names[:2] == ["20200103-000000-p-1.log", "20200104-000000-p-1.log"]
-    assert len(names) == 3
+    assert [(tmp_path / f"{LAUNCH}+p.log{end}").read_bytes() for end in ("", ".1")] == [b"m" * 5, b"m" * 10]
+
+
+@given(st.lists(st.binary(max_size=12), max_size=6))
+def test_both_files_together_are_the_end_of_what_was_said(
+    tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes]
+) -> None:
+    directory = tmp_path_factory.mktemp("log")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logfile, "LIMIT", 16)
+        log = LogFile(directory, "p", launch=LAUNCH)
+        for chunk in chunks:
+            log(chunk)
+        log.close()
+    kept = [file.read_bytes() for file in sorted(directory.iterdir(), reverse=True)]  # .1 first
+    assert all(len(each) <= 16 for each in kept)
+    whole = b"".join(chunks)
+    assert whole.endswith(b"".join(kept))
+    assert (b"".join(kept) == whole) or len(kept) == 2
+
+
+def test_a_file_that_another_launch_removed_is_written_anew_when_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "LIMIT", 4)
+    log = LogFile(tmp_path, "p", launch=LAUNCH)
+    log(b"abc\n")
+    (tmp_path / f"{LAUNCH}+p.log").unlink()
+    log(b"def\n")
+    log.close()
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"def\n"]
 
 
 def test_a_directory_that_cannot_be_made_is_the_callers_to_know(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match=r"Not a directory|File exists"):
         LogFile(tmp_path / "file" / "log", "p")(b"x")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_the_callers_to_know(tmp_path: Path) -> None:
+    (tmp_path / f"{LAUNCH}+p.log").symlink_to("/dev/full")
+    log = LogFile(tmp_path, "p", launch=LAUNCH)
+    with pytest.raises(OSError, match="No space left on device"):
+        log(b"x")
+    log.close()
+
+
+# names
+
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+
+
+@given(NAMES, NAMES | st.just(""))
+@example("a-1.b", "github#2")
+@example("p+q", "agent")
+@example("--agent sh #00ff", "x.log.1")
+def test_a_files_name_tells_whose_it_is(profile: str, server: str) -> None:
+    name = LogName(LAUNCH, profile, server)
+    file = written(name)
+    assert re.fullmatch(r"[\w.~#%+-]+", file, re.ASCII)
+    assert logname.read(file) == name
+    assert len(file) < 255
+
+
+def test_a_name_that_no_file_could_have_is_cut_and_is_still_nobody_elses() -> None:
+    long, other = "x" * 300 + "1", "x" * 300 + "2"
+    file = written(LogName(LAUNCH, long, long))
+    assert len(file) < 255
+    assert kept(long) != kept(other)
+    assert logname.read(file) == LogName(LAUNCH, kept(long), kept(long))
+    assert kept(kept(long)) == kept(long)
+
+
+@pytest.mark.parametrize("file", ["20200101-000000-p-1.log", "x.log", f"{LAUNCH}+p.log.1", f"{LAUNCH}+p+q+r.log"])
+def test_other_files_are_nobodys(file: str) -> None:
+    assert logname.read(file) is None
+
+
+def test_a_launch_tells_when_it_began() -> None:
+    assert began("20200101T000001.250Z-99") == 1577836801.25
+    assert re.fullmatch(rf"\d{{8}}T\d{{6}}\.\d{{3}}Z-{os.getpid()}", this_launch())
+
+
+# which are kept
+
+
+def test_the_oldest_launches_go_with_all_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logdir, "KEPT", 3)
+    for day in range(1, 6):
+        for name in ("p.log", "p.log.1", "p+github.log"):
+            (tmp_path / f"2020010{day}T000000.000Z-1+{name}").write_bytes(b"")
+    (tmp_path / "20200105-000000-p-1.log").write_bytes(b"")  # as an earlier version left it
+    (tmp_path / "notes.txt").write_bytes(b"")
+    own = LogFile(tmp_path, "p", launch="20200106T000000.000Z-1")
+    own(b"x")
+    server = LogFile(tmp_path, "p", "github", launch="20200106T000000.000Z-1")
+    server(b"x")
+    own.close()
+    server.close()
+    launches = [file.name[:8] for file in sorted(tmp_path.iterdir())]
+    assert launches == ["20200105"] + ["20200105"] * 3 + ["20200106"] * 2 + ["notes.tx"]
+
+
+def test_logs_are_listed_by_launch_the_agent_before_its_servers(tmp_path: Path) -> None:
+    for file in ("2+p+b.log", "2+p.log.1", "2+p+a.log", "2+p+a.log.1", "1+q+z.log"):
+        day, _, rest = file.partition("+")
+        (tmp_path / f"2020010{day}T000000.000Z-1+{rest}").write_bytes(b"")
+    (tmp_path / "notes.txt").write_bytes(b"")
+    assert [(name.launch[7:8], name.profile, name.server) for name in logs(tmp_path).values()] == [
+        ("1", "q", "z"),
+        ("2", "p", ""),
+        ("2", "p", "a"),
+        ("2", "p", "b"),
+    ]
+    assert [file.suffix for file in logs(tmp_path)] == [".log"] * 4
+    assert logs(tmp_path / "nowhere") == {}
+
+
+# servers
+
+
+def test_each_server_has_a_file_and_each_process_a_line_in_it(tmp_path: Path) -> None:
+    servers = ServerLogs(tmp_path, "p", launch=LAUNCH)
+    servers.mark("github", "started (pid 12)")
+    servers.of("github")(b"one\nno end")
+    servers.mark("github", "exited with\nstatus 1")
+    servers.of("github#2")(b"second\n")
+    servers.close()
+    stamp = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    found = {name.server: file.read_bytes() for file, name in logs(tmp_path).items()}
+    assert found["github#2"] == b"second\n"
+    expected = rb"--- %s github started \(pid 12\) ---\none\nno end\n--- %s github exited with status 1 ---\n"
+    assert re.fullmatch(expected % (stamp, stamp), found["github"])
+
+
+def test_a_note_shows_no_secret(tmp_path: Path) -> None:
+    token = "ghp_a1B2c3D4e5F6"
+    servers = ServerLogs(tmp_path, "p", source=knowing(token))
+    servers.mark("github", f"could not be started: no {token}")
+    servers.close()
+    (file,) = tmp_path.iterdir()
+    assert b"could not be started: no *** ---\n" in file.read_bytes()
+
+
+def test_a_note_that_cannot_be_written_is_left_to_the_next_bytes_to_tell(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    servers = ServerLogs(tmp_path / "file", "p")
+    servers.mark("github", "started (pid 12)")
+    with pytest.raises(FileExistsError):
+        servers.of("github")(b"x")
+
+
+def test_after_the_end_nothing_is_noted_and_bytes_are_refused(tmp_path: Path) -> None:
+    servers = ServerLogs(tmp_path, "p")
+    log = servers.of("github")
+    servers.close()
+    servers.mark("github", "ended")
+    with pytest.raises(ValueError, match=r"^the log is closed$"):
+        log(b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_will_not_come_back_holds_no_descriptor(tmp_path: Path) -> None:
+    servers = ServerLogs(tmp_path, "p")
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
+    for number in range(2, 30):
+        servers.of(f"github#{number}")(b"x")
+        servers.end(f"github#{number}")
+    after = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
+    assert after == before
+    servers.mark("github#2", "started again")
+    servers.close()
+    (again,) = [file for file, name in logs(tmp_path).items() if name.server == "github#2"]
+    first, second = again.read_bytes().splitlines()
+    assert first == b"x"
+    assert second.endswith(b" github#2 started again ---")

@@ -63,7 +63,7 @@ def test_a_child_leads_its_own_session_and_gets_three_pipes_its_directory_and_ex
         "descriptors": [0, 1, 2],
         "is_leader": True,
         "cwd": str(tmp_path),
-        "env": {"ONLY": "this"},
+        "env": {"ONLY": "this", "ACP_LAUNCH_ID": spawned.mark},
         "blocking": [True, True, True],
     }
     assert limit >= 3

@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from acp_launch.process.change import Change, Standing
 from acp_launch.profile.model import Approval
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.client import Ask, Client
 from acp_launch.session.connection import Connection, connect
 from acp_launch.session.negotiate import negotiate
-from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.permission import Approve, Policy
 from acp_launch.transport.memory import MemoryTransport, pair
 from tests.oracle import Dialogue
@@ -68,6 +69,14 @@ class Recorder:
 
     def note(self, text: str) -> None:
         self.told.append(("note", text))
+
+    def server(self, change: Change) -> None:
+        self.told.append(("server", change))
+        self.changed.set()
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        self.told.append((f"standing {when}", tuple(servers)))
+        self.changed.set()
 
     def ended(self, turn: TurnEnd) -> None:
         self.told.append(("ended", turn))

@@ -1,0 +1,134 @@
+"""What an agent says, and what of it goes to the server now. Sans-IO; one half of exchange.py."""
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from acp_launch.bridge import refusal, roots
+from acp_launch.bridge.ids import NULL, key
+from acp_launch.bridge.ledger import Asked
+from acp_launch.bridge.replay import INITIALIZE, INITIALIZED, REMEMBERED
+from acp_launch.bridge.rewrite import each, with_id
+from acp_launch.bridge.talk import CANCELLED, PING, PROGRESS, Talk
+from acp_launch.bridge.waiting import Waiting
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.jsonrpc import Envelope
+
+PARSE_ERROR = -32700
+
+
+class Cancelled(Struct):
+    request_id: Raw = field(name="requestId")
+
+
+class _Meta(Struct):
+    token: Raw | UnsetType = field(default=UNSET, name="progressToken")
+
+
+class _Params(Struct):
+    meta: _Meta = field(default_factory=_Meta, name="_meta")
+
+
+_cancelled = msgspec.json.Decoder(Cancelled)
+_params = msgspec.json.Decoder(_Params)
+
+
+class FromAgent:
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+
+    def __call__(self, line: bytes) -> None:
+        """One line, without its newline."""
+        if (rest := each(line, self._message)) is not None:
+            self._talk.around.to_server(rest)
+
+    def _message(self, line: bytes) -> bytes | None:
+        message = jsonrpc.decode(line)
+        if message is None or (message.method is UNSET and message.id is UNSET):
+            self._unreadable(line)
+            return None
+        if not self._talk.policy.is_open and (why := self._talk.policy.refusal(line)):
+            self._forbidden(message, why)
+            return None
+        if message.method is UNSET:
+            return self._answers(message, line)
+        if message.id is UNSET:
+            return self._notifies(message, line)
+        return self._asks(message, line)
+
+    def _unreadable(self, line: bytes) -> None:
+        if line.strip():
+            said = "this line is no JSON-RPC message, and was not passed on"
+            self._talk.around.to_agent(refusal.error(Raw(NULL), PARSE_ERROR, said))
+
+    def _forbidden(self, message: Envelope, why: str) -> None:
+        if message.id is not UNSET and message.method is not UNSET:
+            self._talk.around.to_agent(refusal.error(message.id, jsonrpc.INVALID_PARAMS, why))
+
+    def _answers(self, message: Envelope, line: bytes) -> bytes | None:
+        assert message.id is not UNSET
+        own = self._talk.questions.settle(message.id)
+        if own is None:
+            return None  # the question died with its server, or there was none
+        return line if key(own) == key(message.id) else with_id(line, own)
+
+    def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
+        talk = self._talk
+        if message.method == CANCELLED and self._cancels_waiting(message.params):
+            return None
+        if message.method == INITIALIZED:
+            talk.memory.initialized = line
+        if talk.phase == "open":
+            return line
+        if message.method not in (CANCELLED, PROGRESS, INITIALIZED):  # about what is gone, or replayed anyway
+            talk.queue.put(Waiting(line, None, talk.around.now()))
+        return None
+
+    def _cancels_waiting(self, params: Raw) -> bool:
+        """Whether the request that is cancelled never got to the server."""
+        try:
+            id = _cancelled.decode(params).request_id
+        except msgspec.DecodeError:
+            return False
+        if self._talk.queue.withdraw(id):
+            return True
+        self._talk.ledger.cancel(id)
+        return False
+
+    def _asks(self, message: Envelope, line: bytes) -> bytes | None:
+        asked = self._asked(message)
+        if asked.method == PING and (self._talk.phase != "open" or self._talk.ledger.open):
+            self._talk.pong(asked)  # a busy server need not answer, and an absent one cannot
+            return None
+        if asked.method == INITIALIZE and self._talk.phase != "final":
+            return self._introduces(asked, message, line)
+        return self._talk.forward(asked, line)
+
+    def _asked(self, message: Envelope) -> Asked:
+        """What will be needed of it: the line itself is not kept."""
+        assert message.id is not UNSET
+        method = str(message.method)
+        return Asked(
+            id=message.id.copy(),
+            method=method,
+            params=message.params.copy() if method in REMEMBERED else Raw(b""),
+            silent_since=0.0,
+            token=self._token(message.params),
+        )
+
+    def _token(self, params: Raw) -> bytes | None:
+        if self._talk.call is None:
+            return None
+        try:
+            token = _params.decode(params).meta.token
+        except msgspec.DecodeError:
+            return None
+        return None if token is UNSET else key(token)
+
+    def _introduces(self, asked: Asked, message: Envelope, line: bytes) -> bytes | None:
+        """Its own handshake; while there is no process it is asked as soon as there is one."""
+        talk = self._talk
+        talk.memory.initialize, talk.handshake = line, key(asked.id)
+        talk.agent_has_roots = roots.are_declared(message.params)
+        asked.silent_since = talk.around.now()
+        talk.ledger.ask(asked)
+        return line if talk.phase == "open" else None

@@ -1,0 +1,108 @@
+"""
+Who owes whom an answer in one conversation, as a pure value: requests of the agent that the server has, requests of
+the server that the agent has. Each is answered once; what nobody waits for (any more) is not passed on.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Raw, Struct
+
+from acp_launch.bridge.ids import key
+
+
+class Asked(Struct, kw_only=True):
+    """One request of the agent at the server. `silent_since` is on the caller's clock; `token` is its progressToken."""
+
+    id: Raw
+    method: str
+    params: Raw
+    silent_since: float
+    token: bytes | None = None
+    is_cancelled: bool = False
+
+
+class Ledger:
+    """The agent's requests, by id. A repeated id replaces the older request, which no answer can be told from."""
+
+    FORGOTTEN = 1000  # cancelled requests remembered: a server need not answer them (MCP "cancellation")
+
+    def __init__(self) -> None:
+        self.open: dict[bytes, Asked] = {}
+        self._cancelled: dict[bytes, None] = {}
+
+    def ask(self, asked: Asked) -> None:
+        self.open[key(asked.id)] = asked
+
+    def settle(self, id: Raw) -> Asked | None:
+        """The request this answers; None when nobody waits for it."""
+        number = key(id)
+        self._cancelled.pop(number, None)
+        return self.open.pop(number, None)
+
+    def cancel(self, id: Raw) -> None:
+        """The agent no longer wants it. An answer that comes all the same is passed on, silence is not missed."""
+        asked = self.open.get(number := key(id))
+        if asked is None:
+            return
+        asked.is_cancelled = True
+        self._cancelled[number] = None
+        if len(self._cancelled) > self.FORGOTTEN:
+            self.open.pop(oldest := next(iter(self._cancelled)), None)
+            del self._cancelled[oldest]
+
+    def progress(self, token: bytes, now: float) -> None:
+        """A sign of life of whichever request has this token."""
+        for asked in self.open.values():
+            if asked.token == token:
+                asked.silent_since = now
+
+    def wanted(self) -> list[Asked]:
+        """Those whose answer somebody still waits for."""
+        return [asked for asked in self.open.values() if not asked.is_cancelled]
+
+    def close(self) -> list[Asked]:
+        """Forget all of them; returns those somebody still waits for."""
+        left = self.wanted()
+        self.open.clear()
+        self._cancelled.clear()
+        return left
+
+
+class Questions:
+    """
+    The server's requests at the agent, by the id the agent knows them under.
+
+    A question that died with its server may still be answered. When the next process asks under the same id, the
+    agent gets that one under an id of ours; `settle` gives the server's own back.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[bytes, Raw] = {}  # the agent's id → the server's
+        self._stale: set[bytes] = set()
+
+    def is_ambiguous(self, id: Raw) -> bool:
+        """Whether the agent may still answer an older question with this id."""
+        return key(id) in self._stale
+
+    def ask(self, id: Raw, *, known_as: Raw) -> None:
+        self.open[key(known_as)] = id
+
+    def settle(self, id: Raw) -> Raw | None:
+        """The server's own id for what the agent answers; None when the server does not wait for it."""
+        number = key(id)
+        self._stale.discard(number)
+        return self.open.pop(number, None)
+
+    def withdraw(self, id: Raw) -> Raw | None:
+        """The server cancels its question: the id the agent knows it under."""
+        for number, own in self.open.items():
+            if key(own) == key(id):
+                return Raw(number)
+        return None
+
+    def die(self) -> Iterator[Raw]:
+        """Their server is gone: the ids the agent should be told to forget."""
+        died = list(self.open)
+        self._stale.update(died)
+        self.open.clear()
+        return map(Raw, died)

@@ -1,0 +1,256 @@
+"""
+One seat's conversation at work: the agent's link, the exchange, and the processes of one server, one after another.
+
+A relay may be ahead of its agent: the process is started and asked for a sign of life while the agent still starts.
+What comes for the agent before it has come is kept, within bounds.
+
+Whoever does not read makes the other side wait, as with a plain pipe, and itself when it goes on asking us.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+
+from msgspec import Struct
+
+from acp_launch.bridge.exchange import Exchange
+from acp_launch.bridge.link import Link, Over
+from acp_launch.bridge.refusal import Lost
+from acp_launch.bridge.seat import Guest
+from acp_launch.bridge.toolpolicy import ToolPolicy
+from acp_launch.plan.model import StdioPlan
+from acp_launch.process import prepare
+from acp_launch.process.change import Change
+from acp_launch.process.child import Child
+from acp_launch.process.program import Program
+from acp_launch.process.supervisor import Supervisor
+
+KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
+DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
+
+
+class Outside(Struct, frozen=True, kw_only=True):
+    """Whom a relay tells what."""
+
+    changed: Callable[[Change], None]
+    listed: Callable[[], None]  # the agent was shown its tools
+    note: Callable[[str], None]
+    log: Callable[[bytes], None] | None
+    max_line: int  # bytes
+
+
+class Relay:
+    """`name` is the server's, or `github#2`; `left` is set when the agent has gone."""
+
+    def __init__(self, plan: StdioPlan, program: Program, directories: Sequence[PurePath], outside: Outside) -> None:
+        self.name = program.name
+        self.plan = plan
+        self.standing: Change | None = None  # the last
+        self.took: float | None = None  # seconds to READY, the first time
+        self.left = asyncio.Event()
+        self.is_claimed = False
+        self._outside = outside
+        self._agent: Link | None = None
+        self._guest: Guest | None = None
+        self._server: Link | None = None
+        self._kept: list[bytes] = []
+        self._kept_bytes = 0
+        self._probe = True
+        self._is_expected = False
+        self._was_stopped = False
+        self._dying: asyncio.TimerHandle | None = None
+        self.supervisor = Supervisor(
+            program,
+            restart=plan.restart,
+            start=plan.timeouts.start,
+            required=plan.required,
+            watcher=self,
+            emit=self._changed,
+            log=outside.log,
+        )
+        self.exchange = Exchange(
+            self.name,
+            self,
+            ToolPolicy(plan.name, plan.tools),
+            directories,
+            start=plan.timeouts.start,
+            call=plan.timeouts.call,
+        )
+
+    # The agent's side.
+
+    def seat(self, guest: Guest) -> None:
+        """The agent has come; from here on the descriptor is ours."""
+        self.is_claimed = True
+        self._guest = guest
+        descriptor = guest.descriptor.fileno()
+        line, over, room = self._agent_says, self._agent_over, self._agent_has_room
+        self._agent = Link(descriptor, descriptor, line, over, room, max_line=self._outside.max_line)
+        for kept in self._take_kept():
+            self._agent.send(kept)
+        if self._server is not None and not self._agent.is_full:
+            self._server.resume()
+        self._agent.feed(guest.first)
+
+    def close(self) -> None:
+        """Let the agent go."""
+        if self._agent is not None:
+            self._agent.close()
+        if self._guest is not None:
+            self._guest.close()
+        self._agent = self._guest = None
+        self.left.set()
+
+    def tick(self) -> None:
+        """Called now and then: time-outs, processes that stand still, an agent that left while it was not read."""
+        if self._agent is not None and self._agent.is_paused and self._agent.has_hung_up:
+            self.left.set()
+        if self._server is not None and self._server.is_paused:
+            self.exchange.excuse()
+        is_stopped = self.exchange.is_waiting and self._is_stopped()
+        if is_stopped and not self._was_stopped:
+            self._outside.note(f"{self.name} is stopped (SIGSTOP); calls to it wait")
+        self._was_stopped = is_stopped
+        self.exchange.tick(is_stopped=is_stopped)
+
+    # The server's side: what the supervisor tells.
+
+    def started(self, child: Child) -> None:
+        spawned = child.spawned
+        line, over, room = self._server_says, self._server_over, self._server_has_room
+        self._server = Link(spawned.stdout, spawned.stdin, line, over, room, max_line=self._outside.max_line)
+        self.exchange.attached(probe=self._probe)
+
+    def ending(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def lost(self, change: Change) -> None:
+        if self._server is not None:
+            self._server.drain()
+        self.ending()
+        if self._dying is not None:
+            self._dying.cancel()
+        if change.after is not None and not self.supervisor.has_answered:
+            self._probe = False  # it may be the ping that it does not bear
+        self._take_kept()
+        self.exchange.lost(_lost(change), for_good=change.state != "resting")
+        if self._agent is not None:
+            self._agent.resume()  # it waited for who is no more
+
+    # What the exchange asks for.
+
+    def to_agent(self, line: bytes) -> None:
+        if self._agent is None:
+            self._keep(line)
+            return
+        self._agent.send(line)
+        if self._agent.is_full and self._server is not None:
+            self._server.pause()
+
+    def to_server(self, line: bytes) -> None:
+        if self._server is None:
+            return
+        self._server.send(line)
+        if self._server.is_full and self._agent is not None:
+            self._agent.pause()
+
+    def alive(self) -> None:
+        self.supervisor.answered()
+
+    def ready(self) -> None:
+        self.supervisor.ready()
+
+    def listed(self) -> None:
+        self._outside.listed()
+
+    def wedged(self, reason: str) -> None:
+        self.supervisor.condemn(reason)
+
+    def note(self, text: str) -> None:
+        self._outside.note(text)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # Private.
+
+    def _agent_says(self, line: bytes) -> None:
+        """What we answer it ourselves is kept for it too: one that asks and does not read has to wait."""
+        agent = self._agent
+        assert agent is not None
+        held = agent.held
+        self.exchange.from_agent(line)
+        if agent.held > held and agent.is_full:
+            agent.pause()
+        if not self._is_expected and self.exchange.is_introduced:
+            self._is_expected = True
+            self.supervisor.expect()  # from its handshake on somebody waits for the process
+
+    def _server_says(self, line: bytes) -> None:
+        server = self._server
+        assert server is not None
+        held = server.held
+        self.exchange.from_server(line)
+        if server.held > held and server.is_full:
+            server.pause()
+
+    def _keep(self, line: bytes) -> None:
+        self._kept.append(line)
+        self._kept_bytes += len(line)
+        if self._kept_bytes > KEPT and self._server is not None:
+            self._server.pause()
+
+    def _take_kept(self) -> list[bytes]:
+        kept, self._kept, self._kept_bytes = self._kept, [], 0
+        return kept
+
+    def _changed(self, change: Change) -> None:
+        self.standing = change
+        if change.state == "ready" and self.took is None:
+            self.took = change.after
+        self._outside.changed(change)
+
+    def _agent_over(self, over: Over) -> None:
+        if over.is_fault:
+            self._outside.note(f"the agent's connection to {self.name} is closed: it {over.why}")
+        self.left.set()
+
+    def _agent_has_room(self) -> None:
+        self._resume(self._server, self._agent)
+
+    def _server_has_room(self) -> None:
+        self._resume(self._agent, self._server)
+
+    def _resume(self, writer: Link | None, reader: Link | None) -> None:
+        """`reader` has taken what was kept for it: from its peer, and from us."""
+        if writer is not None:
+            writer.resume()
+        if reader is not None and not (writer is not None and writer.is_full):
+            reader.resume()
+
+    def _server_over(self, over: Over) -> None:
+        """Where a pipe ended its process mostly is about to, and how is worth knowing."""
+        if over.is_fault:
+            self.supervisor.condemn(over.why)
+            return
+        child = self.supervisor.child
+
+        def help_along() -> None:
+            if self.supervisor.child is child:
+                self.supervisor.condemn(over.why)
+
+        self._dying = asyncio.get_running_loop().call_later(DYING, help_along)
+
+    def _is_stopped(self) -> bool:
+        child = self.supervisor.child
+        process = prepare.table().read(child.pid) if child else None
+        return process is not None and process.is_stopped
+
+
+def _lost(change: Change) -> Lost:
+    if change.state == "resting":
+        return Lost(server=change.server, why=change.exit or change.reason, comes_back="it is being started again")
+    why = "; ".join(filter(None, (change.exit, change.reason)))
+    return Lost(server=change.server, why=f"failed: {why}", stderr=change.detail)

@@ -1,0 +1,222 @@
+"""
+Our end of every MCP connection of the agent: a unix socket that shims (shim.py) connect to.
+
+A connection is let in when it comes from our own user and its first line (greeting.py) holds this launch's token and
+the name of a server of ours, within two seconds. All others are closed without a word, and we say why. No connection
+has a task: each is a descriptor the loop watches, and a deadline.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Container, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.bridge.greeting import LONGEST, Unwelcome, welcome
+from acp_launch.bridge.peeruid import peer_uid
+from acp_launch.bridge.seatdir import SOCKET, directory
+
+PATIENCE = 2.0  # seconds for the greeting; a shim says it in the moment it connects
+MOST = 64  # connections that have not greeted yet; further ones wait in the kernel, unaccepted
+BACKLOG = 256  # of these; more than an agent has servers
+REST = 1.0  # seconds, when no connection can be taken for want of descriptors or memory
+
+
+class Seat(Struct, frozen=True):
+    """Where shims connect to, and what they have to say; both go to the agent alone."""
+
+    path: Path
+    token: str
+
+    def __repr__(self) -> str:
+        return f"Seat({self.path})"
+
+
+class Guest(Struct, eq=False):
+    """A connection that was let in, from now on its taker's to close.
+
+    `descriptor` does not block; `first` is what was read behind the greeting.
+    """
+
+    name: str
+    uid: int | None
+    descriptor: socket.socket
+    first: bytes
+
+    def __repr__(self) -> str:
+        return f"Guest({self.name})"
+
+    def close(self) -> None:
+        self.descriptor.close()
+
+
+@asynccontextmanager
+async def seat(
+    names: Container[str],
+    seated: Callable[[Guest], None],
+    refused: Callable[[str], None],
+    *,
+    uid_of: Callable[[socket.socket], int | None] = peer_uid,
+    patience: float = PATIENCE,
+) -> AsyncIterator[Seat]:
+    """Let in who asks for one of `names`; `refused` is told why somebody was not.
+
+    Leaving closes the door and what has not greeted yet; guests stay.
+
+    Raises:
+        LaunchError: there is no place for the socket.
+    """
+    with directory() as place, _listening(place / SOCKET) as listener:
+        offered = Seat(place / SOCKET, secrets.token_urlsafe(24))
+        door = _Door(listener, lambda line: welcome(line, offered.token, names), seated, refused, uid_of, patience)
+        try:
+            yield offered
+        finally:
+            door.close()
+
+
+@contextmanager
+def _listening(path: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.setblocking(False)
+        listener.bind(str(path))
+        path.chmod(0o600)  # whatever the umask takes away
+        listener.listen(BACKLOG)
+        yield listener
+
+
+class _Door:
+    """Takes connections in, and keeps them until they have greeted."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        check: Callable[[bytes], str],
+        seated: Callable[[Guest], None],
+        refused: Callable[[str], None],
+        uid_of: Callable[[socket.socket], int | None],
+        patience: float,
+    ) -> None:
+        self.check, self.seated, self.refused, self.patience = check, seated, refused, patience
+        self._listener, self._uid_of = listener, uid_of
+        self._loop = asyncio.get_running_loop()
+        self._greeters: set[_Greeter] = set()
+        self._is_open = False
+        self._rest: asyncio.TimerHandle | None = None
+        self._open()
+
+    def close(self) -> None:
+        self._shut()
+        if self._rest is not None:
+            self._rest.cancel()
+        for greeter in self._greeters:
+            greeter.dismiss()
+        self._greeters.clear()
+
+    def part(self, greeter: "_Greeter") -> None:
+        """One less; there is room for the next."""
+        self._greeters.remove(greeter)
+        self._open()
+
+    def _open(self) -> None:
+        if not self._is_open and self._rest is None:
+            self._is_open = True
+            self._loop.add_reader(self._listener, self._take)
+
+    def _shut(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._listener)
+
+    def _take(self) -> None:
+        """One at a time: what is seated already has its turn in between."""
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as error:  # EMFILE, ENOMEM: it stays at the door, which would be told again and again
+            self._pause(error)
+            return
+        connection.setblocking(False)
+        self._meet(connection)
+        if len(self._greeters) >= MOST:
+            self._shut()
+
+    def _pause(self, error: OSError) -> None:
+        self._shut()
+        self._rest = self._loop.call_later(REST, self._go_on)
+        self.refused(f"it has to wait: {error.strerror}")
+
+    def _go_on(self) -> None:
+        self._rest = None
+        self._open()
+
+    def _meet(self, connection: socket.socket) -> None:
+        uid = self._uid_of(connection)
+        if uid in (None, os.geteuid()):  # None: there is the directory nobody else may enter
+            self._greeters.add(_Greeter(connection, uid, self))
+        else:
+            connection.close()
+            self.refused(f"it came from user {uid}, not from user {os.geteuid()}")
+
+
+class _Greeter:
+    """Somebody who has not said yet what they want."""
+
+    def __init__(self, connection: socket.socket, uid: int | None, door: _Door) -> None:
+        self._connection, self._uid, self._door = connection, uid, door
+        self._heard = b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(connection, self._read)
+        late = f"it did not say within {door.patience:g} s what it wants"
+        self._deadline = self._loop.call_later(door.patience, self._refuse, late)
+
+    def dismiss(self) -> None:
+        self._let_go()
+        self._connection.close()
+
+    def _let_go(self) -> None:
+        self._deadline.cancel()
+        self._loop.remove_reader(self._connection)
+
+    def _refuse(self, why: str) -> None:
+        self.dismiss()
+        self._door.part(self)
+        self._door.refused(why)
+
+    def _read(self) -> None:
+        try:
+            chunk = self._connection.recv(LONGEST - len(self._heard))
+        except BlockingIOError:
+            return
+        except OSError:  # ECONNRESET
+            chunk = b""
+        self._heard += chunk
+        if b"\n" in chunk:
+            self._greet()
+        elif not chunk:
+            self._refuse("it hung up before it had said what it wants")
+        elif len(self._heard) >= LONGEST:
+            self._refuse(f"its first line is longer than {LONGEST} bytes")
+
+    def _greet(self) -> None:
+        line, _, first = self._heard.partition(b"\n")
+        try:
+            name = self._door.check(line)
+        except Unwelcome as why:
+            self._refuse(str(why))
+            return
+        self._let_go()
+        self._door.part(self)
+        self._seat(Guest(name, self._uid, self._connection, first))
+
+    def _seat(self, guest: Guest) -> None:
+        try:
+            self._door.seated(guest)
+        except BaseException:
+            guest.close()
+            raise

@@ -1,0 +1,184 @@
+"""
+Every stdio server of a launch, run by us: started ahead while the agent starts, seated when the agent opens it, stopped
+with the launch.
+
+One process serves one conversation (facts/mcp.md §3), so each seat has its own relay. One is kept ahead for the agent's
+first; a second one at the same time gets a fresh process, and when an agent has left, one is kept ahead again for its
+return.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.bridge.programs import program
+from acp_launch.bridge.relay import Outside, Relay
+from acp_launch.bridge.seat import Guest, Seat, seat
+from acp_launch.errors import first
+from acp_launch.plan.model import StdioPlan
+from acp_launch.process.change import Change, Standing
+from acp_launch.secret.value import Secret
+
+TICK = 1.0  # seconds between two looks at the clock, while no server has a shorter `timeouts.call`
+
+
+class Needs(Struct, frozen=True, kw_only=True):
+    """What running servers takes. `log` gives the log of one server's stderr; `listed` is told that the agent was shown
+    tools; `tell` runs beside the servers and passes on what they told; `hurry` is set when patience is over."""
+
+    secrets: Mapping[str, Secret]
+    directories: Sequence[Path]
+    max_line: int
+    changed: Callable[[Change], None]
+    listed: Callable[[], None]
+    tell: Callable[[], Awaitable[None]]
+    note: Callable[[str], None]
+    log: Callable[[str], Callable[[bytes], None]]
+    hurry: asyncio.Event
+
+
+class Servers:
+    """Made by `running` only."""
+
+    def __init__(self, plans: Sequence[StdioPlan], needs: Needs, tasks: asyncio.TaskGroup) -> None:
+        self._plans = {plan.name: plan for plan in plans}
+        self._needs, self._tasks = needs, tasks
+        self._relays: list[Relay] = []
+        self._lives: set[asyncio.Task[None]] = set()
+        self._opened: dict[str, Relay] = {}  # the latest the agent has opened, by the server's name
+        self._is_stopping = False
+        for plan in plans:
+            self._ahead(plan)
+
+    def seated(self, guest: Guest) -> None:
+        """The agent has opened a server."""
+        if self._is_stopping:
+            guest.close()
+            return
+        plan = self._plans[guest.name]
+        relay = self._waiting_for(plan) or self._ahead(plan)
+        self._opened[plan.name] = relay
+        relay.seat(guest)
+
+    def up(self, plan: StdioPlan) -> "asyncio.Task[bool]":
+        """Wait for the process that is ahead: True once it has answered, False when it never will."""
+        return self._tasks.create_task(self._first(plan).supervisor.up())
+
+    def last(self, plan: StdioPlan) -> Change | None:
+        """What was last heard of its process."""
+        return self._first(plan).standing
+
+    def standings(self) -> list[Standing]:
+        """How each server stands now, in the profile's order."""
+        return [self._standing(plan) for plan in self._plans.values()]
+
+    def stopping(self) -> None:
+        """The agent is about to be stopped: when it lets go of a server, none is started for its return."""
+        self._is_stopping = True
+
+    async def close(self) -> None:
+        """Stop them all at once; each climbs its own ladder, so this takes as long as the slowest."""
+        self.stopping()
+        for relay in self._relays:
+            relay.left.set()
+        if self._lives:
+            await asyncio.wait(self._lives)
+
+    async def tick(self) -> None:
+        limits = [plan.timeouts.call for plan in self._plans.values() if plan.timeouts.call is not None]
+        every = max(0.02, min([TICK, *(limit / 4 for limit in limits)]))
+        while True:
+            await asyncio.sleep(every)
+            for relay in self._relays:
+                relay.tick()
+
+    def _ahead(self, plan: StdioPlan) -> Relay:
+        name = self._free_name(plan.name)
+        needs = self._needs
+        outside = Outside(
+            changed=needs.changed,
+            listed=needs.listed,
+            note=needs.note,
+            log=needs.log(name),
+            max_line=needs.max_line,
+        )
+        relay = Relay(plan, program(plan, name, needs.secrets), needs.directories, outside)
+        self._relays.append(relay)
+        life = self._tasks.create_task(self._life(relay), name=f"server {name}")
+        self._lives.add(life)
+        life.add_done_callback(self._lives.discard)
+        return relay
+
+    async def _life(self, relay: Relay) -> None:
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(relay.supervisor.run())
+                await relay.left.wait()
+                await relay.supervisor.stop(self._needs.hurry)
+        finally:
+            relay.close()
+            self._relays.remove(relay)
+        if not self._is_stopping and self._waiting_for(relay.plan) is None:
+            self._ahead(relay.plan)
+
+    def _waiting_for(self, plan: StdioPlan) -> Relay | None:
+        return next((relay for relay in self._of(plan) if not relay.is_claimed), None)
+
+    def _of(self, plan: StdioPlan) -> Iterator[Relay]:
+        return (relay for relay in self._relays if relay.plan is plan)
+
+    def _first(self, plan: StdioPlan) -> Relay:
+        return next(self._of(plan))
+
+    def _free_name(self, name: str) -> str:
+        taken = {relay.name for relay in self._relays}
+        numbered = (f"{name}#{number}" if number > 1 else name for number in range(1, len(taken) + 2))
+        return next(candidate for candidate in numbered if candidate not in taken)
+
+    def _standing(self, plan: StdioPlan) -> Standing:
+        relay = self._opened.get(plan.name) or next(self._of(plan), None)
+        change = relay.standing if relay else None
+        return Standing(
+            server=plan.name,
+            state=change.state if change else "declared",
+            required=plan.required,
+            after=relay.took if relay else None,
+            tools=relay.exchange.tools if relay else None,
+            opened=plan.name in self._opened,
+            restarts=change.restarts if change else 0,
+            reason="; ".join(filter(None, (change.exit, change.reason))) if change else "",
+        )
+
+
+class Running(Struct, frozen=True):
+    """The servers, and the socket their agent reaches them by."""
+
+    servers: Servers
+    seat: Seat
+
+
+async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await tell()
+
+
+@asynccontextmanager
+async def running(plans: Sequence[StdioPlan], needs: Needs) -> AsyncIterator[Running]:
+    """Run the servers for as long as the block does; leaving stops them, each with its own ladder, all at once."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            servers = Servers(plans, needs, tasks)
+            refused = lambda why: needs.note(f"a connection to the seat was refused: {why}")  # noqa: E731
+            beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(needs.tell))]
+            try:
+                async with seat({plan.name for plan in plans}, servers.seated, refused) as address:
+                    yield Running(servers, address)
+            finally:
+                for task in beside:
+                    task.cancel()
+                await servers.close()  # in here: a group that is left with an error cancels its tasks
+    except BaseExceptionGroup as failures:
+        raise first(failures) from None

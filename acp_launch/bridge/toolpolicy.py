@@ -1,0 +1,130 @@
+"""
+Which tools of a server the agent may see and call (`tools.allow`, `tools.deny`). Pure: lines in, lines out.
+
+What the agent sends is never trusted to mean one thing: where two programs may read a message differently, it is
+refused. Some servers (Go's) match keys whatever their case, and which of two equal keys counts is anybody's choice.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import translate
+
+from acp_launch.profile.model import Tools
+from acp_launch.protocol.splice import Malformed, Member, elements, is_text, members, text, without
+
+CALL = "tools/call"
+LONGEST_NAME = 60  # characters of a tool's name that a message repeats
+_Globs = tuple[tuple[str, re.Pattern[str]], ...]
+
+
+class _Unclear(Exception):  # noqa: N818
+    """Raised when a message may mean more than one thing, or nothing; the text says why."""
+
+
+class ToolPolicy:
+    """`allow` and `deny` of one server, as globs that match as `fnmatchcase`; what is denied is not allowed."""
+
+    def __init__(self, server: str, tools: Tools) -> None:
+        self.is_open = "*" in tools.allow and not tools.deny
+        self._server = server
+        self._allow, self._deny = _globs(tools.allow), _globs(tools.deny)
+
+    def allows(self, name: str) -> bool:
+        return not self._why(name)
+
+    def refusal(self, line: bytes) -> str:
+        """
+        Why this message of the agent may not pass; empty when it may. All but calls of tools may, if they are clear.
+
+        `line` is one message, not a batch.
+        """
+        if self.is_open:
+            return ""
+        try:
+            name = _called(line)
+        except _Unclear as unclear:
+            return f'"{self._server}" restricts its tools, and this message cannot be checked: {unclear}'
+        if name is None or not (why := self._why(name)):
+            return ""
+        return f'the tool "{_shown(name)}" of "{self._server}" is not allowed by the profile ({why})'
+
+    def filtered(self, line: bytes) -> tuple[bytes, int]:
+        """
+        A server's answer to `tools/list` without the tools that are not allowed, and how many are left in it.
+
+        All other bytes stay. What has no readable list of tools stays as it is, and counts 0: calls are checked anyway.
+        """
+        try:
+            tools = list(_listed(line))
+        except Malformed:
+            return line, 0
+        denied = [span for span, names in tools if not all(map(self.allows, names))]
+        return without(line, denied) if denied else line, len(tools) - len(denied)
+
+    def _why(self, name: str) -> str:
+        """Which word of the profile is against it."""
+        for glob, pattern in self._deny:
+            if pattern.match(name):
+                return f"tools.deny: {glob}"
+        return "" if any(pattern.match(name) for _, pattern in self._allow) else "not in tools.allow"
+
+
+def _globs(globs: Sequence[str]) -> _Globs:
+    return tuple((glob, re.compile(translate(glob))) for glob in globs)
+
+
+def _called(line: bytes) -> str | None:
+    """The tool that a message calls; None when it calls none."""
+    try:
+        message = members(line)
+        method = _only(line, message, "method")
+        if method is None or method != CALL:
+            return None
+        params = _member(message, "params")
+        named = members(line, params.start) if params and line.startswith(b"{", params.start) else []
+        tool = _only(line, named, "name")
+    except Malformed as malformed:
+        raise _Unclear(f"it is no JSON-RPC message ({malformed})") from None
+    if tool is None:
+        raise _Unclear("it names no tool")
+    return tool
+
+
+def _only(line: bytes, message: Sequence[Member], key: str) -> str | None:
+    """The text under `key`."""
+    member = _member(message, key)
+    if member is None:
+        return None
+    if not is_text(line, member.start):
+        raise _Unclear(f'its "{key}" is no text')
+    return text(line, member.start)
+
+
+def _member(message: Sequence[Member], key: str) -> Member | None:
+    """The one member that anybody could take for `key`."""
+    alike = [member for member in message if member.key.casefold() == key]
+    if len(alike) > 1:
+        raise _Unclear(f'it holds "{key}" {len(alike)} times')
+    if alike and alike[0].key != key:
+        raise _Unclear(f'it writes "{key}" as "{alike[0].key}"')
+    return alike[0] if alike else None
+
+
+def _listed(line: bytes) -> Iterator[tuple[tuple[int, int], list[str]]]:
+    """Of each tool in `result.tools`: where it is, and its name, or names."""
+    for result in _named(members(line), "result"):
+        for tools in _named(members(line, result.start), "tools"):
+            for start, end in elements(line, tools.start):
+                tool = members(line, start) if line.startswith(b"{", start) else []
+                names = [text(line, name.start) for name in _named(tool, "name") if is_text(line, name.start)]
+                yield (start, end), names
+
+
+def _named(found: Sequence[Member], key: str) -> Iterator[Member]:
+    return (member for member in found if member.key == key)
+
+
+def _shown(name: str) -> str:
+    """Enough of a name to recognise it, fit for any terminal."""
+    printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return printable if len(printable) <= LONGEST_NAME else printable[: LONGEST_NAME - 3] + "..."

@@ -1,0 +1,175 @@
+"""
+The stdio servers of a launch as its story sees them: run beside the agent, waited for, offered as shims, told about.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.bridge import shim
+from acp_launch.bridge.offer import Way, is_bridged
+from acp_launch.bridge.servers import Needs, Running, running
+from acp_launch.errors import ServerError
+from acp_launch.plan.model import LaunchPlan, StdioPlan
+from acp_launch.process.change import Change, Standing
+from acp_launch.process.serverlog import ServerLogs
+from acp_launch.secret.value import Secret
+from acp_launch.session.observer import Observer
+
+SILENT = 3.0  # seconds after which a process that lives and says nothing passes: not every server answers a ping
+
+
+class Supplies(Struct, frozen=True, kw_only=True):
+    """What servers need besides their plan."""
+
+    secrets: Mapping[str, Secret]
+    max_line: int  # bytes
+    logs: ServerLogs
+
+
+class Bridged:
+    """Made by `bridged` only; without any server of ours it does nothing."""
+
+    def __init__(self, plan: LaunchPlan, observer: Observer) -> None:
+        self._plan, self._observer = plan, observer
+        self._inner: Running | None = None
+        self._is_open = self._is_told = self._is_stopping = False
+        self._news = asyncio.Event()
+
+    def running(self, inner: Running) -> None:
+        self._inner = inner
+
+    def changed(self, change: Change) -> None:
+        """A step in the life of a server. Those of our own stopping are no news."""
+        if not self._is_stopping:
+            self._observer.server(change)
+            self._news.set()
+            self.look()
+
+    async def tell(self) -> None:
+        """Pass on what was told between the agent's words: the observer may keep it until somebody drains it."""
+        await self._news.wait()
+        self._news.clear()
+        await self._observer.drain()
+
+    @property
+    def way(self) -> Way | None:
+        """How shims get to their seat."""
+        if self._inner is None:
+            return None
+        seat = self._inner.seat
+        return Way(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
+
+    async def up(self) -> None:
+        """Until the required servers have shown a sign of life, or have been alive and silent for a moment.
+
+        Raises:
+            ServerError: one of them failed.
+        """
+        if self._inner is None:
+            return
+        servers = self._inner.servers
+        waits = {servers.up(plan): plan for plan in _ours(self._plan) if plan.required}
+        deadline = asyncio.get_running_loop().time() + SILENT
+        while waits:
+            left = deadline - asyncio.get_running_loop().time()
+            done, _ = await asyncio.wait(waits, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                break
+            for task in done:
+                plan = waits.pop(task)
+                if not task.result():
+                    raise _failed(self._plan.profile, servers.last(plan), plan.name)
+        for task, plan in waits.items():
+            task.cancel()
+            self._observer.note(f"{plan.name} has said nothing for {SILENT:g} s; going on, it may still come")
+
+    def opened(self) -> None:
+        """The session is open: how the servers stand is told as soon as that is known: agents take their time."""
+        self._is_open = True
+        self.look()
+
+    def look(self) -> None:
+        """Something about the servers has changed."""
+        if self._inner is None or self._is_told or not self._is_open:
+            return
+        if all(map(_is_settled, standings := self._inner.servers.standings())):
+            self._is_told = True
+            self._observer.standing(standings, "opened")
+
+    def first_turn_over(self) -> None:
+        """By now the agent has opened what it ever will; some drop servers without a word (facts/agents.md)."""
+        if self._inner is None:
+            return
+        standings = self._inner.servers.standings()
+        if not self._is_told:
+            self._is_told = True
+            self._observer.standing(standings, "opened")
+        self._observer.standing(standings, "turn")
+
+    def stopping(self) -> None:
+        """The agent is about to be stopped."""
+        self._is_stopping = True
+        if self._inner is not None:
+            self._inner.servers.stopping()
+
+
+@asynccontextmanager
+async def bridged(
+    plan: LaunchPlan, supplies: Supplies, observer: Observer, hurry: asyncio.Event
+) -> AsyncIterator[Bridged]:
+    """Start the servers of `plan` now; leaving stops them, after the agent, whose shims they answer."""
+    ours = _ours(plan)
+    if not ours:
+        yield Bridged(plan, observer)
+        return
+
+    story = Bridged(plan, observer)
+
+    def changed(change: Change) -> None:
+        supplies.logs.mark(change.server, _mark(change))
+        story.changed(change)
+
+    needs = Needs(
+        secrets=supplies.secrets,
+        directories=(plan.cwd, *plan.additional_directories),
+        max_line=supplies.max_line,
+        changed=changed,
+        listed=story.look,
+        tell=story.tell,
+        note=observer.note,
+        log=supplies.logs.of,
+        hurry=hurry,
+    )
+    async with running(ours, needs) as inner:
+        story.running(inner)
+        yield story
+
+
+def _ours(plan: LaunchPlan) -> list[StdioPlan]:
+    return [server for server in plan.servers if isinstance(server, StdioPlan) and is_bridged(server)]
+
+
+def _mark(change: Change) -> str:
+    """The line between the server's own in its log."""
+    words = [change.state + (f" (pid {change.pid})" if change.pid else ""), change.exit, change.reason]
+    return ", ".join(filter(None, words))
+
+
+def _is_settled(standing: Standing) -> bool:
+    """Whether there is more to tell than that it has been started."""
+    is_over = standing.state in ("failed", "stopped")
+    return is_over or (standing.state == "ready" and standing.tools is not None)
+
+
+def _failed(profile: str, change: Change | None, name: str) -> ServerError:
+    how = "; ".join(filter(None, (change.exit, change.reason))) if change else "it was stopped"
+    return ServerError(
+        f'the MCP server "{name}" failed: {how}',
+        fix=f"acp-launch logs {profile} {name} shows all it said; with required: false the session opens without it",
+        detail=change.detail if change else (),
+    )

@@ -1,0 +1,119 @@
+"""`logs`: what an agent and its MCP servers said on stderr."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.console.logwatch import Watch
+    from acp_launch.settings.model import Settings
+
+LOOK = 0.25  # seconds between two looks for more
+
+Profile = Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Of its latest launch; else the latest.")]
+Server = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only this server's; or agent.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, newer launches too.")]
+Last = Annotated[int | None, typer.Option("--lines", "-n", min=0, metavar="LINES", help="Only the last of each log.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
+
+
+def logs(
+    profile: Profile = None, server: Server = None, follow: Follow = False, lines: Last = None, as_json: Json = False
+) -> None:
+    """Show what the agent and the MCP servers of the latest launch said on stderr."""
+    from acp_launch.console.logs import Shown
+    from acp_launch.console.logwatch import Watch
+    from acp_launch.settings.load import load
+
+    settings = load()
+    directory = settings.state / "log"
+    name = None if profile is None else _profile(profile, directory, settings)
+    of = None if server is None else _server(server, name, directory)
+    shown = Shown(as_json=as_json)
+    watch = Watch(directory, shown, profile=name, server=of, follow=follow)
+    try:
+        watch.look(lines)
+        if not watch.has_logs:
+            shown.note(_nothing(watch, directory, name, of) + ("; waiting for some" if follow else ""))
+        while follow:
+            _pause()
+            watch.look()
+    finally:
+        watch.end()
+
+
+def _profile(given: str, directory: Path, settings: "Settings") -> str:
+    """Its name, as its logs have it.
+
+    Raises:
+        UsageError: it has no logs, and there is no such profile.
+    """
+    from acp_launch.cli.planning import here
+    from acp_launch.process.logdir import logs
+    from acp_launch.process.logname import kept
+    from acp_launch.profile.discover import SUFFIXES, discover
+
+    is_path = "/" in given or given.endswith(SUFFIXES)
+    name = kept(Path(given).stem if is_path else given)
+    logged = {each.profile for each in logs(directory).values()}
+    if name in logged or (is_path and Path(given).expanduser().is_file()):
+        return name
+    there = {found.name for found in discover(start=here(), settings=settings)}
+    if name in there:
+        return name
+    fix = f"there are logs of {', '.join(sorted(logged))}" if logged else "acp-launch list shows the profiles"
+    raise UsageError(f'no profile named "{given}"{_near(name, logged | there)}', fix=fix)
+
+
+def _server(given: str, profile: str | None, directory: Path) -> str:
+    """
+    Raises:
+        UsageError: no launch of the profile has had such a log.
+    """
+    from acp_launch.console.logs import AGENT, label
+    from acp_launch.process.logdir import logs
+    from acp_launch.process.logname import kept
+
+    of = [each for each in logs(directory).values() if each.profile == profile]
+    there = {AGENT, *map(label, of), *(label(each).partition("#")[0] for each in of)}
+    if not of or kept(given) in there:
+        return kept(given)
+    fix = f"there is {', '.join(sorted(there))}"
+    raise UsageError(f'no log of "{given}" in any launch of "{profile}"{_near(given, there)}', fix=fix)
+
+
+def _near(name: str, names: set[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, sorted(names), 1)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def _nothing(watch: "Watch", directory: Path, profile: str | None, server: str | None) -> str:
+    if watch.has_launch:
+        return f'"{server}" said nothing in the latest launch of "{profile}"'
+    of = f' of "{profile}"' if profile else ""
+    return f"no logs{of} yet; they are kept in {directory}"
+
+
+def _pause() -> None:
+    """Until it is time to look again.
+
+    Raises:
+        BrokenPipeError: whoever reads our stdout is gone, which nothing else would tell before there is a line.
+    """
+    import os
+    import select
+    import stat
+    import time
+
+    if not hasattr(select, "poll") or not stat.S_ISFIFO(os.fstat(1).st_mode):
+        time.sleep(LOOK)
+        return
+    reader = select.poll()
+    reader.register(1, 0)
+    if reader.poll(LOOK * 1000):
+        raise BrokenPipeError

@@ -1,0 +1,173 @@
+"""
+The verbs about the MCP servers of a profile: `list`, `inspect`, `tools`, `call`. No agent is started.
+
+A server is started for one of them as a run would start it, and ended with it.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.toolpolicy import ToolPolicy
+    from acp_launch.cli.probe import Met, Probe
+    from acp_launch.mcp.arguments import Given
+    from acp_launch.mcp.calling import Limit, ToolResult
+    from acp_launch.mcp.message import Tool
+    from acp_launch.mcp.survey import Survey
+
+TOOL_FAILED = 9  # README "Exit codes"
+
+app = typer.Typer(help="The MCP servers of a profile: list, inspect, tools, call.", no_args_is_help=True)
+
+Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
+Name = Annotated[str, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
+
+
+@app.command("list")
+def list_(profile: Profile, as_json: Json = False) -> None:
+    """List the servers of a profile. Nothing is started."""
+    from acp_launch.cli.planning import here
+    from acp_launch.console import servers
+    from acp_launch.console.stderr import DIM, say
+    from acp_launch.profile.discover import find
+    from acp_launch.profile.load import load
+    from acp_launch.settings.load import load as load_settings
+
+    settings = load_settings()
+    loaded = load(find(profile, start=here(), settings=settings), cache=settings.cache)
+    servers.show_list(loaded.profile.mcp_servers, as_json=as_json)
+    if not loaded.profile.mcp_servers and not as_json:
+        say(f"acp-launch: {loaded.found.name} has no MCP servers", style=DIM)
+
+
+@app.command()
+def inspect(
+    profile: Profile, name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False
+) -> None:
+    """Start a server and show who it is, what it offers, what it was given, and how long it took."""
+    from acp_launch.cli.probe import probe, visit
+    from acp_launch.console import servers
+    from acp_launch.mcp import roots
+    from acp_launch.mcp.survey import survey
+
+    wanted = probe(profile, name, cwd=cwd)
+
+    async def story(met: "Met") -> "tuple[Survey, float]":
+        return await survey(met.connection, met.server, limit=wanted.server.timeouts.start), met.after
+
+    found, after = visit(wanted, servers.Telling(name, verbose=verbose), story)
+    policy = _policy(wanted)
+    facts = {
+        "profile": wanted.plan.profile,
+        "name": name,
+        "after": after,
+        "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
+        **roots.listing(wanted.roots),
+    }
+    servers.show_survey(found, facts, wanted.plan.agent.env, as_json=as_json)
+
+
+@app.command()
+def tools(profile: Profile, name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False) -> None:
+    """List a server's tools with their arguments (* must be given), as far as the profile lets an agent see them."""
+    from acp_launch.cli.probe import probe, visit
+    from acp_launch.console import servers
+
+    wanted = probe(profile, name, cwd=cwd)
+    found = visit(wanted, servers.Telling(name, verbose=verbose), lambda met: _tools(wanted, met))
+    policy = _policy(wanted)
+    seen = [tool for tool in found if policy.allows(tool.name)]
+    servers.show_tools(name, seen, len(found) - len(seen), as_json=as_json)
+
+
+@app.command()
+def call(
+    profile: Profile,
+    name: Name,
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ARGUMENTS]...", help='\'{"key": "value"}\', or key=value and key:=JSON; - reads JSON from stdin.'
+        ),
+    ] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the arguments, as JSON, from a file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as the JSON it came in.")] = False,
+    timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds for the call.")] = None,
+    cwd: Directory = None,
+    verbose: Verbose = False,
+) -> None:
+    """Call a tool and print its result."""
+    from acp_launch.cli.probe import probe, visit
+    from acp_launch.cli.toolarguments import read
+    from acp_launch.console import servers
+
+    given = read(words or (), file)
+    wanted = probe(profile, name, cwd=cwd)
+    _require_allowed(wanted, tool)
+    limit = _limit(wanted, timeout)
+    result = visit(wanted, servers.Telling(name, verbose=verbose), lambda met: _call(wanted, met, tool, given, limit))
+    servers.show_result(result, as_json=as_json)
+    if result.is_error:
+        raise typer.Exit(TOOL_FAILED)
+
+
+async def _tools(wanted: "Probe", met: "Met") -> "list[Tool]":
+    from acp_launch.mcp.listing import tools
+
+    return await tools(met.connection, met.server, limit=wanted.server.timeouts.start)
+
+
+async def _call(wanted: "Probe", met: "Met", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
+    """With a look at the tool's schema first: it says what the words mean."""
+    from acp_launch.mcp.arguments import fitted
+    from acp_launch.mcp.calling import call_tool
+
+    known = {each.name: each for each in await _tools(wanted, met)}
+    if tool not in known:
+        raise _unknown(wanted, tool, list(filter(_policy(wanted).allows, known)))
+    return await call_tool(met.connection, tool, fitted(given, known[tool]), limit)
+
+
+def _unknown(wanted: "Probe", tool: str, known: list[str]) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(tool, known, 1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    name = wanted.server.name
+    return UsageError(
+        f'the MCP server "{name}" has no tool "{tool}"{hint}', fix=f"acp-launch mcp tools {wanted.plan.profile} {name}"
+    )
+
+
+def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
+    from acp_launch.mcp.calling import PATIENCE, Limit
+
+    if timeout is not None:
+        return Limit(timeout, False, "--timeout SECONDS")
+    knob = f"--timeout SECONDS, or mcp_servers.{wanted.server.name}.timeouts.call in the profile"
+    return Limit(wanted.server.timeouts.call or PATIENCE, True, knob)
+
+
+def _policy(wanted: "Probe") -> "ToolPolicy":
+    from acp_launch.bridge.toolpolicy import ToolPolicy
+
+    return ToolPolicy(wanted.server.name, wanted.server.tools)
+
+
+def _require_allowed(wanted: "Probe", tool: str) -> None:
+    """
+    Raises:
+        UsageError: an agent may not call it, so neither do we.
+    """
+    from acp_launch.protocol.jsonrpc import request
+
+    if refusal := _policy(wanted).refusal(request(0, "tools/call", {"name": tool})):
+        raise UsageError(refusal, fix=f"allow it: mcp_servers.{wanted.server.name}.tools in the profile")

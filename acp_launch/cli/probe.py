@@ -1,0 +1,169 @@
+"""
+Start one MCP server of a profile, do one thing with it, and end it: no agent, and no secret of anybody else.
+
+The whole of this is imported before the server is started, so that its times are its own.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace as with_fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.cli.planning import at_home, here, planned
+from acp_launch.cli.start import guarded, started
+from acp_launch.console.notices import Notices
+from acp_launch.console.servers import Telling
+from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
+from acp_launch.interrupts import Interrupts
+from acp_launch.mcp.client import Client
+from acp_launch.mcp.handshake import shake_hands
+from acp_launch.mcp.message import Server
+from acp_launch.mcp.stdio import Connection, connect
+from acp_launch.plan.environment import environment
+from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan
+from acp_launch.plan.resolve import resolve
+from acp_launch.process.child import attach
+from acp_launch.process.guard import Guard
+from acp_launch.process.spawn import Spawned, require_platform
+from acp_launch.process.stop import stop
+from acp_launch.process.vigil import kept
+from acp_launch.profile.discover import find
+from acp_launch.profile.load import Loaded, load
+from acp_launch.profile.model import Agent, StdioServer
+from acp_launch.profile.template import Template
+from acp_launch.secret.value import Secret
+from acp_launch.session.waits import awaited
+from acp_launch.settings.load import load as load_settings
+from acp_launch.settings.model import Settings
+
+T = TypeVar("T")
+
+
+class Probe(Struct, frozen=True, kw_only=True):
+    """One server, and everything its process needs; `plan.agent` is that process."""
+
+    plan: LaunchPlan
+    server: StdioPlan
+    secrets: Mapping[str, Secret]
+    settings: Settings
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        return (self.plan.cwd, *self.plan.additional_directories)
+
+
+class Met(Struct, frozen=True):
+    """A server that has shaken hands, `after` seconds from its start."""
+
+    connection: Connection
+    server: Server
+    after: float
+
+
+Story = Callable[[Met], Awaitable[T]]
+
+
+def probe(profile: str, name: str, *, cwd: Path | None) -> Probe:
+    """What is decided before anything starts.
+
+    Raises:
+        UsageError: there is no such profile or server.
+        ProfileError: the file is wrong.
+        MachineError: the server is a remote one, or this machine cannot start it.
+    """
+    require_platform()
+    settings = load_settings()
+    loaded = load(find(profile, start=here(), settings=settings), cache=settings.cache)
+    alone = _alone(loaded, profile, name)
+    plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
+    (server,) = plan.servers
+    assert isinstance(server, StdioPlan)
+    return Probe(plan=replace(plan, agent=_process(server)), server=server, secrets=secrets, settings=settings)
+
+
+def visit(probe: Probe, telling: Telling, story: "Story[T]") -> T:
+    """What `story` gives.
+
+    Raises:
+        ServerError: the server could not be started, or died.
+        LaunchError: as `mcp.stdio.Connection.ask`; `Stopped` after a signal.
+    """
+    with ExitStack() as stack:
+        guard = stack.enter_context(guarded(probe.settings, probe.plan, "mcp"))
+        try:
+            spawned = stack.enter_context(started(probe.plan, probe.secrets))
+        except AgentError as error:
+            raise ServerError(
+                f'the MCP server "{probe.server.name}": {error.message}', fix=error.fix, detail=error.detail
+            ) from error
+        return asyncio.run(_visit(probe, telling, guard, spawned, time.monotonic(), story))
+
+
+async def _visit(probe: Probe, telling: Telling, guard: Guard, spawned: Spawned, begun: float, story: "Story[T]") -> T:
+    async with kept(guard), Interrupts() as interrupts, attach(spawned, log=telling.stderr) as child:
+
+        async def met() -> T:
+            client = Client(probe.roots)
+            limit = probe.settings.max_line
+            async with connect(probe.server.name, child, client, telling, _awaited, max_line=limit) as connection:
+                server = await shake_hands(connection, limit=probe.server.timeouts.start)
+                return await story(Met(connection, server, time.monotonic() - begun))
+
+        try:
+            outcome = await interrupts.watch(met())
+        except (ServerError, ProtocolError, WaitExpired) as error:
+            error.detail = (*error.detail, *child.stderr_tail())
+            raise
+        finally:
+            interrupts.stopping()
+            await stop(child, hurry=interrupts.hurry)
+        if interrupts.signal_number is not None:  # it came while the server was being stopped
+            raise Stopped("stopped", signal_number=interrupts.signal_number)
+        return outcome
+
+
+async def _awaited(
+    future: "asyncio.Future[T]", *, what: str, limit: float, since: Callable[[], float] | None = None
+) -> T:
+    return await awaited(future, what=what, limit=limit, since=since, waiting=Notices().waiting)
+
+
+def _process(server: StdioPlan) -> ProcessPlan:
+    """What an agent would start itself gets what any server inherits."""
+    env = server.env if server.bridge else environment(os.environ, "minimal", server.env)
+    return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=server.cwd)
+
+
+def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
+    """The profile as if it had this one server, and an agent that is always there: what is wrong with the rest is
+    nobody's business now."""
+    servers = loaded.profile.mcp_servers
+    if name not in servers:
+        near = get_close_matches(name, servers, 1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=f"acp-launch mcp list {profile}")
+    path = ("mcp_servers", name)
+    server, where = servers[name], Origin(loaded.label, *loaded.positions.locate(path), f"mcp_servers.{name}")
+    if not isinstance(server, StdioServer):
+        raise MachineError(
+            [
+                where.problem(
+                    f"acp-launch cannot talk to {server.type} servers itself yet; the agent connects to it",
+                    f"ask the agent: acp-launch run {profile} 'which tools does {name} have?'",
+                )
+            ]
+        )
+    own_path = {variable: value for variable, value in loaded.profile.agent.env.items() if variable == "PATH"}
+    agent = Agent(command=Template("${python}"), env=own_path, inherit_env=loaded.profile.agent.inherit_env)
+    problems = tuple(problem for problem in loaded.problems if problem.path.startswith(where.path))
+    return replace(
+        loaded, profile=with_fields(loaded.profile, agent=agent, mcp_servers={name: server}), problems=problems
+    )

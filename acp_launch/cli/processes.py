@@ -1,0 +1,32 @@
+"""`ps` and `reap`: what runs now, and what launches left behind that were killed together with their guard."""
+
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+
+
+def ps(as_json: Json = False) -> None:
+    """Show the launches of this user that are running, and their processes."""
+    from acp_launch.console.processes import show_families
+    from acp_launch.process.family import family
+    from acp_launch.process.records import read_all
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.settings.load import load
+
+    require_platform()
+    families = [found for launch in read_all(load().state) if (found := family(launch))]
+    families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
+    show_families(families, as_json=as_json)
+
+
+def reap(as_json: Json = False) -> None:
+    """End what launches left behind that were killed together with their guard."""
+    from acp_launch.console.processes import show_ended
+    from acp_launch.process.leftovers import clear
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.settings.load import load
+
+    require_platform()
+    show_ended(clear(load().state), as_json=as_json)

@@ -1,0 +1,44 @@
+"""Where the arguments of `mcp call` come from: the words, a file, or stdin."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from acp_launch.errors import UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.mcp.arguments import Given
+
+STDIN = Path("-")
+
+
+def read(words: Sequence[str], file: Path | None) -> "Given":
+    """
+    Raises:
+        UsageError: they cannot be read, or come from two places.
+    """
+    from acp_launch.mcp.arguments import read_object, read_words
+
+    if tuple(words) == ("-",) and file is None:
+        file = STDIN
+    elif words and file is not None:
+        raise UsageError("the arguments are given twice", fix="give them as words, or with --file")
+    if file is None:
+        return read_words(words)
+    source = "stdin" if file == STDIN else str(file)
+    return read_object(_text(file, source), f"the arguments in {source}")
+
+
+def _text(file: Path, source: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the arguments from {file}: {error.strerror}", fix="name a file of JSON"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"the arguments in {source} are not UTF-8 (byte {error.start})", fix="convert them: iconv -t UTF-8"
+        ) from None

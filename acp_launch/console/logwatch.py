@@ -1,0 +1,108 @@
+"""Which logs there are to show, now and as launches come and servers begin to speak."""
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+from acp_launch.console.logs import Shown, label
+from acp_launch.errors import LaunchError
+from acp_launch.process.logdir import logs
+from acp_launch.process.logname import LogName
+from acp_launch.process.logread import Trail
+
+
+class Watch:
+    """The logs of a profile's latest launch, and of those that begin meanwhile; of every profile's without one.
+
+    `server` is a label, and means every process of that server. `follow` is whether there will be other looks: then
+    a name is put before each line from the beginning, since others may come.
+    """
+
+    def __init__(
+        self, directory: Path, shown: Shown, *, profile: str | None, server: str | None, follow: bool = False
+    ) -> None:
+        self._directory = directory
+        self._shown = shown
+        self._profile = profile
+        self._server = server
+        self._follow = follow
+        self._since = ""  # the first launch that is of interest
+        self._launches: set[str] = set()
+        self._trails: dict[Path, tuple[LogName, Trail]] = {}
+
+    @property
+    def has_launch(self) -> bool:
+        return bool(self._since)
+
+    @property
+    def has_logs(self) -> bool:
+        return bool(self._trails)
+
+    def look(self, last: int | None = None) -> None:
+        """Show what has come since the last look; at most the `last` lines of each log.
+
+        Raises:
+            LaunchError: a log cannot be read.
+        """
+        try:
+            self._look(last)
+        except OSError as error:
+            if error.filename is None:
+                raise  # it is stdout that is gone or full
+            fix = "see who owns it: ls -l"
+            raise LaunchError(f"cannot read {error.filename}: {error.strerror}", fix=fix) from None
+
+    def end(self) -> None:
+        """Show the lines that never came to their end."""
+        for name, trail in self._trails.values():
+            self._show_rest(name, trail)
+            trail.close()
+        self._shown.flush()
+
+    def _look(self, last: int | None) -> None:
+        now = self._now()
+        if (self._follow and self._server is None) or len({*self._trails, *now}) > 1:
+            self._shown.prefix(map(label, now.values()))
+        for file, name in now.items():
+            if file not in self._trails:
+                self._begin(file, name)
+        for file, (name, trail) in list(self._trails.items()):
+            self._announce(name)
+            for line in _last(trail, last) if last is not None else trail.lines():
+                self._shown.line(name, line)
+            if not self._follow or file not in now:  # an old launch's files are removed
+                self._show_rest(name, trail)
+            if file not in now:
+                self._trails.pop(file)[1].close()
+        self._shown.flush()
+
+    def _show_rest(self, name: LogName, trail: Trail) -> None:
+        if rest := trail.rest():
+            self._shown.line(name, rest)
+
+    def _now(self) -> dict[Path, LogName]:
+        there = {file: name for file, name in logs(self._directory).items() if self._profile in (None, name.profile)}
+        if there and not self._since:
+            self._since = max(name.launch for name in there.values())
+        return {file: name for file, name in there.items() if name.launch >= self._since and self._wants(label(name))}
+
+    def _wants(self, of: str) -> bool:
+        return self._server is None or of == self._server or of.startswith(f"{self._server}#")
+
+    def _begin(self, file: Path, name: LogName) -> None:
+        self._trails[file] = name, Trail(file)
+
+    def _announce(self, name: LogName) -> None:
+        if name.launch not in self._launches:
+            self._launches.add(name.launch)
+            self._shown.launch(name)
+
+
+def _last(trail: Trail, count: int) -> Iterable[bytes]:
+    """The last lines; one that is not at its end counts, and comes later."""
+    lines = deque(trail.lines(), count)
+    if not count:
+        trail.rest()
+    elif trail.is_within_a_line and len(lines) == count:
+        lines.popleft()
+    return lines

@@ -1,0 +1,108 @@
+"""What `ps` and `reap` print: names, pids and numbers; of what agents run, the program's name alone."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from msgspec.structs import asdict
+
+from acp_launch.console.columns import columns
+from acp_launch.process.family import Family, Member
+from acp_launch.process.leftovers import Ended, Left
+
+HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "")
+SAID = {"ending": "its guard is ending it", "dead": "left behind: acp-launch reap ends them"}
+INDENT = "  "
+STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
+
+
+def show_families(families: Sequence[Family], *, as_json: bool) -> None:
+    """All launches of this user as trees."""
+    if as_json:
+        _print_json({"launches": [_family(family) for family in families]})
+    elif families:
+        for line in columns([HEADINGS, *(row for family in families for row in _rows(family))]):
+            sys.stdout.write(line + "\n")
+    else:
+        sys.stderr.write("nothing is running\n")
+
+
+def show_ended(ended: Sequence[Ended], *, as_json: bool) -> None:
+    """What was ended, a line for each launch."""
+    if as_json:
+        _print_json({"ended": [_ended(each) for each in ended]})
+    elif ended:
+        for each in ended:
+            sys.stdout.write(f"{sentence(each)}: {', '.join(map(_called, each.processes))}\n")
+            if each.survivors:
+                sys.stdout.write(f"could not be ended: {', '.join(map(_called, each.survivors))}\n")
+    else:
+        sys.stderr.write("nothing was left behind\n")
+
+
+def sentence(ended: Ended) -> str:
+    """`ended 2 processes that a run of PROFILE left behind`."""
+    count = len(ended.processes)
+    return f"ended {count} process{'es' if count > 1 else ''} that a {ended.verb} of {ended.profile} left behind"
+
+
+def age(seconds: float) -> str:
+    """`5s`, `3m 4s`, `2h 5m`, `3d 4h`."""
+    for (unit, name), (smaller, minor) in pairwise(STEPS):
+        if seconds >= unit:
+            return f"{int(seconds // unit)}{name} {int(seconds % unit // smaller)}{minor}"
+    return f"{int(seconds)}s"
+
+
+def size(memory: int) -> str:
+    """In MiB, since nothing here is smaller."""
+    return f"{memory / (1024 * 1024):.0f} MiB"
+
+
+def _rows(family: Family) -> Iterator[tuple[str, ...]]:
+    title = f"{family.profile} ({family.verb})"
+    if family.root is None:
+        yield (title, "", "", "", "", SAID[family.standing])
+    else:
+        yield (title, str(family.root.pid), age(family.root.age), size(family.root.memory), "", "")
+    for member in family.members:
+        yield from _branch(member, 1)
+
+
+def _branch(member: Member, depth: int) -> Iterator[tuple[str, ...]]:
+    name = INDENT * depth + (member.name or member.command)
+    restarts = str(member.restarts or "")
+    yield (name, str(member.pid), age(member.age), size(member.memory), restarts, "")
+    for child in member.children:
+        yield from _branch(child, depth + 1)
+
+
+def _family(family: Family) -> Mapping[str, object]:
+    return {
+        "profile": family.profile,
+        "verb": family.verb,
+        "state": "left behind" if family.standing == "dead" else family.standing,
+        "pid": family.root.pid if family.root else None,
+        "age": round(family.root.age, 2) if family.root else None,
+        "memory": family.root.memory if family.root else None,
+        "processes": [_member(member) for member in family.members],
+    }
+
+
+def _member(member: Member) -> Mapping[str, object]:
+    children = [_member(child) for child in member.children]
+    return asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
+
+
+def _ended(ended: Ended) -> Mapping[str, object]:
+    processes, survivors = ([asdict(left) for left in lefts] for lefts in (ended.processes, ended.survivors))
+    return {"profile": ended.profile, "verb": ended.verb, "processes": processes, "survivors": survivors}
+
+
+def _called(left: Left) -> str:
+    return f"{left.name} ({left.pid})" if left.name else str(left.pid)
+
+
+def _print_json(answer: Mapping[str, object]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")

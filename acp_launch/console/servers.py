@@ -1,0 +1,220 @@
+"""
+What the verbs about MCP servers print: answers on stdout, what a server tells meanwhile on stderr.
+
+A server's words are a stranger's: on a terminal nothing in them can move the cursor or change colours. In a pipe the
+text of a tool is what it is.
+"""
+
+import codecs
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from acp_launch.console.columns import columns
+from acp_launch.console.stderr import DIM, RED, YELLOW, harmless, say
+from acp_launch.mcp.calling import ToolResult
+from acp_launch.mcp.message import CLIENT_INFO, Progress, Said, Server, Tool
+from acp_launch.mcp.survey import Survey
+from acp_launch.plan.model import INHERITED, Value
+from acp_launch.profile.model import McpServer, StdioServer
+from acp_launch.secret.credential import masked
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import MASK
+
+NOUNS = {
+    "tools/list": ("tool", "tools"),
+    "resources/list": ("resource", "resources"),
+    "resources/templates/list": ("resource template", "resource_templates"),
+    "prompts/list": ("prompt", "prompts"),
+}
+
+
+class Telling:
+    """What a server tells besides its answers. `verbose` shows its log messages and its stderr too."""
+
+    def __init__(self, name: str, *, verbose: bool) -> None:
+        self._name = name
+        self._verbose = verbose
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
+
+    def progress(self, progress: Progress) -> None:
+        """Only where a person may be watching."""
+        if sys.stderr.isatty():
+            of = f"/{progress.total:g}" if progress.total else ""
+            message = f": {harmless(progress.message, keep='')}" if progress.message else ""
+            say(f"{self._name}: {progress.done:g}{of}{message}", style=DIM)
+
+    def said(self, said: Said) -> None:
+        if self._verbose:
+            who = f"{self._name}: {said.level or 'log'}" + (f" ({said.logger})" if said.logger else "")
+            say(f"{harmless(who, keep='')}: {harmless(said.text)}", style=DIM)
+
+    def note(self, text: str) -> None:
+        say(f"acp-launch: {harmless(text, keep='')}", style=YELLOW)
+
+    def stderr(self, data: bytes) -> None:
+        if self._verbose:
+            sys.stderr.write(_shown(self._decoder.decode(data), sys.stderr))
+            sys.stderr.flush()
+
+
+def show_list(servers: Mapping[str, McpServer], *, as_json: bool) -> None:
+    """Nothing was started; references stay references."""
+    if as_json:
+        _print_json({"servers": [_declared(name, server) for name, server in servers.items()]})
+        return
+    rows = [_row(_declared(name, server)) for name, server in servers.items()]
+    for line in columns([("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED"), *rows] if rows else []):
+        _print(line)
+
+
+def show_survey(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value], *, as_json: bool) -> None:
+    """`facts` are ours: profile, name, roots, how many tools the profile hides, seconds until the handshake."""
+    if as_json:
+        _print_json(_surveyed(found, facts, env))
+        return
+    for line in _survey_lines(found, facts, env):
+        _print(line)
+
+
+def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"server": name, "tools": [tool.listing for tool in tools], "hidden": hidden})
+        return
+    rows = [row for tool in tools for row in _tool_rows(tool)]
+    for line in columns(rows):
+        _print(line)
+    if hidden:
+        say(f"acp-launch: {_counted(hidden, 'more tool' if tools else 'tool')} hidden by the profile", style=DIM)
+    elif not tools:
+        say(f"acp-launch: the MCP server {name} has no tools", style=DIM)
+
+
+def show_result(result: ToolResult, *, as_json: bool) -> None:
+    """A tool's answer; what went wrong in it is on stderr, unless a script asked for all of it."""
+    if as_json:
+        _put(redactor.raw_json(bytes(result.raw)).decode() + "\n")
+        return
+    for part in result.parts:
+        whole = part.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if result.is_error:
+            say(harmless(whole), style=RED)
+        else:
+            _put(_shown(whole, sys.stdout) + ("" if whole.endswith("\n") else "\n"))
+
+
+def _shown(text: str, stream: Any) -> str:
+    return harmless(text) if stream.isatty() else text
+
+
+def _declared(name: str, server: McpServer) -> dict[str, Any]:
+    """A remote server is the agent's own business, so nothing of it is bridged."""
+    if isinstance(server, StdioServer):
+        runs = {"command": masked(server.command)}
+        return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
+    return {"name": name, "type": server.type, "url": masked(server.url), "required": True, "bridge": False}
+
+
+def _row(said: Mapping[str, Any]) -> tuple[str, ...]:
+    runs = said["url"] if "url" in said else said["command"]
+    return (said["name"], said["type"], runs, _yes(said["required"]), _yes(said["bridge"]))
+
+
+def _surveyed(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> dict[str, Any]:
+    server = found.server
+    return {
+        "profile": facts["profile"],
+        "server": facts["name"],
+        "server_info": {"name": server.name, "title": server.title, "version": server.version},
+        "protocol_version": server.protocol_version,
+        "capabilities": server.capabilities,
+        "instructions": server.instructions,
+        "counts": {plural: found.counts.get(method) for method, (_, plural) in NOUNS.items()},
+        "hidden_tools": facts["hidden"],
+        "refused": dict(found.refused),
+        "timings": {"initialize": round(facts["after"], 4), **_rounded(found.timings)},
+        "answers_ping": found.answers_ping,
+        "roots_asked": found.roots_asked,
+        "client_info": {
+            **CLIENT_INFO,
+            "protocol_version": server.protocol_version,
+            "sampling_supported": False,
+            "sampling_caps": {"supported": False, "audio": {"supported": False}},
+            "env": dict.fromkeys(sorted(env), MASK),
+            "roots": facts["roots"],
+        },
+    }
+
+
+def _survey_lines(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value]) -> Iterator[str]:
+    server = found.server
+    yield f"server        {_named(server)}"
+    yield f"protocol      MCP {server.protocol_version}"
+    yield f"capabilities  {', '.join(sorted(server.capabilities)) or '(none)'}"
+    counted = [_counted(found.counts[method], noun) for method, (noun, _) in NOUNS.items() if method in found.counts]
+    hidden = f" ({facts['hidden']} hidden by the profile)" if facts["hidden"] else ""
+    yield f"offers        {', '.join(counted) or 'nothing'}{hidden}"
+    yield from (f"refused       {method}: {why}" for method, why in found.refused.items())
+    timings = "".join(f", {method} in {_seconds(taken)}" for method, taken in found.timings.items())
+    yield f"timings       ready in {_seconds(facts['after'])}{timings}"
+    yield f"ping          {'answered' if found.answers_ping else 'not answered'}"
+    own = sorted(name for name, value in env.items() if value.origin != INHERITED)
+    yield f"variables     {', '.join(own) or '(none of its own)'}"
+    yield f"  inherited   {', '.join(sorted(set(env) - set(own)))}"
+    asked = {0: "it did not ask for them", 1: "it asked for them"}.get(found.roots_asked, "it asked several times")
+    yield f"roots         {facts['roots'][0]['uri']}  ({asked})"
+    yield from (f"              {root['uri']}" for root in facts["roots"][1:])
+    for index, line in enumerate(server.instructions.splitlines()):
+        yield f"{'' if index else 'instructions':12}  {line}"
+
+
+def _named(server: Server) -> str:
+    title = f" ({server.title})" if server.title and server.title != server.name else ""
+    return f"{server.name or '(without a name)'} {server.version}".strip() + title
+
+
+def _tool_rows(tool: Tool) -> Iterator[tuple[str, str]]:
+    first, _, _ = tool.description.strip().partition("\n")
+    yield tool.name, first
+    if arguments := ", ".join(_argument(tool, name, schema) for name, schema in tool.properties.items()):
+        yield "", f"({arguments})"
+
+
+def _argument(tool: Tool, name: str, schema: object) -> str:
+    from acp_launch.mcp.arguments import types_of
+
+    types = "|".join(sorted(types_of(schema, tool.schema)))
+    star = "*" if name in tool.required else ""
+    return f"{name}{star}: {types}" if types else f"{name}{star}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _seconds(amount: float) -> str:
+    return (
+        f"{amount:.2f} s" if amount >= 1 else f"{1000 * amount:.0f} ms" if amount >= 0.01 else f"{1000 * amount:.1f} ms"
+    )
+
+
+def _rounded(timings: Mapping[str, float]) -> dict[str, float]:
+    return {method: round(taken, 4) for method, taken in timings.items()}
+
+
+def _yes(claim: bool) -> str:
+    return "yes" if claim else "no"
+
+
+def _print(line: str) -> None:
+    _put(harmless(line, keep="") + "\n")
+
+
+def _put(text: str) -> None:
+    """In UTF-8 whatever the locale: servers speak all languages."""
+    sys.stdout.buffer.write(text.encode(errors="replace"))
+
+
+def _print_json(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(redactor.tree(answer)) + "\n")

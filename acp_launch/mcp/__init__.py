@@ -1,0 +1,1 @@
+"""Towards the MCP servers: we are the client."""

@@ -1,0 +1,126 @@
+"""
+The words of MCP that we read as a client, decoded leniently: a malformed optional member counts as omitted, a bad item
+of a list is dropped alone. Only what a server must send is insisted on.
+
+We speak the versions with a handshake; the version of a server's answer is the one both use from then on.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Raw, Struct
+
+from acp_launch import __version__
+from acp_launch.errors import RemoteProtocolError
+from acp_launch.protocol.acp import decoded, mapping, sequence, text
+
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
+LARGEST = 1e300
+CLIENT_INFO = {"name": "acp-launch", "version": __version__}
+CAPABILITIES: dict[str, Any] = {"roots": {"listChanged": True}}
+RELEASE = "use a release of it that speaks one of"
+OURS = ", ".join(VERSIONS)
+
+
+class Server(Struct, frozen=True):
+    """A server's answer to `initialize`. Texts are empty where it does not say."""
+
+    name: str
+    title: str
+    version: str
+    protocol_version: str
+    capabilities: dict[str, Any]
+    instructions: str
+
+    def offers(self, what: str) -> bool:
+        return isinstance(self.capabilities.get(what), dict)
+
+
+class Tool(Struct, frozen=True):
+    """One entry of `tools/list`; `listing` is the whole of it."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    listing: dict[str, Any]
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        return mapping(self.schema.get("properties"))
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return tuple(name for name in sequence(self.schema.get("required")) if isinstance(name, str))
+
+
+class Progress(Struct, frozen=True):
+    """How far a request is. `total` is None where the server does not know."""
+
+    done: float
+    total: float | None
+    message: str
+
+
+class Said(Struct, frozen=True):
+    """A log message of the server."""
+
+    level: str
+    logger: str
+    text: str
+
+
+def read_server(label: str, result: Raw) -> Server:
+    """`label` is how messages call the server.
+
+    Raises:
+        RemoteProtocolError: it names no version of the protocol, or one we do not speak.
+    """
+    answer = mapping(decoded(result))
+    version = answer.get("protocolVersion")
+    if not isinstance(version, str):
+        raise RemoteProtocolError(f"{label} names no protocol version in its answer to initialize")
+    if version not in VERSIONS:
+        raise RemoteProtocolError(f'{label} speaks MCP "{version}", which acp-launch does not', fix=f"{RELEASE} {OURS}")
+    about = mapping(answer.get("serverInfo"))
+    return Server(
+        name=text(about.get("name")),
+        title=text(about.get("title")),
+        version=text(about.get("version")),
+        protocol_version=version,
+        capabilities=mapping(answer.get("capabilities")),
+        instructions=text(answer.get("instructions")),
+    )
+
+
+def read_tools(items: list[dict[str, Any]]) -> Iterator[Tool]:
+    """Those that have a name: nobody can call another."""
+    for item in items:
+        if isinstance(name := item.get("name"), str):
+            description = text(item.get("description")) or text(item.get("title"))
+            yield Tool(name, description, mapping(item.get("inputSchema")), item)
+
+
+def read_progress(params: Raw) -> Progress:
+    said = mapping(decoded(params))
+    done, total = _number(said.get("progress")), said.get("total")
+    return Progress(done, None if total is None else _number(total), text(said.get("message")))
+
+
+def read_said(params: Raw) -> Said:
+    """Whatever the server has to say; what is no text is shown as the JSON it is."""
+    said = mapping(decoded(params))
+    what = said.get("data")
+    return Said(text(said.get("level")), text(said.get("logger")), what if isinstance(what, str) else _json(what))
+
+
+def _number(value: object) -> float:
+    """What can be shown; anybody may send a number of 400 digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
+        return 0.0
+    return float(value)
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value)

@@ -1,0 +1,85 @@
+"""A launch as the tree of its processes, as it is now: what `ps` shows."""
+
+from msgspec import Struct
+
+from acp_launch.process import prepare
+from acp_launch.process.identity import Table
+from acp_launch.process.leftovers import Standing, remains, standing
+from acp_launch.process.measure import measure
+from acp_launch.process.records import Known, Launch
+
+
+class Member(Struct, frozen=True, kw_only=True):
+    """`name` is what it is for acp-launch, empty for a descendant; `age` in seconds, `memory` resident bytes."""
+
+    name: str
+    command: str
+    pid: int
+    age: float
+    memory: int
+    restarts: int
+    children: "tuple[Member, ...]"
+
+
+class Family(Struct, frozen=True, kw_only=True):
+    """`root` is the launcher; None when it is dead, and `members` is what is left."""
+
+    profile: str
+    verb: str
+    standing: Standing
+    root: Member | None
+    members: tuple[Member, ...]
+
+
+def family(launch: Launch) -> Family | None:
+    """None for a launch that has no process on this machine any more."""
+    names = {child.identity: child for child in launch.children}
+    if launch.guard is not None:
+        names[launch.guard.identity] = Known(launch.guard.pid, launch.guard.started, "guard")
+    kind = standing(launch)
+    if kind == "running":
+        return _running(launch, names)
+    if kind in ("over", "foreign"):
+        return None
+    members = _left(launch, names)
+    if not members:
+        return None
+    return Family(profile=launch.profile, verb=launch.verb, standing=kind, root=None, members=members)
+
+
+_Names = dict[tuple[int, float], Known]
+
+
+def _running(launch: Launch, names: _Names) -> Family | None:
+    root = _member(prepare.table(), launch.launcher.pid, names, {launch.launcher.pid})
+    if root is None:
+        return None
+    return Family(profile=launch.profile, verb=launch.verb, standing="running", root=root, members=root.children)
+
+
+def _left(launch: Launch, names: _Names) -> tuple[Member, ...]:
+    table = prepare.table()
+    alive = remains(launch).alive()
+    pids = {seen.pid for seen in alive}
+    shown: set[int] = set()
+    tops = [seen.pid for seen in alive if seen.parent not in pids]
+    return tuple(member for pid in tops if (member := _member(table, pid, names, shown)))
+
+
+def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | None:
+    """With its descendants; each process is shown once, whatever became of its parents meanwhile."""
+    seen, measured = table.read(pid), measure(pid)
+    if seen is None or seen.is_dead or measured is None:
+        return None
+    shown.add(pid)
+    known = names.get((seen.pid, seen.started))
+    children = [_member(table, child, names, shown) for child in table.children(pid) if child not in shown]
+    return Member(
+        name=known.name if known else "",
+        command=measured.command,
+        pid=pid,
+        age=measured.age,
+        memory=measured.memory,
+        restarts=known.restarts if known else 0,
+        children=tuple(child for child in children if child),
+    )

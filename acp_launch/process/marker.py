@@ -1,0 +1,36 @@
+"""
+The mark that whatever we start carries in its environment, and most of its descendants inherit.
+
+It says which launch a process belongs to, and which of the processes we started it came of, after all its parents are
+gone and it has left every group and session. Who scrubs the environment of what it starts loses it; Linux shows it
+(to the same user), macOS does not.
+"""
+
+import itertools
+import os
+from functools import cache
+
+from acp_launch.process import prepare
+from acp_launch.process.remains import VARIABLE, environment
+
+_serials = itertools.count(1)
+
+
+@cache
+def launch_id() -> str:
+    """Of this process: made once, and nobody else's."""
+    return os.urandom(8).hex()
+
+
+def fresh() -> str:
+    """The mark for one more process."""
+    return f"{launch_id()}.{next(_serials)}"
+
+
+def mark_of(pid: int) -> str | None:
+    """The mark of a living process; None where there is none, or none to be read."""
+    if not prepare.IS_LINUX:
+        return None
+    beginning = f"\0{VARIABLE}=".encode()
+    _, found, rest = (b"\0" + environment(pid)).partition(beginning)
+    return rest.partition(b"\0")[0].decode(errors="replace") if found else None

@@ -1,0 +1,124 @@
+"""Both ends of an exchange in one test: what the agent and the server say, what each of them hears."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from acp_launch.bridge.exchange import Exchange
+from acp_launch.bridge.health import Health
+from acp_launch.bridge.refusal import Lost
+from acp_launch.bridge.toolpolicy import ToolPolicy
+from acp_launch.profile.model import Tools
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "agent", "version": "7"}},
+}
+INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+KILLED = Lost(server="github", why="was killed by SIGKILL", comes_back="it is being started again", stderr=("oh",))
+DEAD = Lost(server="github", why="failed: exited with status 1; 5 restarts are used up", stderr=("no token", "bye"))
+Json = dict[str, Any]
+
+
+@dataclass
+class Talker:
+    """Implements Surroundings and remembers."""
+
+    tools: Tools = field(default_factory=Tools)
+    start: float = 30.0
+    call: float | None = None
+    directories: Sequence[PurePosixPath] = (PurePosixPath("/work/a b"), PurePosixPath("/lib/é%"))
+    clock: float = 1000.0
+    agent_heard: list[bytes] = field(default_factory=list)
+    server_heard: list[bytes] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        policy = ToolPolicy("github", self.tools)
+        health = Health(idle=30, least=5)
+        self.exchange = Exchange(
+            "github", self, policy, self.directories, start=self.start, call=self.call, health=health
+        )
+
+    def to_agent(self, line: bytes) -> None:
+        self.agent_heard.append(line)
+
+    def to_server(self, line: bytes) -> None:
+        self.server_heard.append(line)
+
+    def alive(self) -> None:
+        if "alive" not in self.events:
+            self.events.append("alive")
+
+    def ready(self) -> None:
+        self.events.append("ready")
+
+    def listed(self) -> None:
+        self.events.append("listed")
+
+    def wedged(self, reason: str) -> None:
+        self.events.append(f"wedged: {reason}")
+
+    def note(self, text: str) -> None:
+        self.events.append(f"note: {text}")
+
+    def now(self) -> float:
+        return self.clock
+
+    def agent(self, *messages: Json | bytes) -> None:
+        for message in messages:
+            self.exchange.from_agent(message if isinstance(message, bytes) else line(message))
+
+    def server(self, *messages: Json | bytes) -> None:
+        for message in messages:
+            self.exchange.from_server(message if isinstance(message, bytes) else line(message))
+
+    def agent_hears(self) -> list[Any]:
+        """What is new since the last look."""
+        heard, self.agent_heard[:] = [json.loads(each) for each in self.agent_heard], []
+        return heard
+
+    def server_hears(self) -> list[Any]:
+        heard, self.server_heard[:] = [json.loads(each) for each in self.server_heard], []
+        return heard
+
+    def introduced(self, **capabilities: Any) -> "Talker":
+        """Attached, and the handshake is done."""
+        self.exchange.attached()
+        initialize = json.loads(json.dumps(INITIALIZE))
+        initialize["params"]["capabilities"] = capabilities
+        self.agent(initialize)
+        self.server(answer(0, HELLO))
+        self.agent(INITIALIZED)
+        self.agent_hears(), self.server_hears()
+        return self
+
+    def back(self) -> None:
+        """Another process, up to the answered replay."""
+        self.exchange.attached()
+        self.server(answer(0, HELLO))
+
+
+def line(message: Any) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
+def ask(id: object, method: str, **params: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
+def tell(method: str, **params: Any) -> Json:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+def answer(id: object, result: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def call(id: object, tool: str = "echo") -> Json:
+    return ask(id, "tools/call", name=tool, arguments={})

@@ -1,0 +1,557 @@
+"""A conversation whose server dies and comes back: facts/mcp.md §5, DESIGN §6 "Restart"."""
+
+import json
+
+import pytest
+
+from acp_launch.profile.model import Tools
+from tests.bridge.talker import (
+    DEAD,
+    HELLO,
+    INITIALIZE,
+    INITIALIZED,
+    KILLED,
+    Json,
+    Talker,
+    answer,
+    ask,
+    call,
+    line,
+    tell,
+)
+
+LOST = 'MCP server "github" was killed by SIGKILL'
+
+
+def test_the_handshake_passes_and_makes_the_server_ready() -> None:
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(INITIALIZE)
+    assert talker.server_heard == [line(INITIALIZE)]
+    assert talker.events == []
+    talker.server(answer(0, HELLO))
+    assert talker.agent_heard == [line(answer(0, HELLO))]
+    assert talker.events == ["alive", "ready"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b'{"jsonrpc": "2.0", "method":"x/unknown" , "zeta":[1,2], "params":{"b":1,"a":1e400,"n":1.0},"_meta":null}',
+        b'{"id":123456789012345678901234567890,"jsonrpc":"2.0","method":"x/y","params":{"n":123456789012345678901}}',
+        b' {"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"\\u2028 a\\n"}}\r',
+        '{"jsonrpc":"2.0","method":"x","params":{"é":"\u2028"}}'.encode(),
+    ],
+)
+def test_what_we_do_not_know_passes_byte_for_byte_both_ways(message: bytes) -> None:
+    talker = Talker().introduced()
+    talker.agent(message)
+    talker.server(message)
+    assert talker.server_heard == [message]
+    assert talker.agent_heard == [message]
+
+
+@pytest.mark.parametrize("result", ["null", "[]", "5", '"x"', '{"a":{"b":1e999}}'])
+def test_a_result_of_any_shape_reaches_who_asked(result: str) -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1))
+    said = f'{{"jsonrpc":"2.0","id":1,"result":{result},"more":true}}'.encode()
+    talker.server(said)
+    assert talker.agent_heard == [said]
+
+
+def test_a_number_and_a_text_that_look_alike_are_two_ids() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1), call("1"))
+    talker.server(answer("1", "text"), answer(1, "number"))
+    assert [(each["id"], each["result"]) for each in talker.agent_hears()] == [("1", "text"), (1, "number")]
+
+
+def test_an_id_may_come_back_written_differently() -> None:
+    talker = Talker().introduced()
+    talker.agent(b'{"jsonrpc":"2.0","id":"caf\\u00e9","method":"tools/call","params":{}}')
+    talker.server('{"jsonrpc":"2.0","id":"café","result":{}}'.encode())
+    assert len(talker.agent_heard) == 1
+
+
+def test_every_request_has_one_answer_however_often_the_server_gives_it() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1))
+    talker.server(answer(1, 1), answer(1, 2), answer(99, 3))
+    assert [each["result"] for each in talker.agent_hears()] == [1]
+
+
+def test_lines_that_are_no_messages_are_skipped_and_said_once() -> None:
+    talker = Talker().introduced()
+    talker.server(b"Server started!", b"", b"[1,2", b"42", b'{"neither":1}', b"\xff\xfe")
+    assert talker.agent_heard == []
+    notes = [event for event in talker.events if event.startswith("note")]
+    assert notes == ["note: github writes lines to stdout that are no messages: 'Server started!'"]
+
+
+def test_what_an_agent_sends_and_is_no_message_is_answered_so() -> None:
+    talker = Talker().introduced()
+    talker.agent(b"hello?", b"   ", b"[]")
+    assert [each["error"]["code"] for each in talker.agent_hears()] == [-32700, -32700]
+    assert talker.server_heard == []
+
+
+def test_a_batch_passes_as_the_line_it_is_and_each_of_it_is_answered() -> None:
+    talker = Talker().introduced()
+    batch = b'[ {"jsonrpc":"2.0","id":1,"method":"a"} ,{"jsonrpc":"2.0","method":"n"},{"id":2,"method":"b"}]'
+    talker.agent(batch)
+    assert talker.server_heard == [batch]
+    answers = b'[{"jsonrpc":"2.0","id":2,"result":{}}, {"jsonrpc":"2.0","id":1,"result":{}}]'
+    talker.server(answers)
+    assert talker.agent_heard == [answers]
+
+
+def test_what_nobody_waits_for_is_cut_out_of_a_batch() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1))
+    talker.server(b'[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":7,"result":{}}]')
+    assert talker.agent_heard == [b'[{"jsonrpc":"2.0","id":1,"result":{}}]']
+
+
+# The server dies.
+
+
+def test_calls_in_flight_are_answered_with_who_died_how_and_what_comes_next() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1), call("two"))
+    talker.exchange.lost(KILLED, for_good=False)
+    words = f"{LOST} during tools/call, whose outcome is unknown; it is being started again"
+    error = {"code": -32010, "message": words, "data": {"server": "github", "stderr": ["oh"]}}
+    assert talker.agent_hears() == [
+        {"jsonrpc": "2.0", "id": 1, "error": error},
+        {"jsonrpc": "2.0", "id": "two", "error": error},
+    ]
+
+
+def test_the_agents_own_handshake_is_replayed_and_its_answer_kept_from_it() -> None:
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(INITIALIZE)
+    talker.server(answer(0, HELLO))
+    talker.agent(INITIALIZED)
+    talker.agent_hears(), talker.server_hears()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.attached()
+    assert talker.server_heard == [line(INITIALIZE)], "and not a word more before it is answered"
+    talker.server(answer(0, HELLO))
+    assert talker.server_heard == [line(INITIALIZE), line(INITIALIZED)]
+    assert talker.agent_heard == []
+    assert talker.events == ["alive", "ready", "ready"]
+
+
+def test_what_is_asked_meanwhile_waits_and_is_asked_in_order() -> None:
+    talker = Talker().introduced()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.agent(call(1), tell("notifications/x"), call(2))
+    talker.back()
+    assert [each.get("id", each["method"]) for each in talker.server_hears()][2:] == [1, "notifications/x", 2]
+    talker.server(answer(2, {}), answer(1, {}))
+    assert [each["id"] for each in talker.agent_hears()] == [2, 1]
+
+
+def test_a_call_that_the_dead_process_had_is_never_sent_again() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1))
+    talker.server_hears()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.back()
+    assert [each["method"] for each in talker.server_hears()] == ["initialize", "notifications/initialized"]
+
+
+def test_a_handshake_that_was_never_answered_is_answered_by_the_next_process() -> None:
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(INITIALIZE)
+    talker.exchange.lost(KILLED, for_good=False)
+    assert talker.agent_heard == [], "it is only late"
+    talker.back()
+    assert talker.agent_heard == [line(answer(0, HELLO))]
+    talker.agent(INITIALIZED, call(1))
+    assert [each["method"] for each in talker.server_hears()][-2:] == ["notifications/initialized", "tools/call"]
+
+
+def test_a_handshake_before_there_is_a_process_waits_for_it() -> None:
+    talker = Talker()
+    talker.agent(INITIALIZE)
+    assert talker.server_heard == []
+    talker.back()
+    assert talker.agent_heard == [line(answer(0, HELLO))]
+
+
+def test_once_it_is_gone_for_good_everything_is_refused_at_once_with_its_last_words() -> None:
+    talker = Talker().introduced()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.agent(call(1))
+    talker.exchange.lost(DEAD, for_good=True)
+    talker.agent(call(2), INITIALIZE, tell("notifications/x"))
+    words = 'MCP server "github" failed: exited with status 1; 5 restarts are used up; its last words: no token / bye'
+    assert [(each["id"], each["error"]["message"]) for each in talker.agent_hears()] == [
+        (1, words),
+        (2, words),
+        (0, words),
+    ]
+
+
+def test_the_level_and_the_subscriptions_are_restored() -> None:
+    talker = Talker().introduced()
+    talker.agent(ask(1, "logging/setLevel", level="debug"), ask(2, "resources/subscribe", uri="a:1"))
+    talker.agent(ask(3, "resources/subscribe", uri="a:2"), ask(4, "resources/subscribe", uri="a:3"))
+    talker.server(
+        *(answer(id, {}) for id in (1, 2, 3)), {"jsonrpc": "2.0", "id": 4, "error": {"code": 1, "message": "n"}}
+    )
+    talker.agent(ask(5, "resources/unsubscribe", uri="a:1"))
+    talker.server(answer(5, {}))
+    talker.agent_hears(), talker.server_hears()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.back()
+    heard = talker.server_hears()[2:]
+    assert [(each["method"], each["params"]) for each in heard] == [
+        ("logging/setLevel", {"level": "debug"}),
+        ("resources/subscribe", {"uri": "a:2"}),
+    ]
+    talker.server(*(answer(each["id"], {}) for each in heard))
+    assert talker.agent_heard == [], "the answers are ours"
+
+
+def shown(talker: Talker, method: str, member: str, *items: object) -> None:
+    """The agent is shown a list."""
+    talker.agent(ask(50, method))
+    talker.server(answer(50, {member: list(items)}))
+    talker.agent_hears(), talker.server_hears()
+
+
+def listed_again(talker: Talker, *lists: Json) -> list[str]:
+    """After a restart the server answers our list requests so; what the agent hears of it."""
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.back()
+    asked = [each for each in talker.server_hears() if each["method"].endswith("/list")]
+    assert len(asked) == len(lists)
+    talker.server(*(answer(each["id"], result) for each, result in zip(asked, lists, strict=True)))
+    return [each["method"] for each in talker.agent_hears()]
+
+
+def test_list_changed_is_said_when_a_list_differs_and_only_then() -> None:
+    talker = Talker().introduced()
+    shown(talker, "tools/list", "tools", {"name": "a", "title": "A"}, {"name": "b"})
+    shown(talker, "prompts/list", "prompts", {"name": "p"})
+    same, other = {"tools": [{"title": "A", "name": "a"}, {"name": "b"}]}, {"tools": [{"name": "a"}]}
+    assert listed_again(talker, same, {"prompts": [{"name": "p"}]}) == []
+    assert listed_again(talker, other, {"prompts": []}) == [
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+    ]
+
+
+def test_resources_and_their_templates_are_said_once() -> None:
+    talker = Talker().introduced()
+    shown(talker, "resources/list", "resources", {"uri": "a:1"})
+    shown(talker, "resources/templates/list", "resourceTemplates", {"uriTemplate": "a:{x}"})
+    changed = listed_again(talker, {"resources": []}, {"resourceTemplates": []})
+    assert changed == ["notifications/resources/list_changed"]
+
+
+def test_lists_of_several_pages_are_compared_whole() -> None:
+    talker = Talker().introduced()
+    talker.agent(ask(1, "tools/list"))
+    talker.server(answer(1, {"tools": [{"name": "a"}], "nextCursor": "2"}))
+    talker.agent(ask(2, "tools/list", cursor="2"))
+    talker.server(answer(2, {"tools": [{"name": "b"}]}))
+    assert talker.exchange.tools == 2
+    talker.agent_hears()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.back()
+    first = talker.server_hears()[-1]
+    talker.server(answer(first["id"], {"tools": [{"name": "a"}], "nextCursor": "x"}))
+    second = talker.server_hears()[-1]
+    assert second["params"] == {"cursor": "x"}
+    talker.server(answer(second["id"], {"tools": [{"name": "b"}]}))
+    assert talker.agent_heard == []
+
+
+def test_questions_of_the_dead_server_are_cancelled_at_the_agent_and_late_answers_go_nowhere() -> None:
+    talker = Talker().introduced(sampling={})
+    talker.server(ask("s-1", "sampling/createMessage"))
+    talker.agent_hears()
+    talker.exchange.lost(KILLED, for_good=False)
+    assert talker.agent_hears() == [
+        tell("notifications/cancelled", requestId="s-1", reason=LOST),
+    ]
+    talker.back()
+    talker.server_hears()
+    talker.agent(answer("s-1", {"late": True}))
+    assert talker.server_heard == []
+
+
+def test_the_same_question_of_the_next_process_is_told_from_the_dead_ones() -> None:
+    talker = Talker().introduced(sampling={})
+    talker.server(ask(0, "sampling/createMessage"))
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.back()
+    talker.agent_hears(), talker.server_hears()
+    talker.server(ask(0, "sampling/createMessage", n=2))
+    (asked,) = talker.agent_hears()
+    assert asked["id"] != 0
+    assert asked["params"] == {"n": 2}
+    talker.agent(answer(0, "late"))
+    assert talker.server_heard == []
+    talker.agent(answer(asked["id"], "right"))
+    assert talker.server_hears() == [answer(0, "right")]
+
+
+def test_a_server_that_refuses_the_replay_is_of_no_use() -> None:
+    talker = Talker().introduced()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.attached()
+    talker.server({"jsonrpc": "2.0", "id": 0, "error": {"code": -32602, "message": "Unsupported protocol version"}})
+    assert talker.agent_heard == []
+    said = "wedged: refused the agent's handshake after its restart: Unsupported protocol version"
+    assert talker.events[-1] == said
+
+
+def test_a_server_of_the_era_without_handshake_is_ready_with_its_first_answer() -> None:
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(ask(1, "server/discover"))
+    talker.server(answer(1, {"supportedVersions": ["2026-07-28"]}))
+    assert talker.events == ["alive", "ready"]
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.agent(call(2))
+    talker.exchange.attached()
+    assert [each["method"] for each in talker.server_hears()] == ["server/discover", "tools/call"]
+
+
+# Cancelling, progress, pings, time-outs.
+
+
+def test_a_cancelled_call_that_waits_is_never_sent_and_never_answered() -> None:
+    talker = Talker().introduced()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.agent(call(1), call(2), tell("notifications/cancelled", requestId=1))
+    talker.back()
+    assert [each["id"] for each in talker.server_hears() if each["method"] == "tools/call"] == [2]
+    assert talker.agent_heard == []
+
+
+def test_a_cancelled_call_is_not_missed_when_its_server_dies() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1), tell("notifications/cancelled", requestId=1))
+    assert talker.server_hears()[-1]["method"] == "notifications/cancelled"
+    talker.exchange.lost(KILLED, for_good=False)
+    assert talker.agent_heard == []
+
+
+def test_an_agents_ping_is_answered_for_a_busy_or_absent_server_and_passed_to_an_idle_one() -> None:
+    talker = Talker().introduced()
+    talker.agent(ask("p", "ping"))
+    assert [each["method"] for each in talker.server_hears()] == ["ping"]
+    talker.server(answer("p", {}))
+    talker.agent_hears()
+    talker.agent(call(1), ask("q", "ping"))
+    assert talker.agent_hears() == [answer("q", {})]
+    talker.server(answer(1, {}))
+    talker.agent_hears()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.agent(ask("r", "ping"))
+    assert talker.agent_hears() == [answer("r", {})]
+
+
+def test_a_call_over_its_limit_is_answered_cancelled_and_its_late_answer_dropped() -> None:
+    talker = Talker(call=10).introduced()
+    talker.agent(call(1))
+    talker.server_hears()
+    talker.clock += 9
+    talker.exchange.tick()
+    assert talker.agent_heard == []
+    talker.clock += 1
+    talker.exchange.tick()
+    (told,) = talker.agent_hears()
+    assert told["error"]["message"] == 'MCP server "github" did not answer tools/call within 10 s (timeouts.call)'
+    assert talker.server_hears()[0] == tell("notifications/cancelled", requestId=1, reason="timed out")
+    talker.server(answer(1, {}))
+    assert talker.agent_heard == []
+
+
+def test_progress_is_a_sign_of_life_of_the_call_that_owns_the_token() -> None:
+    talker = Talker(call=10).introduced()
+    talker.agent(ask(1, "tools/call", _meta={"progressToken": "t"}), ask(2, "tools/call"))
+    talker.clock += 8
+    talker.server(tell("notifications/progress", progressToken="t", progress=1))
+    talker.clock += 8
+    talker.agent_hears()
+    talker.exchange.tick()
+    assert [each["id"] for each in talker.agent_hears()] == [2]
+
+
+def knowing_ping(call: float | None = None) -> Talker:
+    """A server that answered our probe."""
+    talker = Talker(call=call)
+    talker.exchange.attached(probe=True)
+    (probe,) = talker.server_hears()
+    talker.server(answer(probe["id"], {}))
+    assert talker.agent_heard == [], "the probe is ours"
+    talker.agent(INITIALIZE)
+    talker.server(answer(0, HELLO))
+    talker.agent(INITIALIZED)
+    talker.agent_hears(), talker.server_hears()
+    return talker
+
+
+def test_after_a_time_out_a_server_that_answers_no_ping_is_wedged() -> None:
+    talker = knowing_ping(call=10)
+    talker.agent(call(1))
+    talker.clock += 10
+    talker.exchange.tick()
+    assert [each["method"] for each in talker.server_hears()] == ["tools/call", "notifications/cancelled", "ping"]
+    talker.clock += 10
+    talker.exchange.tick()
+    assert "wedged: does not answer any more, not even a ping" not in talker.events
+    talker.clock += 1
+    talker.exchange.tick()
+    assert talker.events[-1] == "wedged: does not answer any more, not even a ping"
+
+
+def test_after_a_time_out_a_server_that_answers_the_ping_was_only_slow() -> None:
+    talker = knowing_ping(call=10)
+    talker.agent(call(1))
+    talker.clock += 10
+    talker.exchange.tick()
+    talker.server(answer(talker.server_hears()[-1]["id"], {}))
+    talker.clock += 25
+    talker.exchange.tick()
+    assert not any(event.startswith("wedged") for event in talker.events)
+
+
+def test_a_stopped_process_is_wedged_as_soon_as_a_call_is_over_its_limit() -> None:
+    talker = Talker(call=10).introduced()
+    talker.agent(call(1))
+    talker.clock += 10
+    talker.exchange.tick(is_stopped=True)
+    assert talker.events[-1] == "wedged: is stopped (SIGSTOP)"
+
+
+def test_an_idle_server_that_misses_three_pings_is_wedged() -> None:
+    talker = knowing_ping()
+    for _ in range(3):
+        talker.clock += 31
+        talker.exchange.tick()
+        assert talker.server_hears()[-1]["method"] == "ping"
+        assert not any(event.startswith("wedged") for event in talker.events)
+    talker.clock += 31
+    talker.exchange.tick()
+    assert talker.events[-1].startswith("wedged")
+
+
+def test_a_busy_server_is_never_asked_whether_it_lives() -> None:
+    talker = knowing_ping()
+    talker.agent(call(1))
+    talker.server_hears()
+    for _ in range(20):
+        talker.clock += 31
+        talker.exchange.tick()
+    assert talker.server_heard == []
+    assert not any(event.startswith("wedged") for event in talker.events)
+
+
+def test_a_request_that_waits_longer_than_a_start_may_take_is_answered() -> None:
+    talker = Talker(start=30).introduced()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.agent(call(1))
+    talker.clock += 30
+    talker.exchange.tick()
+    (told,) = talker.agent_hears()
+    assert told["error"]["message"] == f"{LOST}, and was not back within 30 s"
+    talker.back()
+    assert not any(each["method"] == "tools/call" for each in talker.server_hears())
+
+
+def test_more_than_may_wait_is_refused() -> None:
+    talker = Talker().introduced()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.agent(*(call(number) for number in range(1001)))
+    (told,) = talker.agent_hears()
+    assert told["id"] == 1000
+    assert told["error"]["message"] == f"{LOST}; it is being started again"
+
+
+# Roots and tools.
+
+
+def test_roots_are_answered_by_us_when_the_agent_declared_none() -> None:
+    talker = Talker().introduced()
+    talker.server(ask("roots-request-1", "roots/list"))
+    roots = [{"uri": "file:///work/a%20b", "name": "a b"}, {"uri": "file:///lib/%C3%A9%25", "name": "é%"}]
+    assert talker.server_hears() == [answer("roots-request-1", {"roots": roots})]
+    assert talker.agent_heard == []
+
+
+def test_roots_are_the_agents_when_it_declared_them() -> None:
+    talker = Talker().introduced(roots={"listChanged": True})
+    talker.server(ask(5, "roots/list"))
+    assert [each["method"] for each in talker.agent_hears()] == ["roots/list"]
+    talker.agent(answer(5, {"roots": []}))
+    assert talker.server_hears() == [answer(5, {"roots": []})]
+
+
+def test_changed_roots_are_told_to_a_server_whose_roots_are_ours() -> None:
+    ours, theirs = Talker().introduced(), Talker().introduced(roots={})
+    for talker in (ours, theirs):
+        talker.exchange.roots_changed(talker.directories[:1])
+    assert [each["method"] for each in ours.server_hears()] == ["notifications/roots/list_changed"]
+    assert theirs.server_heard == []
+
+
+def test_a_server_that_asks_before_anybody_introduced_himself_is_told_so() -> None:
+    talker = Talker()
+    talker.exchange.attached(probe=True)
+    talker.server_hears()
+    talker.server(ask(1, "ping"), ask(2, "roots/list"), ask(3, "sampling/createMessage"))
+    ping, roots, sampling = talker.server_hears()
+    assert ping == answer(1, {})
+    assert len(roots["result"]["roots"]) == 2
+    assert sampling["error"]["message"] == "no client has introduced itself yet"
+    assert talker.agent_heard == []
+
+
+def test_denied_tools_are_neither_listed_nor_called_and_not_counted() -> None:
+    talker = Talker(tools=Tools(deny=("delete_*",))).introduced()
+    talker.agent(ask(1, "tools/list"))
+    talker.server(b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}, {"name":"delete_x"}],"k" : 1}}')
+    assert talker.agent_heard == [b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}],"k" : 1}}']
+    assert talker.exchange.tools == 1
+    talker.agent_hears(), talker.server_hears()
+    talker.agent(call(2, "delete_x"), call(3, "a"))
+    (refused,) = talker.agent_hears()
+    assert refused["id"] == 2
+    said = 'the tool "delete_x" of "github" is not allowed by the profile (tools.deny: delete_*)'
+    assert refused["error"] == {"code": -32602, "message": said}
+    assert [each["id"] for each in talker.server_hears()] == [3]
+
+
+def test_a_denied_call_is_cut_out_of_a_batch() -> None:
+    talker = Talker(tools=Tools(allow=("a",))).introduced()
+    talker.agent(line([call(1, "a"), call(2, "b")]))
+    assert talker.server_hears() == [[call(1, "a")]]
+    assert [each["id"] for each in talker.agent_hears()] == [2]
+
+
+def test_denied_tools_are_no_difference_after_a_restart() -> None:
+    talker = Talker(tools=Tools(deny=("x",))).introduced()
+    shown(talker, "tools/list", "tools", {"name": "a"}, {"name": "x", "v": 1})
+    assert listed_again(talker, {"tools": [{"name": "a"}, {"name": "x", "v": 2}]}) == []
+
+
+def test_the_whole_of_a_replay_is_what_the_agent_once_said() -> None:
+    said = b'{"id":"i-9","jsonrpc":"2.0","method":"initialize","params":{"x":1.0,"capabilities":{},"_meta":1e400}}'
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(said)
+    talker.server(answer("i-9", HELLO))
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.attached()
+    assert talker.server_heard == [said, said]
+    assert json.loads(said)["id"] == "i-9"

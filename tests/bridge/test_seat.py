@@ -1,0 +1,640 @@
+"""Ring 3. Who is let in at the seat, who is not and why, over real sockets; and the directory it is in."""
+
+import asyncio
+import os
+import resource
+import socket
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.bridge import peeruid, seatdir, shim
+from acp_launch.bridge import seat as module
+from acp_launch.bridge.greeting import LONGEST, Unwelcome, welcome
+from acp_launch.bridge.peeruid import peer_uid
+from acp_launch.bridge.seat import MOST, Guest, Seat, seat
+from acp_launch.errors import LaunchError
+
+PATIENCE = 15  # seconds; only ever waited for in full when a test fails
+BRIEF = 0.05  # seconds, where the deadline is what is tested
+NAMES = {"github", "files"}
+
+
+@pytest.fixture(autouse=True)
+def a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Nothing is left in it, whatever happened."""
+    place = tmp_path / "t"
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
+    yield place
+    assert list(place.iterdir()) == []
+
+
+class Hall:
+    """A seat, whom it let in, and what it said of the others."""
+
+    def __init__(self) -> None:
+        self.guests: asyncio.Queue[Guest] = asyncio.Queue()
+        self.refusals: asyncio.Queue[str] = asyncio.Queue()
+        self.at: Seat
+        self._clients = ExitStack()
+
+    def connect(self) -> socket.socket:
+        client = self._clients.enter_context(socket.socket(socket.AF_UNIX))
+        client.settimeout(PATIENCE)
+        client.connect(str(self.at.path))
+        return client
+
+    def say(self, line: bytes) -> socket.socket:
+        client = self.connect()
+        client.sendall(line)
+        return client
+
+    def greeting(self, name: str = "github") -> bytes:
+        return f"acp-launch 1 {self.at.token} {name}\n".encode()
+
+    async def guest(self) -> Guest:
+        guest = await self.guests.get()
+        self._clients.callback(guest.close)
+        return guest
+
+    def close(self) -> None:
+        while not self.guests.empty():
+            self.guests.get_nowait().close()
+        self._clients.close()
+
+
+@asynccontextmanager
+async def hall(**knobs: Any) -> AsyncIterator[Hall]:
+    made = Hall()
+    try:
+        async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait, **knobs) as made.at:
+            yield made
+    finally:
+        made.close()
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """What a callback raises fails the test too: the loop would only log it."""
+    raised: list[dict[str, Any]] = []
+
+    async def bounded() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+        async with asyncio.timeout(PATIENCE):
+            await story()
+
+    asyncio.run(bounded())
+    assert raised == []
+
+
+async def ended(client: socket.socket) -> bool:
+    """Whether nothing but the end comes; the end of a connection with something unread is a reset."""
+    client.setblocking(False)
+    try:
+        return await asyncio.get_running_loop().sock_recv(client, 1) == b""
+    except ConnectionResetError:
+        return True
+
+
+# Being let in
+
+
+def test_who_brings_the_token_and_a_servers_name_is_let_in() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            client = here.say(here.greeting("files") + b'{"jsonrpc":')
+            guest = await here.guest()
+            assert (guest.name, guest.uid, guest.first) == ("files", os.geteuid(), b'{"jsonrpc":')
+            client.sendall(b"more")
+            loop = asyncio.get_running_loop()
+            assert await loop.sock_recv(guest.descriptor, 100) == b"more"
+            with pytest.raises(BlockingIOError):
+                guest.descriptor.recv(1)
+            guest.close()
+            assert await ended(client)
+
+    run(story)
+
+
+def test_a_greeting_that_comes_byte_by_byte_is_a_greeting() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            client = here.connect()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+            client.setblocking(False)
+            for byte in here.greeting():
+                await asyncio.get_running_loop().sock_sendall(client, bytes([byte]))
+                await asyncio.sleep(0)  # the loop's turn in between, not a wait
+            assert (await here.guest()).name == "github"
+
+    run(story)
+
+
+def test_the_same_server_can_be_asked_for_again_and_again() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            for _ in range(3):
+                here.say(here.greeting())
+            assert [(await here.guest()).name for _ in range(3)] == ["github"] * 3
+
+    run(story)
+
+
+def test_guests_stay_when_the_door_closes() -> None:
+    async def story() -> None:
+        made = Hall()
+        async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait) as made.at:
+            client = made.say(made.greeting())
+            guest = await made.guest()
+        client.sendall(b"still here")
+        assert guest.descriptor.recv(100) == b"still here"
+        made.close()
+
+    run(story)
+
+
+def test_a_shim_is_let_in_and_a_stranger_among_shims_disturbs_none() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            argv = [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(here.at.path)]
+
+            def start(name: str, token: str) -> "subprocess.Popen[bytes]":
+                return subprocess.Popen(
+                    [*argv, name],
+                    env={"ACP_LAUNCH_SEAT": token},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                )
+
+            with start("github", here.at.token) as let_in, start("github", "guessed") as kept_out:
+                guest = await here.guest()
+                assert await here.refusals.get() == "its token is not the one of this launch"
+                assert await asyncio.to_thread(kept_out.wait, PATIENCE) == 1
+                guest.descriptor.send(b"welcome")
+                guest.close()
+                heard = await asyncio.to_thread(let_in.communicate, timeout=PATIENCE)
+                assert (let_in.returncode, heard) == (0, (b"welcome", b""))
+
+    run(story)
+
+
+# Being refused
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("acp-launch 1 guessed github", "its token is not the one of this launch"),
+        ("acp-launch 1  github", "its token is not the one of this launch"),
+        ("acp-launch 1 github", "its token is not the one of this launch"),
+        ("acp-launch 1 TOKEN", "its token is not the one of this launch"),
+        ("acp-launch 1 TOKENx github", "its token is not the one of this launch"),
+        ("acp-launch 1 TOKEN other", "it asked for 'other', which is no server of this launch"),
+        ("acp-launch 1 TOKEN ", "it asked for '', which is no server of this launch"),
+        ("acp-launch 1 TOKEN github ", "it asked for 'github ', which is no server of this launch"),
+        (
+            "acp-launch 1 TOKEN \x1b[31m" + 100 * "x",
+            "it asked for '\\x1b[31m" + 75 * "x" + "...', which is no server of this launch",
+        ),
+        ("acp-launch 2 TOKEN github", "its shim speaks version '2', this acp-launch version 1"),
+        ("acp-launch", "its shim speaks version '', this acp-launch version 1"),
+        ("GET / HTTP/1.1", "it did not begin as a shim does"),
+        ("", "it did not begin as a shim does"),
+    ],
+)
+def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: str, why: str) -> None:
+    async def story() -> None:
+        async with hall() as here:
+            client = here.say(line.replace("TOKEN", here.at.token).encode() + b"\n")
+            assert await here.refusals.get() == why
+            assert await ended(client)
+            here.say(here.greeting())
+            assert (await here.guest()).name == "github"
+            assert here.refusals.empty()
+
+    run(story)
+
+
+def test_bytes_that_are_no_text_are_refused_like_any_other() -> None:
+    with pytest.raises(Unwelcome, match=r"^its token is not the one of this launch$"):
+        welcome(b"acp-launch 1 \xff\x00 github", "t0ken", NAMES)
+    with pytest.raises(Unwelcome, match=r"^it asked for '\\ufffd', which is no server of this launch$"):
+        welcome(b"acp-launch 1 t0ken \xff", "t0ken", NAMES)
+
+
+def test_who_hangs_up_first_is_noted() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            here.connect().close()
+            assert await here.refusals.get() == "it hung up before it had said what it wants"
+            here.say(b"acp-la").close()
+            assert await here.refusals.get() == "it hung up before it had said what it wants"
+
+    run(story)
+
+
+def test_who_says_nothing_is_refused_in_the_end_and_keeps_nobody_waiting() -> None:
+    async def story() -> None:
+        async with hall(patience=BRIEF) as here:
+            silent, stammering = here.connect(), here.say(here.greeting()[:-1])
+            here.say(here.greeting())
+            assert (await here.guest()).name == "github"
+            why = "it did not say within 0.05 s what it wants"
+            assert [await here.refusals.get(), await here.refusals.get()] == [why, why]
+            assert await ended(silent) and await ended(stammering)
+
+    run(story)
+
+
+def test_a_line_without_an_end_is_read_up_to_a_limit() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            client = here.say(b"x" * LONGEST)
+            assert await here.refusals.get() == "its first line is longer than 4096 bytes"
+            assert await ended(client)
+
+    run(story)
+
+
+def test_another_user_is_refused_before_saying_anything() -> None:
+    async def story() -> None:
+        me = os.geteuid()
+        async with hall(uid_of=lambda _: me + 1) as here:
+            client = here.connect()
+            assert await here.refusals.get() == f"it came from user {me + 1}, not from user {me}"
+            assert await ended(client)
+
+    run(story)
+
+
+def test_where_the_kernel_does_not_say_who_it_is_the_token_decides() -> None:
+    async def story() -> None:
+        async with hall(uid_of=lambda _: None) as here:
+            here.say(here.greeting())
+            assert (await here.guest()).uid is None
+
+    run(story)
+
+
+# Many at once
+
+
+def test_two_hundred_shims_at_once_are_all_let_in() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            for _ in range(200):
+                here.say(here.greeting())
+            for _ in range(200):
+                await here.guest()
+            assert here.refusals.empty()
+
+    run(story)
+
+
+def test_two_hundred_who_say_nothing_hold_64_places_at_most_and_a_shim_still_gets_in() -> None:
+    async def story() -> None:
+        met = most = 0
+
+        def uid_of(connection: socket.socket) -> int:
+            nonlocal met, most
+            met += 1
+            most = max(most, met - here.refusals.qsize())
+            return os.geteuid()
+
+        async with hall(patience=BRIEF, uid_of=uid_of) as here:
+            for _ in range(200):
+                here.connect()
+            here.say(here.greeting())
+            assert (await here.guest()).name == "github"
+            assert here.refusals.qsize() >= 200 - MOST
+            assert most == MOST
+
+    run(story)
+
+
+def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REST", BRIEF)
+
+    async def story() -> None:
+        async with hall() as here:
+            client = here.connect()
+            free = os.dup(client.fileno())
+            os.close(free)
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+            try:
+                assert await here.refusals.get() == "it has to wait: Too many open files"
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            client.sendall(here.greeting())
+            assert (await here.guest()).name == "github"
+
+    run(story)
+
+
+# Leaving
+
+
+def test_leaving_closes_the_door_and_who_has_not_greeted_yet() -> None:
+    async def story() -> None:
+        made = Hall()
+        async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait) as made.at:
+            waiting = [made.connect() for _ in range(3)]
+            made.say(made.greeting())
+            await made.guest()  # so the others have been met
+        assert [await ended(client) for client in waiting] == [True] * 3
+        assert made.refusals.empty()
+        made.close()
+
+    run(story)
+
+
+def test_a_launch_that_fails_leaves_nothing(a_place_of_its_own: Path) -> None:
+    async def story() -> None:
+        with pytest.raises(LaunchError, match=r"^no$"):
+            async with hall() as here:
+                assert here.at.path.parent.parent == a_place_of_its_own
+                raise LaunchError("no")
+
+    run(story)
+
+
+def test_a_directory_that_somebody_took_away_is_no_trouble() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            here.at.path.unlink()
+            here.at.path.parent.rmdir()
+
+    run(story)
+
+
+def test_a_guest_nobody_can_take_is_closed() -> None:
+    """Our own bug, and the loop is told of it; the connection is not left open."""
+
+    async def story() -> None:
+        told = asyncio.Event()
+        asyncio.get_running_loop().set_exception_handler(lambda *_: told.set())
+
+        def seated(guest: Guest) -> None:
+            raise AssertionError("a bug")
+
+        made = Hall()
+        async with seat(NAMES, seated, made.refusals.put_nowait) as made.at:
+            client = made.say(made.greeting())
+            await told.wait()
+            assert await ended(client)
+        made.close()
+
+    run(story)
+
+
+def test_tokens_are_long_and_no_two_are_alike_and_none_is_shown() -> None:
+    async def story() -> None:
+        async with hall() as here, hall() as there:
+            assert len(here.at.token) == len(there.at.token) == 32
+            assert here.at.token != there.at.token
+            assert here.at.path != there.at.path
+            assert repr(here.at) == f"Seat({here.at.path})"
+            here.say(here.greeting() + b"hunter22")
+            assert repr(await here.guest()) == "Guest(github)"
+
+    run(story)
+
+
+# The directory
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o777], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = os.umask(request.param)
+    yield
+    os.umask(before)
+
+
+def modes(path: Path) -> tuple[int, int]:
+    return stat.S_IMODE(path.parent.stat().st_mode), stat.S_IMODE(path.stat().st_mode)
+
+
+def seated() -> AbstractAsyncContextManager[Seat]:
+    return seat(NAMES, Guest.close, lambda _: None)
+
+
+def test_whatever_the_umask_nobody_else_comes_in_and_we_do(umask: None) -> None:
+    async def story() -> None:
+        async with hall() as here:
+            assert modes(here.at.path) == (0o700, 0o600)
+            here.say(here.greeting())
+            await here.guest()
+
+    run(story)
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = tmp_path / "run"
+    directory.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
+    return directory
+
+
+def test_the_runtime_directory_is_where_it_goes_if_there_is_one(runtime: Path) -> None:
+    async def story() -> None:
+        async with seated() as at:
+            assert at.path.parent.parent == runtime / "acp-launch"
+            assert at.path.parent.name.startswith(f"{os.getpid()}-")
+            assert stat.S_IMODE((runtime / "acp-launch").stat().st_mode) == 0o700
+            assert modes(at.path) == (0o700, 0o600)
+        assert list((runtime / "acp-launch").iterdir()) == []
+
+    run(story)
+
+
+def loosen(runtime: Path) -> None:
+    runtime.chmod(0o750)
+
+
+def loosen_ours(runtime: Path) -> None:
+    (runtime / "acp-launch").mkdir()
+    (runtime / "acp-launch").chmod(0o755)
+
+
+def link_ours(runtime: Path) -> None:
+    (runtime / "acp-launch").symlink_to("/tmp")
+
+
+def occupy_ours(runtime: Path) -> None:
+    (runtime / "acp-launch").write_text("")
+
+
+def remove(runtime: Path) -> None:
+    runtime.rmdir()
+
+
+@pytest.mark.parametrize("spoil", [loosen, loosen_ours, link_ours, occupy_ours, remove])
+def test_one_that_is_not_private_is_not_used(
+    runtime: Path, a_place_of_its_own: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(runtime)
+
+    async def story() -> None:
+        async with seated() as at:
+            assert at.path.parent.parent == a_place_of_its_own
+
+    run(story)
+
+
+def test_one_that_belongs_to_somebody_else_is_not_used(
+    runtime: Path, a_place_of_its_own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with seatdir.directory() as made:
+        assert made.parent == a_place_of_its_own
+
+
+def test_a_relative_one_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a_place_of_its_own: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
+    with seatdir.directory() as made:
+        assert made.parent == a_place_of_its_own
+
+
+def test_where_temporary_files_have_long_names_it_goes_to_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    long.chmod(0o700)
+
+    async def story() -> None:
+        async with hall() as here:
+            assert here.at.path.parent.parent == Path("/tmp")
+            here.say(here.greeting())
+            await here.guest()
+
+    run(story)
+
+
+@pytest.mark.parametrize("excess", [0, 1])
+def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excess: int
+) -> None:
+    rest = len(os.fsencode(f"/acp-launch-{os.getpid()}-12345678/{seatdir.SOCKET}"))
+    long = Path(str(tmp_path / "x").ljust(seatdir.LONGEST - rest + excess, "x"))
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+
+    async def story() -> None:
+        async with seated() as at:
+            assert at.path.parent.parent == (Path("/tmp") if excess else long)
+
+    run(story)
+
+
+def test_a_place_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    with seatdir.directory() as made:
+        assert made.parent == Path("/tmp")
+
+
+def test_without_any_place_it_is_said_where_it_looked(
+    monkeypatch: pytest.MonkeyPatch, a_place_of_its_own: Path
+) -> None:
+    monkeypatch.setattr(seatdir, "LONGEST", 10)
+    with pytest.raises(LaunchError) as raised, seatdir.directory():
+        pytest.fail("there is none")
+    assert (raised.value.message, raised.value.fix, raised.value.detail) == (
+        "there is no place for the socket that connects agent and servers",
+        "set TMPDIR to a directory with a short name that you may write to",
+        (f"{a_place_of_its_own}: its name is too long for a socket", "/tmp: its name is too long for a socket"),
+    )
+
+
+KILLED = """
+import asyncio, sys
+from acp_launch.bridge.seat import seat
+
+async def main():
+    async with seat({"x"}, print, print) as at:
+        print(at.path, flush=True)
+        await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("is_runtime", [True, False])
+def test_what_a_killed_launch_left_is_taken_away_and_what_others_use_is_not(
+    runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_runtime: bool
+) -> None:
+    home, start = runtime / "acp-launch", ""
+    if not is_runtime:
+        monkeypatch.delenv("XDG_RUNTIME_DIR")
+        monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+        home, start = tmp_path / "tmp", "acp-launch-"
+        home.mkdir()
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, cwd=root, env=dict(os.environ)
+    ) as launch:
+        assert launch.stdout
+        left = Path(launch.stdout.readline().decode().strip())
+        launch.kill()
+    elsewhere = home / f"{start}999999999-abc"  # of a container: its process id says nothing here
+    fresh = home / f"{start}999999999-def"
+    starting = home / f"{start}{os.getpid()}-ghi"  # of a launch that does not listen yet
+    unrelated = home / f"{start}notes"
+    for directory in (elsewhere, fresh, starting, unrelated):
+        directory.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as deaf:
+        listener.bind(str(elsewhere / seatdir.SOCKET))
+        listener.listen()
+        deaf.bind(str(starting / seatdir.SOCKET))
+        assert left.parent.parent == home and left.exists()
+        with seatdir.directory() as ours, seatdir.directory() as ours_too:
+            assert set(home.iterdir()) == {elsewhere, fresh, starting, unrelated, ours, ours_too}
+
+
+# Who it is
+
+
+def test_the_kernel_says_who_connected() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_uid(ours) == os.geteuid()
+
+
+class Told(socket.socket):
+    """Answers as macOS does."""
+
+    asked: tuple[int, int, int] | None = None
+
+    def getsockopt(self, level: int, name: int, size: int = 0) -> bytes:  # type: ignore[override]
+        self.asked = (level, name, size)
+        if size == 0:
+            raise AssertionError("a buffer is needed")
+        return struct.pack("2Ih16I", 0, 501, 1, *([20] * 16))
+
+
+def test_macos_says_it_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peeruid, "PLATFORM", "darwin")
+    with Told(socket.AF_UNIX) as told:
+        assert peer_uid(told) == 501
+        assert told.asked == (0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED, sizeof(struct xucred)
+
+
+def test_who_has_gone_on_macos_and_who_is_anywhere_else_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX) as alone:
+        monkeypatch.setattr(peeruid, "PLATFORM", "darwin")
+        assert peer_uid(alone) is None
+        monkeypatch.setattr(peeruid, "PLATFORM", "sunos5")
+        assert peer_uid(alone) is None

@@ -1,0 +1,316 @@
+"""Ring 3. `logs`: what the agent and its servers said, found again, prefixed, followed."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from acp_launch.process import logfile
+from acp_launch.process.logfile import LogFile
+from acp_launch.process.serverlog import ServerLogs
+from tests.cli.launcher import PATIENCE, Launcher, Running
+from tests.cli.terminal import on_terminal
+
+OLD, NEW, NEWER = "20200101T000000.000Z-1", "20200102T000000.000Z-2", "20200103T000000.000Z-3"
+STARTED = "acp-launch: {}, started {}\n"
+
+
+class Logs:
+    """Writes logs as launches do."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._open: list[LogFile | ServerLogs] = []
+
+    def agent(self, text: str, launch: str = NEW, profile: str = "p") -> LogFile:
+        log = LogFile(self.directory, profile, launch=launch)
+        self._open.append(log)
+        log(text.encode())
+        return log
+
+    def server(self, name: str, text: str, launch: str = NEW, profile: str = "p") -> Callable[[bytes], None]:
+        servers = ServerLogs(self.directory, profile, launch=launch)
+        self._open.append(servers)
+        log = servers.of(name)
+        log(text.encode())
+        return log
+
+    def close(self) -> None:
+        for log in self._open:
+            log.close()
+
+
+@pytest.fixture
+def logs(launch: Launcher) -> Iterator[Logs]:
+    made = Logs(Path(launch.env["ACP_LAUNCH_STATE_DIR"], "log"))
+    yield made
+    made.close()
+
+
+def started(running: Running, profile: str, day: str) -> None:
+    """It says which launch it shows, on stderr."""
+    running.complains(f"acp-launch: {profile}, started {day}")
+
+
+def test_one_log_is_shown_as_it_is(launch: Launcher, logs: Logs) -> None:
+    logs.agent("one\n\x1b[31mred\x1b[0m\n\xe9 no end")
+    done = launch("logs", "p")
+    assert (done.code, done.out) == (0, "one\n\x1b[31mred\x1b[0m\n\xe9 no end\n".encode())
+    assert done.err == STARTED.format("p", "2020-01-02")
+
+
+def test_bytes_that_are_no_text_come_through_a_pipe_as_they_are(launch: Launcher, logs: Logs) -> None:
+    logs.agent("")(b"\xff\xfe\x00\r\n\n")
+    assert launch("logs").out == b"\xff\xfe\x00\r\n\n"
+
+
+def test_each_of_several_logs_is_named_before_its_lines(launch: Launcher, logs: Logs) -> None:
+    logs.server("github", "hello\n\nworld\n")
+    logs.agent("a\n")
+    logs.server("github#2", "second\n")
+    logs.server("agent", "a server may be called so\n")
+    done = launch("logs", "p")
+    assert done.out.decode() == (
+        "agent     | a\n"
+        "mcp:agent | a server may be called so\n"
+        "github    | hello\ngithub    | \ngithub    | world\n"
+        "github#2  | second\n"
+    )
+    assert launch("logs", "p", "agent").out == b"a\n"
+    assert launch("logs", "p", "mcp:agent").out == b"a server may be called so\n"
+    assert launch("logs", "p", "github#2").out == b"second\n"
+    assert launch("logs", "p", "github").out.splitlines()[-1] == b"github#2 | second"
+
+
+def test_the_latest_launch_is_shown_of_the_profile_or_of_all(launch: Launcher, logs: Logs) -> None:
+    logs.agent("p old\n", OLD)
+    logs.agent("p new\n", NEW)
+    logs.agent("q newer\n", NEWER, "q")
+    assert launch("logs", "p").out == b"p new\n"
+    done = launch("logs")
+    assert (done.out, done.err) == (b"q newer\n", STARTED.format("q", "2020-01-03"))
+
+
+def test_a_profile_can_be_named_by_its_file(launch: Launcher, logs: Logs) -> None:
+    logs.agent("p\n")
+    logs.agent("q\n", NEWER, "q")
+    launch.profile("polite")
+    assert launch("logs", ".acp-launch/p.yaml").out == b"p\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        ("0", ""),
+        ("1", "agent | end\nx     | 2\n"),
+        ("2", "agent | 3\nagent | end\nx     | 1\nx     | 2\n"),
+        ("9", "agent | 1\nagent | 2\nagent | 3\nagent | end\nx     | 1\nx     | 2\n"),
+    ],
+)
+def test_the_last_lines_of_each_log(launch: Launcher, logs: Logs, count: str, expected: str) -> None:
+    logs.agent("1\n2\n3\nend")
+    logs.server("x", "1\n2\n")
+    assert launch("logs", "p", "-n", count).out.decode() == expected
+
+
+def test_both_files_of_a_log_that_was_full_are_shown(
+    launch: Launcher, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "LIMIT", 8)
+    logs.agent("1\n2\n3\n4\n5\n6\n")
+    assert launch("logs", "p").out == b"1\n2\n3\n4\n5\n6\n"
+    assert launch("logs", "p", "-n", "3").out == b"4\n5\n6\n"
+
+
+def test_for_a_script_each_line_is_an_object(launch: Launcher, logs: Logs) -> None:
+    logs.agent("a\n")
+    logs.server("x", "\x1b[31m\xe9")
+    done = launch("logs", "--json")
+    head = {"launch": NEW, "profile": "p"}
+    assert [json.loads(line) for line in done.out.splitlines()] == [
+        {**head, "name": "agent", "line": "a"},
+        {**head, "name": "x", "line": "\x1b[31m\xe9"},
+    ]
+
+
+def test_a_real_run_is_found_again(launch: Launcher) -> None:
+    launch.scripted("print('hello', file=sys.stderr, flush=True)\nscript.serve({})\n")
+    assert launch("run", "p", "hi").code == 0
+    done = launch("logs", "p")
+    assert (done.code, done.out) == (0, b"hello\n")
+    assert done.err == STARTED.format("p", "just now")
+
+
+# nothing, or nobody
+
+
+def test_without_any_log_it_says_where_they_would_be(launch: Launcher, logs: Logs) -> None:
+    launch.profile("polite")
+    done = launch("logs")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err == f"acp-launch: no logs yet; they are kept in {logs.directory}\n"
+    assert launch("logs", "p").err == f'acp-launch: no logs of "p" yet; they are kept in {logs.directory}\n'
+    assert launch("logs", "p", "x").err == f'acp-launch: no logs of "p" yet; they are kept in {logs.directory}\n'
+
+
+def test_a_profile_nobody_knows_is_an_error(launch: Launcher, logs: Logs) -> None:
+    done = launch("logs", "dema")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err == (
+        'acp-launch: no profile named "dema"; did you mean "demo"?\n    fix: acp-launch list shows the profiles\n'
+    )
+    logs.agent("x\n", profile="gone")
+    logs.agent("x\n", profile="another")
+    done = launch("logs", "gonne")
+    assert (done.code, done.err) == (
+        2,
+        'acp-launch: no profile named "gonne"; did you mean "gone"?\n    fix: there are logs of another, gone\n',
+    )
+
+
+def test_a_server_nobody_knows_is_an_error_and_one_that_is_silent_is_not(launch: Launcher, logs: Logs) -> None:
+    logs.server("github", "x\n", OLD)
+    logs.server("docs", "x\n", NEW)
+    done = launch("logs", "p", "gitub")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err == (
+        'acp-launch: no log of "gitub" in any launch of "p"; did you mean "github"?\n'
+        "    fix: there is agent, docs, github\n"
+    )
+    for name in ("github", "agent"):
+        done = launch("logs", "p", name)
+        assert (done.code, done.out) == (0, b"")
+        assert done.err == f'acp-launch: "{name}" said nothing in the latest launch of "p"\n'
+
+
+def test_a_log_that_cannot_be_read_is_said(launch: Launcher, logs: Logs) -> None:
+    """A directory stands for a file without permission, which root could read."""
+    file = logs.directory / f"{NEW}+p.log"
+    file.mkdir(parents=True)
+    done = launch("logs", "p")
+    assert (done.code, done.out) == (1, b"")
+    said = f"acp-launch: cannot read {file}: Is a directory\n    fix: see who owns it: ls -l\n"
+    assert done.err == STARTED.format("p", "2020-01-02") + said
+
+
+def test_a_reader_that_had_enough_ends_it_quietly(launch: Launcher, logs: Logs) -> None:
+    logs.agent("x" * 99 + "\n")
+    logs.server("x", ("y" * 99 + "\n") * 10_000)
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = launch("logs", "p", out=writing)
+    os.close(writing)
+    assert (done.code, done.err) == (141, STARTED.format("p", "2020-01-02"))
+
+
+# a terminal
+
+
+def test_a_log_cannot_drive_the_terminal(launch: Launcher, logs: Logs) -> None:
+    logs.agent("\x1b[32mgreen\x1b[0m \x1b]0;title\x07 \x1b[2J\t.\n10%\r20%\r\nplain\n")
+    logs.server("x", "1\n")
+    with on_terminal("logs", "p", cwd=launch.project, env=launch.env) as terminal:
+        assert terminal.ends() == 0
+    assert terminal.raw.decode().replace("\r\n", "\n") == (
+        "acp-launch: p, started 2020-01-02\n"
+        "agent | green \\x1b]0;title\\x07 \\x1b[2J\t.\n"
+        "agent | 20%\n"
+        "agent | plain\n"
+        "x     | 1\n"
+    )
+
+
+def test_names_are_coloured_on_a_terminal_that_has_colours(launch: Launcher, logs: Logs) -> None:
+    logs.agent("a\n")
+    logs.server("x", "1\n")
+    env = {name: value for name, value in launch.env.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    with on_terminal("logs", "p", cwd=launch.project, env=env) as terminal:
+        assert terminal.ends() == 0
+    assert re.search(rb"\x1b\[\d\dmagent \|\x1b\[0m a\r\n\x1b\[\d\dmx     \|\x1b\[0m 1\r\n", terminal.raw)
+
+
+# following
+
+
+def test_what_comes_is_shown_when_its_line_is_whole(launch: Launcher, logs: Logs) -> None:
+    agent = logs.agent("1\n2\n")
+    with launch.start("logs", "p", "agent", "-f", "-n", "1") as running:
+        assert running.shows("2") == "2\n"
+        agent(b"thr")
+        agent(b"ee\n")
+        assert running.shows("three") == "three\n"
+        agent(b"4\nno end")
+        assert running.shows("4") == "4\n"
+        running.kill(signal.SIGINT)
+        done = running.end()
+    assert (done.code, done.out) == (130, b"no end\n")
+    assert done.err == STARTED.format("p", "2020-01-02")
+
+
+def test_a_full_file_is_followed_into_the_next(launch: Launcher, logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfile, "LIMIT", 6)
+    agent = logs.agent("1\n")
+    with launch.start("logs", "-f") as running:
+        for number in range(1, 10):
+            assert running.shows("") == f"agent | {number}\n"
+            agent(b"%d\n" % (number + 1))
+
+
+def test_a_server_that_begins_to_speak_and_a_newer_launch_are_followed(launch: Launcher, logs: Logs) -> None:
+    logs.agent("old\n", OLD)
+    agent = logs.agent("1\n")
+    with launch.start("logs", "p", "-f") as running:
+        assert running.shows("1") == "agent | 1\n"
+        started(running, "p", "2020-01-02")
+        logs.server("github", "2\n")
+        assert running.shows("2") == "github | 2\n"
+        agent(b"3\n")
+        assert running.shows("3") == "agent  | 3\n"
+        logs.agent("other\n", NEWER, "q")
+        logs.agent("4\n", NEWER)
+        assert running.shows("4") == "agent  | 4\n"
+        started(running, "p", "2020-01-03")
+        agent(b"5\n")
+        assert running.shows("5") == "agent  | 5\n"
+
+
+def test_a_log_that_is_removed_is_shown_to_its_end(launch: Launcher, logs: Logs) -> None:
+    agent = logs.agent("1\n")
+    with launch.start("logs", "-f") as running:
+        assert running.shows("1") == "agent | 1\n"
+        agent(b"2\nno end")
+        assert running.shows("2") == "agent | 2\n"
+        (logs.directory / f"{NEW}+p.log").unlink()
+        assert running.shows("no end") == "agent | no end\n"
+        logs.agent("3\n", NEWER)
+        assert running.shows("3") == "agent | 3\n"
+
+
+def test_logs_that_are_not_there_yet_are_awaited(launch: Launcher, logs: Logs) -> None:
+    with launch.start("logs", "demo", "-f") as running:
+        said = running.complains("waiting")
+        assert said == f'acp-launch: no logs of "demo" yet; they are kept in {logs.directory}; waiting for some\n'
+        logs.agent("1\n", profile="demo")
+        assert running.shows("1") == "agent | 1\n"
+
+
+def test_a_reader_that_goes_away_ends_it_without_another_line(launch: Launcher, logs: Logs) -> None:
+    logs.agent("1\n")
+    with launch.start("logs", "-f") as running:
+        assert running.shows("1") == "agent | 1\n"
+        assert running.process.stdout is not None
+        running.process.stdout.close()
+        assert running.process.wait(PATIENCE) == 141
+        started(running, "p", "2020-01-02")
+        assert running.process.stderr is not None
+        assert running.process.stderr.read() == b""
+
+
+def test_its_help_says_what_it_does(launch: Launcher) -> None:
+    done = launch("logs", "--help")
+    assert done.code == 0
+    assert b"Show what the agent and the MCP servers of the latest launch said on stderr." in done.out

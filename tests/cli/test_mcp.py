@@ -1,0 +1,511 @@
+"""The verbs about MCP servers: real servers, no agent (the profile's does not even exist)."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.launcher import PATIENCE, ROOT, Launcher, alive
+from tests.cli.terminal import on_terminal
+
+SERVERS = ROOT / "tests" / "servers"
+STDIO = "is the command right? some servers speak MCP on stdio only with a flag or a subcommand"
+Json = dict[str, Any]
+
+
+def server(temper: str, *arguments: str, **keys: Any) -> Json:
+    """One of tests/servers; it inherits the mark by which a test finds what was left behind."""
+    command = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / f"{temper}.py"), *arguments]}
+    keys["env"] = {"ACP_TEST_TRANSCRIPT": "", **keys.get("env", {})}  # which is judged as an agent's
+    return {**command, "inherit_env": "all", **keys}
+
+
+def profile(launch: Launcher, **servers: Json) -> None:
+    agent = {"command": "no-such-agent", "env": {"KEY": "${secret:of-the-agent}", "X": "${env:NOT_SET}"}}
+    launch.write({"agent": agent, "mcp_servers": servers})
+
+
+def polite(launch: Launcher, *arguments: str, **keys: Any) -> None:
+    profile(launch, polite=server("probe_polite", *arguments, **keys))
+
+
+def shown(launch: Launcher, *arguments: str) -> str:
+    """What a verb that succeeds prints; nothing is on stderr."""
+    done = launch("mcp", *arguments)
+    assert (done.code, done.err) == (0, "")
+    return done.out.decode()
+
+
+def answer(launch: Launcher, tool: str, *arguments: str) -> Any:
+    return json.loads(shown(launch, "call", "p", "polite", tool, *arguments))
+
+
+def failure(launch: Launcher, *arguments: str) -> tuple[int, str]:
+    """How a verb that fails ends; nothing is on stdout."""
+    done = launch("mcp", *arguments)
+    assert done.out == b""
+    return done.code, done.err
+
+
+# list
+
+
+def test_list_shows_references_and_starts_nothing(launch: Launcher) -> None:
+    profile(
+        launch,
+        files={"command": "${env:NOT_SET}/no-such-server", "required": False},
+        direct={"command": "npx", "bridge": False},
+        docs={"type": "http", "url": "https://docs.example.com/mcp?key=${secret:docs}"},
+    )
+    header, *rows = shown(launch, "list", "p").splitlines()
+    assert header.split("  ")[0] == "NAME"
+    assert [row.split() for row in rows] == [
+        ["files", "stdio", "${env:NOT_SET}/no-such-server", "no", "yes"],
+        ["direct", "stdio", "npx", "yes", "no"],
+        ["docs", "http", "https://docs.example.com/mcp?key=${secret:docs}", "yes", "no"],
+    ]
+    assert header.index("REQUIRED") == rows[0].index("no  ", len("files  stdio  ${env:NOT_SET}/no-such-server"))
+    assert json.loads(shown(launch, "list", "p", "--json"))["servers"][::2] == [
+        {
+            "name": "files",
+            "type": "stdio",
+            "command": "${env:NOT_SET}/no-such-server",
+            "required": False,
+            "bridge": True,
+        },
+        {
+            "name": "docs",
+            "type": "http",
+            "url": "https://docs.example.com/mcp?key=${secret:docs}",
+            "required": True,
+            "bridge": False,
+        },
+    ]
+
+
+def test_a_profile_without_servers_says_so(launch: Launcher) -> None:
+    profile(launch)
+    done = launch("mcp", "list", "p")
+    assert (done.code, done.out, done.err) == (0, b"", "acp-launch: p has no MCP servers\n")
+    assert json.loads(shown(launch, "list", "p", "--json")) == {"servers": []}
+
+
+# inspect
+
+
+def test_inspect_shows_who_it_is_and_what_it_got(launch: Launcher) -> None:
+    polite(launch, tools={"deny": ["die"]}, inherit_env=["LANG", "PATH"], env={"TOKEN": "t-value-that-is-secret"})
+    out = shown(launch, "inspect", "p", "polite")
+    lines = [line for line in out.splitlines() if not line.startswith("timings ")]
+    assert lines == [
+        "server        polite 1.2 (The Polite One)",
+        "protocol      MCP 2025-11-25",
+        "capabilities  logging, prompts, resources, tools",
+        "offers        16 tools, 1 resource (1 hidden by the profile)",
+        'refused       prompts/list: the MCP server "polite" answered prompts/list with an error: the prompts are lost'
+        " (-32603)",
+        "ping          answered",
+        "variables     ACP_TEST_TRANSCRIPT, TOKEN",
+        f"  inherited   {', '.join(name for name in ('LANG', 'PATH') if name in os.environ)}",
+        f"roots         file://{launch.project}  (it asked for them)",
+        "instructions  Be polite.",
+        "              Always.",
+    ]
+    assert "t-value-that-is-secret" not in out
+
+
+def test_inspect_json_uses_the_names_servers_know_it_by(launch: Launcher) -> None:
+    """Requirements G1-16, G1-21."""
+    other = launch.project / "a b"
+    other.mkdir()
+    launch.write(
+        {
+            "agent": {"command": "no-such-agent"},
+            "workspace": {"additional_directories": ["a b"]},
+            "mcp_servers": {"polite": server("probe_polite", "2024-11-05", inherit_env=[], env={"TOKEN": "secret-x"})},
+        }
+    )
+    out = shown(launch, "inspect", "p", "polite", "--json")
+    assert "secret-x" not in out
+    found = json.loads(out)
+    timings = found.pop("timings")
+    assert list(timings) == ["initialize", "tools/list", "resources/list"]
+    assert all(0 <= taken < PATIENCE for taken in timings.values())
+    assert found == {
+        "profile": "p",
+        "server": "polite",
+        "server_info": {"name": "polite", "title": "The Polite One", "version": "1.2"},
+        "protocol_version": "2024-11-05",
+        "capabilities": {"tools": {}, "resources": {}, "prompts": {}, "logging": {}},
+        "instructions": "Be polite.\nAlways.",
+        "counts": {"tools": 16, "resources": 1, "resource_templates": None, "prompts": None},
+        "hidden_tools": 0,
+        "refused": {
+            "prompts/list": 'the MCP server "polite" answered prompts/list with an error: the prompts are lost (-32603)'
+        },
+        "answers_ping": True,
+        "roots_asked": 1,
+        "client_info": {
+            "name": "acp-launch",
+            "version": found["client_info"]["version"],
+            "protocol_version": "2024-11-05",
+            "sampling_supported": False,
+            "sampling_caps": {"supported": False, "audio": {"supported": False}},
+            "env": {"ACP_TEST_TRANSCRIPT": "***", "TOKEN": "***"},
+            "roots": [
+                {"uri": f"file://{launch.project}", "name": "project"},
+                {"uri": f"file://{launch.project}/a%20b", "name": "a b"},
+            ],
+        },
+    }
+
+
+def test_inspect_waits_for_no_ping_that_is_refused(launch: Launcher) -> None:
+    profile(launch, pager=server("probe_pager"))
+    found = json.loads(shown(launch, "inspect", "p", "pager", "--json"))
+    assert (found["answers_ping"], found["counts"]["tools"], found["roots_asked"]) == (False, 7, 0)
+
+
+# what the server gets
+
+
+def test_the_server_gets_the_directory_the_roots_and_the_variables_of_its_plan(launch: Launcher) -> None:
+    polite(launch, inherit_env="minimal", env={"TOKEN": "x"})
+    assert answer(launch, "roots") == [{"uri": f"file://{launch.project}", "name": "project"}]
+    assert shown(launch, "call", "p", "polite", "cwd") == f"{launch.project}\n"
+    done = launch("mcp", "call", "p", "polite", "env", AWS_SECRET_ACCESS_KEY="k", ACP_LAUNCH_SECRET_OTHER="o-secret")
+    got = json.loads(done.out)
+    assert (got["TOKEN"], got["PATH"]) == ("x", os.environ["PATH"])
+    assert not {"AWS_SECRET_ACCESS_KEY", "ACP_LAUNCH_SECRET_OTHER"} & set(got)
+
+
+def test_cwd_moves_the_session(launch: Launcher, tmp_path: Path) -> None:
+    polite(launch)
+    assert shown(launch, "call", "p", "polite", "cwd", "--cwd", str(tmp_path)) == f"{tmp_path}\n"
+    assert answer(launch, "roots", "--cwd", str(tmp_path))[0]["uri"] == f"file://{tmp_path}"
+
+
+def test_a_server_the_agent_would_start_gets_a_minimal_environment(launch: Launcher) -> None:
+    plain = server("probe_polite")
+    launch.write(
+        {
+            "agent": {"command": "no-such-agent"},
+            "mcp_servers": {
+                "polite": {"command": plain["command"], "args": plain["args"], "env": {"TOKEN": "x"}, "bridge": False}
+            },
+        }
+    )
+    got = json.loads(launch("mcp", "call", "p", "polite", "env", AWS_SECRET_ACCESS_KEY="k").out)
+    assert (got["TOKEN"], got["PATH"], "AWS_SECRET_ACCESS_KEY" in got) == ("x", os.environ["PATH"], False)
+
+
+def test_only_the_secrets_of_that_server_are_looked_up_and_none_is_shown(launch: Launcher) -> None:
+    own = server("probe_polite", env={"TOKEN": "${secret:mine}"})
+    profile(launch, polite=own, other=server("probe_polite", env={"TOKEN": "${secret:missing}"}))
+    done = launch("mcp", "call", "p", "polite", "env", ACP_LAUNCH_SECRET_MINE="s3cr3t-value")
+    assert (done.code, done.err, json.loads(done.out)["TOKEN"]) == (0, "", "***")
+    for arguments in (["call", "p", "polite", "env", "--json"], ["inspect", "p", "polite", "--json"]):
+        done = launch("mcp", *arguments, ACP_LAUNCH_SECRET_MINE="s3cr3t-value")
+        assert (done.code, b"s3cr3t" in done.out, b"***" in done.out) == (0, False, True)
+    code, err = failure(launch, "tools", "p", "other")
+    assert code == 3
+    assert 'the secret "missing" cannot be had' in err or 'no secret named "missing"' in err
+
+
+# tools
+
+
+def test_tools_are_listed_with_their_arguments_as_far_as_the_profile_allows(launch: Launcher) -> None:
+    polite(launch, tools={"allow": ["e*", "fail"], "deny": ["env"]})
+    done = launch("mcp", "tools", "p", "polite")
+    assert (done.code, done.err) == (0, "acp-launch: 13 more tools hidden by the profile\n")
+    assert done.out.decode() == (
+        "echo    Says something.\n"
+        "        (count: integer, note: string, tags: array|null)\n"
+        "fail    Says something.\n"
+        "escape  Says something.\n"
+    )
+    found = json.loads(shown(launch, "tools", "p", "polite", "--json"))
+    assert (found["server"], found["hidden"]) == ("polite", 13)
+    assert [tool["name"] for tool in found["tools"]] == ["echo", "fail", "escape"]
+    assert found["tools"][0]["inputSchema"]["$defs"] == {"tags": {"anyOf": [{"type": "array"}, {"type": "null"}]}}
+
+
+def test_every_page_is_read(launch: Launcher) -> None:
+    profile(launch, pager=server("probe_pager"))
+    assert shown(launch, "tools", "p", "pager") == "".join(f"tool{number}\n" for number in range(1, 8))
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"),
+    [
+        ("circle", 'the answer of the MCP server "pager" to tools/list goes in circles: a cursor came twice'),
+        ("endless", 'the answer of the MCP server "pager" to tools/list has no end (100 pages read)'),
+        ("none", 'the MCP server "pager" answered tools/list without a list of tools'),
+    ],
+)
+def test_pages_that_never_end_are_a_broken_protocol(launch: Launcher, mode: str, message: str) -> None:
+    profile(launch, pager=server("probe_pager", mode))
+    assert failure(launch, "tools", "p", "pager") == (5, f"acp-launch: {message}\n")
+
+
+# call
+
+
+def test_words_become_what_the_schema_of_the_tool_says(launch: Launcher) -> None:
+    polite(launch)
+    said = answer(launch, "echo", "count=3", "note=5", "tags=null", "more:=[1.0, 12345678901234567890123]")
+    assert said == {"count": 3, "note": "5", "tags": None, "more": [1.0, 12345678901234567890123]}
+    assert answer(launch, "echo", '{"count": "not judged here"}') == {"count": "not judged here"}
+    assert failure(launch, "call", "p", "polite", "echo", "count=three") == (
+        2,
+        'acp-launch: "count" of "echo" must be an integer, not "three"\n    fix: for example count=1\n',
+    )
+
+
+def test_arguments_come_from_stdin_or_a_file(launch: Launcher, tmp_path: Path) -> None:
+    polite(launch)
+    written = b'{\n  "note": "from outside"\n}\n'
+    file = tmp_path / "arguments.json"
+    file.write_bytes(written)
+    call = ("mcp", "call", "p", "polite", "echo")
+    for done in (
+        launch(*call, "-", stdin=written),
+        launch(*call, "-f", "-", stdin=written),
+        launch(*call, "-f", str(file)),
+    ):
+        assert (done.code, json.loads(done.out)) == (0, {"note": "from outside"})
+    assert failure(launch, *call[1:], "-f", str(tmp_path / "none.json")) == (
+        2,
+        f"acp-launch: cannot read the arguments from {tmp_path}/none.json: No such file or directory\n"
+        "    fix: name a file of JSON\n",
+    )
+    assert failure(launch, *call[1:], "a=1", "-f", str(file)) == (
+        2,
+        "acp-launch: the arguments are given twice\n    fix: give them as words, or with --file\n",
+    )
+
+
+def test_a_result_is_printed_as_it_is_and_what_is_no_text_in_a_line(launch: Launcher) -> None:
+    polite(launch)
+    assert shown(launch, "call", "p", "polite", "kinds") == (
+        "[image, image/png, 5 bytes]\n"
+        "[audio, audio/wav, 5 bytes]\n"
+        "[resource, file:///a, text/plain, 6 bytes]\n"
+        "[resource, file:///b, 5 bytes]\n"
+        "[resource_link, file:///c, c]\n"
+        "[hologram]\n"
+        '{\n  "answer": 42\n}\n'
+    )
+    assert shown(launch, "call", "p", "polite", "escape") == "\x1b[31mred\ufffd\n"
+    raw = shown(launch, "call", "p", "polite", "structured", "--json")
+    assert raw == '{"content": [], "structuredContent": {"answer": 42}}\n'
+
+
+def test_a_result_of_10_mb_arrives_whole(launch: Launcher) -> None:
+    polite(launch)
+    assert len(shown(launch, "call", "p", "polite", "big", "size:=10000000")) == 10_000_001
+
+
+def test_the_error_of_a_tool_is_on_stderr_and_ends_in_9(launch: Launcher) -> None:
+    polite(launch)
+    assert failure(launch, "call", "p", "polite", "fail") == (9, "it cannot be done\n")
+    done = launch("mcp", "call", "p", "polite", "fail", "--json")
+    assert (done.code, done.err, json.loads(done.out)["isError"]) == (9, "", True)
+
+
+def test_unknown_names_are_answered_with_the_nearest(launch: Launcher) -> None:
+    polite(launch, tools={"deny": ["roots"]})
+    assert failure(launch, "call", "p", "polit", "echo") == (
+        2,
+        'acp-launch: p has no MCP server "polit"; did you mean "polite"?\n    fix: acp-launch mcp list p\n',
+    )
+    assert failure(launch, "call", "p", "polite", "ecko") == (
+        2,
+        'acp-launch: the MCP server "polite" has no tool "ecko"; did you mean "echo"?\n'
+        "    fix: acp-launch mcp tools p polite\n",
+    )
+    code, err = failure(launch, "call", "p", "polite", "root")
+    assert (code, "did you mean" in err) == (2, False)  # what is hidden is not suggested
+
+
+def test_a_tool_the_profile_denies_is_not_called(launch: Launcher) -> None:
+    polite(launch, tools={"deny": ["di*"]})
+    assert failure(launch, "call", "p", "polite", "die") == (
+        2,
+        'acp-launch: the tool "die" of "polite" is not allowed by the profile (tools.deny: di*)\n'
+        "    fix: allow it: mcp_servers.polite.tools in the profile\n",
+    )
+
+
+def test_a_server_that_dies_in_a_call_is_unreachable_with_its_last_words(launch: Launcher) -> None:
+    polite(launch)
+    assert failure(launch, "call", "p", "polite", "die") == (
+        8,
+        'acp-launch: the MCP server "polite" exited with status 7 before it answered tools/call\n'
+        "    probe_polite: last words\n",
+    )
+
+
+def test_a_call_has_a_deadline_and_the_server_is_told(launch: Launcher, tmp_path: Path) -> None:
+    file = tmp_path / "cancelled"
+    polite(launch, "2025-06-18", str(file), timeouts={"call": "200ms"})
+    head = 'acp-launch: no result of "wait" from the MCP server "polite" within'
+    fix = "    fix: if it needs longer: --timeout SECONDS"
+    key = ", or mcp_servers.polite.timeouts.call in the profile"
+    assert failure(launch, "call", "p", "polite", "wait") == (124, f"{head} 0.2 s\n{fix}{key}\n")
+    assert json.loads(file.read_bytes())["reason"] == "it took too long"
+    assert failure(launch, "call", "p", "polite", "wait", "--timeout", "0.3") == (124, f"{head} 0.3 s\n{fix}\n")
+
+
+def test_ctrl_c_cancels_the_call_and_ends_the_server(launch: Launcher, tmp_path: Path) -> None:
+    file = tmp_path / "cancelled"
+    wanted = server("probe_polite", "2025-06-18", str(file))
+    del wanted["env"]  # so that this test hears what the server is asked
+    profile(launch, polite=wanted)
+    with launch.start("mcp", "call", "p", "polite", "wait") as running:
+        running.hears("tools/call")
+        running.kill(signal.SIGINT)
+        _, err = running.process.communicate(timeout=PATIENCE)
+        assert (running.process.returncode, err) == (130, b"acp-launch: stopped\n")
+        assert alive(running.mark) == []
+    assert json.loads(file.read_bytes())["reason"] == "the user stopped it"
+
+
+def test_a_line_of_progress_is_for_terminals_and_the_log_for_the_verbose(launch: Launcher) -> None:
+    polite(launch)
+    assert shown(launch, "call", "p", "polite", "progress") == "done\n"
+    done = launch("mcp", "call", "p", "polite", "progress", "--verbose")
+    assert (done.code, done.out) == (0, b"done\n")
+    assert set(done.err.splitlines()) == {'polite: info (db): {"rows": 3}', "probe_polite: working"}
+    call = ("mcp", "call", "p", "polite")
+    with on_terminal(*call, "progress", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
+        assert terminal.ends() == 0
+    assert terminal.text == "polite: 1/2: step 1\npolite: 2/2: step 2\ndone\n"
+    with on_terminal(*call, "escape", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
+        assert terminal.ends() == 0
+    assert terminal.raw.decode() == "\\x1b[31mred\ufffd\r\n"
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "message"),
+    [
+        (
+            "quits",
+            8,
+            'the MCP server "rude" exited with status 3 before it answered initialize\n'
+            f"    probe_rude: no database\n    fix: {STDIO}",
+        ),
+        (
+            "prompt",
+            8,
+            'this is no MCP server: it printed text, and no answer to initialize from the MCP server "rude" within'
+            f" 0.5 s\n    it printed: password:\n    fix: {STDIO}",
+        ),
+        (
+            "mute",
+            124,
+            'no answer to initialize from the MCP server "rude" within 0.5 s\n'
+            f"    fix: {STDIO}; if it needs longer: mcp_servers.rude.timeouts.start in the profile",
+        ),
+        ("refuses", 5, 'the MCP server "rude" answered initialize with an error: who are you? (-32602)'),
+        (
+            "version",
+            5,
+            'the MCP server "rude" speaks MCP "1999-12-31", which acp-launch does not\n'
+            "    fix: use a release of it that speaks one of 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05",
+        ),
+        ("null", 5, 'the MCP server "rude" names no protocol version in its answer to initialize'),
+    ],
+)
+def test_whose_fault_it_is_decides_the_exit_code(launch: Launcher, mode: str, code: int, message: str) -> None:
+    profile(launch, rude=server("probe_rude", mode, timeouts={"start": "500ms"}))
+    assert failure(launch, "tools", "p", "rude") == (code, f"acp-launch: {message}\n")
+
+
+def test_a_server_that_cannot_be_started_is_unreachable(launch: Launcher) -> None:
+    broken = launch.project / "broken"
+    broken.write_text("neither a program nor a script")
+    broken.chmod(0o755)
+    profile(launch, broken={"command": str(broken)})
+    assert failure(launch, "tools", "p", "broken") == (
+        8,
+        f'acp-launch: the MCP server "broken": {broken} could not be started: it is neither a program for this machine'
+        " nor a script with a #! line\n    fix: name its interpreter first\n",
+    )
+
+
+def test_a_missing_command_is_this_machines_fault(launch: Launcher) -> None:
+    profile(launch, gone={"command": "no-such-server"}, polite=server("probe_polite"))
+    code, err = failure(launch, "tools", "p", "gone")
+    assert code == 3
+    assert 'mcp_servers.gone.command: "no-such-server" is not on PATH' in err
+    assert err.endswith("1 problem; nothing was started\n")
+    assert launch("mcp", "tools", "p", "polite").code == 0
+
+
+def test_a_remote_server_is_refused_at_its_line(launch: Launcher) -> None:
+    profile(launch, docs={"type": "http", "url": "https://docs.example.com/mcp"})
+    code, err = failure(launch, "inspect", "p", "docs")
+    assert code == 3
+    place, _, rest = err.partition(" mcp_servers.docs: ")
+    assert place.startswith(".acp-launch/p.yaml:")
+    assert rest == (
+        "acp-launch cannot talk to http servers itself yet; the agent connects to it\n"
+        "    fix: ask the agent: acp-launch run p 'which tools does docs have?'\n"
+        "1 problem; nothing was started\n"
+    )
+
+
+# others' servers
+
+
+def test_the_demo_server_is_inspected_listed_and_called(launch: Launcher) -> None:
+    assert "server        acp-launch-notes " in shown(launch, "inspect", "demo", "notes")
+    assert "add_note    Append a note to the notes file\n            (text*: string)\n" in shown(
+        launch, "tools", "demo", "notes"
+    )
+    assert shown(launch, "call", "demo", "notes", "add", "a=1", "b=2.5") == "3.5\n"
+    assert failure(launch, "call", "demo", "notes", "add_note") == (
+        2,
+        'acp-launch: "add_note" needs text\n    fix: it takes text\n',
+    )
+
+
+def test_a_server_on_the_mcp_package_agrees_with_us(launch: Launcher) -> None:
+    """The official Python SDK is the oracle: it checks every message we send."""
+    launch.write(
+        {
+            "agent": {"command": "no-such-agent"},
+            "mcp_servers": {"sdk": {"command": sys.executable, "args": [str(SERVERS / "probe_sdk.py")]}},
+        }
+    )
+    found = json.loads(shown(launch, "inspect", "p", "sdk", "--json"))
+    assert found["server_info"] == {"name": "sdk", "title": "", "version": "9.1"}
+    assert found["protocol_version"] == "2025-11-25"
+    assert found["counts"] == {"tools": 4, "resources": 1, "resource_templates": 0, "prompts": 1}
+    assert (found["refused"], found["answers_ping"]) == ({}, True)
+    assert shown(launch, "call", "p", "sdk", "add", "a=1", "b=2") == "3\n"
+    assert shown(launch, "call", "p", "sdk", "picture") == "[image, image/png, 5 bytes]\n"
+    assert failure(launch, "call", "p", "sdk", "fail", "why=so")[0] == 9
+    with on_terminal("mcp", "call", "p", "sdk", "count", "steps=2", cwd=launch.project, env=launch.env) as terminal:
+        assert terminal.ends() == 0
+    assert terminal.text == "sdk: 1/2: step 1\nsdk: 2/2: step 2\ncounted to 2\n"
+
+
+def test_a_reader_that_leaves_early_is_no_failure_of_ours(launch: Launcher) -> None:
+    polite(launch)
+    command = f"{shlex.quote(sys.executable)} -m acp_launch mcp call p polite big size:=10000000 | head -c 10"
+    done = subprocess.run(
+        command, shell=True, capture_output=True, cwd=launch.project, env=launch.env, timeout=PATIENCE, check=False
+    )
+    assert (done.stdout, done.stderr) == (b"x" * 10, b"")

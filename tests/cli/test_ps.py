@@ -1,0 +1,174 @@
+"""`ps` and `reap`, as a person uses them."""
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.cli import processes
+from acp_launch.errors import MachineError
+from tests.cli.launcher import PATIENCE, Launcher, Running, alive
+
+
+@pytest.fixture
+def running(launch: Launcher) -> Iterator[Running]:
+    """An agent behind a wrapper, in its turn, with a double-forked daemon."""
+    launch.profile("wrapper", "cancellable")
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        running.hears("session/prompt")
+        yield running
+
+
+def listed(launch: Launcher) -> list[dict[str, Any]]:
+    done = launch("ps", "--json")
+    assert (done.code, done.err) == (0, "")
+    launches: list[dict[str, Any]] = json.loads(done.out)["launches"]
+    return launches
+
+
+def guard_of(launch: Launcher) -> int:
+    ((one,),) = ([each for each in found["processes"] if each["name"] == "guard"] for found in listed(launch))
+    pid: int = one["pid"]
+    return pid
+
+
+def kill_both(running: Running, guard: int) -> None:
+    """Neither sees the other die."""
+    running.kill(signal.SIGSTOP)
+    dying = os.pidfd_open(guard)
+    os.kill(guard, signal.SIGKILL)
+    running.kill(signal.SIGKILL)
+    running.process.wait(PATIENCE)
+    assert select.select([dying], [], [], PATIENCE)[0]
+    os.close(dying)
+
+
+def test_a_running_launch_is_shown_as_a_tree_without_arguments(launch: Launcher, running: Running) -> None:
+    done = launch("ps")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.decode().splitlines()
+    assert re.fullmatch(r"NAME +PID +AGE +MEMORY +RESTARTS", lines[0])
+    assert re.fullmatch(rf"p \(run\) +{running.process.pid} +\d+s +\d+ MiB", lines[1])
+    names = [line.split()[0] for line in lines[2:]]
+    depths = [len(line) - len(line.lstrip()) for line in lines[2:]]
+    assert sorted(zip(depths, names, strict=True))[:1] == [(2, "agent")]
+    assert (2, "guard") in zip(depths, names, strict=True)
+    assert (4, "sh") in zip(depths, names, strict=True)
+    assert max(depths) == 6
+    assert ".py" not in done.out.decode()
+
+
+def test_json_tells_every_process_once(launch: Launcher, running: Running) -> None:
+    (found,) = listed(launch)
+    head = {key: found[key] for key in ("profile", "verb", "state", "pid")}
+    assert head == {"profile": "p", "verb": "run", "state": "running", "pid": running.process.pid}
+    assert found["memory"] > 1_000_000
+    assert 0 <= found["age"] < PATIENCE
+    agent = next(each for each in found["processes"] if each["name"] == "agent")
+    assert set(agent) == {"name", "command", "pid", "age", "memory", "restarts", "children"}
+    assert agent["restarts"] == 0
+    assert [child["command"] for child in agent["children"]] == ["sh"]
+    flat = [found["pid"], *pids(found["processes"])]
+    assert len(flat) == len(set(flat)) >= 6
+
+
+def pids(processes: list[dict[str, Any]]) -> list[int]:
+    return [pid for each in processes for pid in (each["pid"], *pids(each["children"]))]
+
+
+def test_nothing_is_said_plainly(launch: Launcher) -> None:
+    for verb, said in (("ps", "nothing is running\n"), ("reap", "nothing was left behind\n")):
+        done = launch(verb)
+        assert (done.code, done.out, done.err) == (0, b"", said)
+    assert json.loads(launch("ps", "--json").out) == {"launches": []}
+    assert json.loads(launch("reap", "--json").out) == {"ended": []}
+
+
+def test_a_run_that_has_ended_is_not_shown(launch: Launcher) -> None:
+    launch.profile("polite")
+    assert launch("run", "p", "hi").code == 0
+    assert listed(launch) == []
+    assert list(Path(launch.env["ACP_LAUNCH_STATE_DIR"], "launches").iterdir()) == []
+
+
+def test_what_is_left_behind_is_marked_and_reap_ends_it(launch: Launcher, running: Running) -> None:
+    kill_both(running, guard_of(launch))
+    shown = launch_unchecked(launch, "ps")
+    assert "p (run)" in shown
+    assert "left behind: acp-launch reap ends them" in shown
+    (found,) = listed(launch)
+    assert (found["state"], found["pid"]) == ("left behind", None)
+    done = launch("reap")
+    assert (done.code, done.err) == (0, "")
+    assert re.fullmatch(r"ended \d+ process(es)? that a run of p left behind: .+ \(\d+\)\n", done.out.decode())
+    assert alive(running.mark) == []
+    assert launch("reap").err == "nothing was left behind\n"
+    assert listed(launch) == []
+
+
+def launch_unchecked(launch: Launcher, verb: str) -> str:
+    done = launch(verb)
+    assert (done.code, done.err) == (0, "")
+    return done.out.decode()
+
+
+def test_reap_tells_a_script_what_it_ended(launch: Launcher, running: Running) -> None:
+    kill_both(running, guard_of(launch))
+    (ended,) = json.loads(launch("reap", "--json").out)["ended"]
+    assert {key: ended[key] for key in ("profile", "verb", "survivors")} == {
+        "profile": "p",
+        "verb": "run",
+        "survivors": [],
+    }
+    assert all(set(each) == {"name", "pid"} for each in ended["processes"])
+
+
+def test_the_next_run_ends_what_the_last_one_left_behind_and_says_so(launch: Launcher, running: Running) -> None:
+    kill_both(running, guard_of(launch))
+    launch.profile("polite")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out) == (0, b"You said: hi\n")
+    assert re.fullmatch(r"acp-launch: ended \d+ process(es)? that a run of p left behind\n", done.err)
+    assert alive(running.mark) == []
+
+
+def test_a_killed_run_leaves_nothing_to_reap(launch: Launcher, running: Running) -> None:
+    dying = os.pidfd_open(guard_of(launch))
+    try:
+        running.kill(signal.SIGKILL)
+        running.process.wait(PATIENCE)
+        assert select.select([dying], [], [], PATIENCE)[0]
+    finally:
+        os.close(dying)
+    assert alive(running.mark) == []
+    assert launch("reap").err == "nothing was left behind\n"
+
+
+def test_a_state_directory_that_cannot_be_written_costs_the_record_and_nothing_else(
+    launch: Launcher,
+) -> None:
+    launch.profile("polite")
+    state = Path(launch.env["ACP_LAUNCH_STATE_DIR"])
+    state.mkdir(parents=True)
+    (state / "launches").write_bytes(b"")
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out) == (0, b"You said: hi\n")
+    assert done.err == (
+        f"acp-launch: {state}/launches cannot be written (file exists), so `acp-launch ps` will not show this run\n"
+    )
+
+
+@pytest.mark.parametrize("verb", [processes.ps, processes.reap])
+def test_windows_is_refused_as_it_is_for_run(verb: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(MachineError) as refused:
+        verb()
+    assert refused.value.exit_code == 3
+    assert [problem.fix for problem in refused.value.problems] == ["run it inside WSL"]

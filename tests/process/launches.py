@@ -1,0 +1,95 @@
+"""Launches of their own process, with their guards, to be killed."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from acp_launch.process import prepare
+from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.tree import adopted
+
+from .liveness import CHILDREN, PATIENCE, Liveness
+
+
+class Running:
+    """tests/children/launch.py."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        said = self.hears()
+        self.guard: int = said["guard"]
+        self.children: list[int] = said["children"]
+
+    def hears(self) -> Any:
+        """What it says next."""
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        assert ready, "it said nothing"
+        return json.loads(self.process.stdout.readline())
+
+    def look(self) -> None:
+        self.tell("look")
+        assert self.hears() == "looked"
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE)
+
+    def kill_with_guard(self) -> None:
+        """Neither sees the other die."""
+        self.process.send_signal(signal.SIGSTOP)
+        with gone(self.guard):
+            os.kill(self.guard, signal.SIGKILL)
+        self.kill()
+
+
+@contextmanager
+def launched(state: Path, alive: Liveness, *argvs: list[str]) -> Iterator[Running]:
+    """Leaving kills it; its guard, and with it its children, are waited for, and buried here: orphans come to us."""
+    with subprocess.Popen(
+        [sys.executable, str(CHILDREN / "launch.py"), str(state), *map(json.dumps, argvs)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env={**os.environ, **alive.env},
+    ) as process:
+        running = Running(process)
+        try:
+            yield running
+        finally:
+            process.kill()
+            process.wait(PATIENCE)
+            bury()
+
+
+@contextmanager
+def gone(pid: int) -> Iterator[None]:
+    """The process is dead by the end of the block, or a moment later."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield
+        ready, _, _ = select.select([descriptor], [], [], PATIENCE)
+        assert ready, f"{pid} lives"
+    finally:
+        os.close(descriptor)
+
+
+def bury() -> None:
+    """Reap the orphans that came to us, once they are dead."""
+    while orphans := adopted(prepare.table()):
+        block_until_gone(orphans, within=PATIENCE)
+        for orphan in orphans:
+            assert os.waitpid(orphan.pid, os.WNOHANG)[0], f"{orphan} lives"

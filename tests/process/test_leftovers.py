@@ -1,0 +1,214 @@
+"""Runs that died together with their guard: what they left is ended, and nothing else is touched."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from acp_launch.process import boot, leftovers, prepare, remains
+from acp_launch.process.family import family
+from acp_launch.process.leftovers import Left, clear, standing
+from acp_launch.process.records import files, launcher, read_all
+from acp_launch.process.remains import Remains, end
+
+from .launches import bury, launched
+from .liveness import PATIENCE, Liveness, program
+
+GONE = 2**22 + 1  # larger than any pid
+REAP = """
+import sys
+from pathlib import Path
+from acp_launch.process.leftovers import clear
+print(len(clear(Path(sys.argv[1]))))
+"""
+
+
+def test_what_a_run_left_that_died_with_its_guard_is_ended_by_the_next(tmp_path: Path, alive: Liveness) -> None:
+    argvs = [program("deaf", "stubborn"), program("forker", "daemon"), program("scrubber")]
+    with launched(tmp_path, alive, *argvs) as running:
+        alive.hear("stubborn", "forker", "daemon", "scrubber", "scrubbed")
+        running.look()
+        running.kill_with_guard()
+        (launch,) = read_all(tmp_path)
+        assert standing(launch) == "dead"
+        (ended,) = clear(tmp_path)
+    alive.assert_all_dead()
+    assert (ended.profile, ended.verb, ended.survivors) == ("some profile", "run", ())
+    assert Left("child0", running.children[0]) in ended.processes
+    assert files(tmp_path) == []
+    assert clear(tmp_path) == []
+
+
+def test_a_running_launch_and_one_whose_guard_lives_are_left_alone(tmp_path: Path, alive: Liveness) -> None:
+    with launched(tmp_path, alive, program("deaf", "stubborn")) as running:
+        alive.hear("stubborn")
+        (launch,) = read_all(tmp_path)
+        assert standing(launch) == "running"
+        assert clear(tmp_path) == []
+        os.kill(running.guard, signal.SIGSTOP)
+        running.kill()
+        try:
+            assert standing(launch) == "ending"
+            assert clear(tmp_path) == []
+            assert launch.path.exists()
+        finally:
+            os.kill(running.guard, signal.SIGCONT)
+    alive.assert_all_dead()
+
+
+def written(state: Path, *lines: str, launch: str = "mine", where: str | None = None) -> Path:
+    """The record of a launch that died."""
+    place = where if where is not None else f"{boot.boot_id()}\t{boot.pid_namespace()}"
+    file = state / "launches" / launch
+    file.parent.mkdir(exist_ok=True)
+    first = f"launch\t{launch}\t{GONE}\t{launcher().started}\t{place}\trun\tp"
+    file.write_text("".join(f"{line}\n" for line in (first, *lines)))
+    return file
+
+
+def stranger(alive: Liveness, **env: str) -> "subprocess.Popen[bytes]":
+    child = subprocess.Popen(
+        program("deaf", "stubborn"), stdin=subprocess.DEVNULL, env=alive.env | env, start_new_session=True
+    )
+    alive.hear("stubborn")
+    return child
+
+
+def started(pid: int) -> float:
+    seen = prepare.table().read(pid)
+    assert seen is not None
+    return seen.started
+
+
+def test_a_recycled_pid_and_a_stranger_without_the_mark_are_not_touched(tmp_path: Path, alive: Liveness) -> None:
+    recycled, other = stranger(alive), stranger(alive, ACP_LAUNCH_ID="another.1")
+    try:
+        when = started(recycled.pid) + 1
+        written(tmp_path, f"child\t{recycled.pid}\t{when}\t0\tgithub", f"seen\t{recycled.pid}\t{when}")
+        assert clear(tmp_path) == []
+        assert [child.poll() for child in (recycled, other)] == [None, None]
+        assert files(tmp_path) == []
+    finally:
+        for child in (recycled, other):
+            child.kill()
+            child.wait(PATIENCE)
+
+
+def test_a_recorded_pid_with_its_start_and_an_unknown_one_with_the_mark_are_ended(
+    tmp_path: Path, alive: Liveness
+) -> None:
+    known, marked = stranger(alive), stranger(alive, ACP_LAUNCH_ID="mine.3")
+    written(tmp_path, f"child\t{known.pid}\t{started(known.pid)}\t0\tgithub")
+    (ended,) = clear(tmp_path)
+    assert [child.wait(PATIENCE) for child in (known, marked)] == [-signal.SIGKILL] * 2
+    assert Left("github", known.pid) in ended.processes
+    assert {left.pid for left in ended.processes} == {known.pid, marked.pid}
+    assert files(tmp_path) == []
+
+
+def test_a_child_that_ended_in_its_time_is_not_looked_for(tmp_path: Path, alive: Liveness) -> None:
+    child = stranger(alive)
+    try:
+        identity = f"{child.pid}\t{started(child.pid)}"
+        written(tmp_path, f"child\t{identity}\t0\tgithub", f"ended\t{identity}\t1.0")
+        assert clear(tmp_path) == []
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait(PATIENCE)
+
+
+def test_a_record_of_an_earlier_start_of_the_machine_is_only_removed(tmp_path: Path, alive: Liveness) -> None:
+    child = stranger(alive)
+    try:
+        line = f"child\t{child.pid}\t{started(child.pid)}\t0\tgithub"
+        written(tmp_path, line, where=f"another\t{boot.pid_namespace()}")
+        (launch,) = read_all(tmp_path)
+        assert (standing(launch), family(launch)) == ("over", None)
+        assert clear(tmp_path) == []
+        assert child.poll() is None
+        assert files(tmp_path) == []
+    finally:
+        child.kill()
+        child.wait(PATIENCE)
+
+
+def test_a_record_of_another_container_is_left_to_it(tmp_path: Path) -> None:
+    file = written(tmp_path, where=f"{boot.boot_id()}\tpid:[1]")
+    (launch,) = read_all(tmp_path)
+    assert (standing(launch), family(launch)) == ("foreign", None)
+    assert clear(tmp_path) == []
+    assert file.exists()
+
+
+def test_an_unfinished_record_is_removed_only_when_it_is_old(tmp_path: Path) -> None:
+    file = tmp_path / "launches" / "newborn"
+    file.parent.mkdir()
+    file.write_bytes(b"launch\t")
+    assert clear(tmp_path) == []
+    assert file.exists()
+    os.utime(file, (time.time() - leftovers.NEWBORN - 1,) * 2)
+    assert clear(tmp_path) == []
+    assert not file.exists()
+
+
+def test_ten_clean_up_at_once_and_one_of_them_does_it(tmp_path: Path, alive: Liveness) -> None:
+    child = stranger(alive, ACP_LAUNCH_ID="mine.1")
+    written(tmp_path)
+
+    def reap(_: int) -> str:
+        argv = [sys.executable, "-c", REAP, str(tmp_path)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+        return done.stdout.strip() + done.stderr
+
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(reap, range(10)))
+    assert sorted(answers) == ["0"] * 9 + ["1"]
+    assert child.wait(PATIENCE) == -signal.SIGKILL
+    assert files(tmp_path) == []
+
+
+def test_who_cleans_up_is_spared_although_it_carries_the_mark_itself(tmp_path: Path, alive: Liveness) -> None:
+    """An agent that was left behind runs `acp-launch reap`."""
+    child = stranger(alive, ACP_LAUNCH_ID="mine.1")
+    written(tmp_path)
+    argv = [sys.executable, "-c", REAP, str(tmp_path)]
+    env = {**os.environ, "ACP_LAUNCH_ID": "mine.1"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=env, start_new_session=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+    assert child.wait(PATIENCE) == -signal.SIGKILL
+
+
+def test_without_proc_known_processes_and_their_descendants_are_found_by_ps(
+    alive: Liveness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on macOS, which tells starts in seconds since 1970."""
+    monkeypatch.setattr(remains, "_IS_LINUX", False)
+    monkeypatch.delattr(os, "pidfd_open")
+    child = subprocess.Popen(program("forker", "setsid"), stdin=subprocess.PIPE, env=alive.env, start_new_session=True)
+    other = stranger_of_old(alive)
+    assert child.stdin is not None
+    with child.stdin:
+        began = remains._by_ps()[child.pid].started
+        left = Remains({(child.pid, began), (other.pid, began - 10)}, "mine", 0)
+        ended, survivors = end(left)
+    assert other.poll() is None
+    other.kill()
+    for each in (child, other):
+        each.wait(PATIENCE)
+    bury()
+    alive.assert_all_dead()
+    assert (len(ended), survivors) == (2, [])
+
+
+def stranger_of_old(alive: Liveness) -> "subprocess.Popen[bytes]":
+    child = subprocess.Popen(
+        program("deaf", "stubborn"), stdin=subprocess.DEVNULL, env=alive.env, start_new_session=True
+    )
+    alive.hear("forker", "loner", "stubborn")
+    return child

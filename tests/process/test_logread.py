@@ -1,0 +1,128 @@
+"""Reading a log that grows, is renamed when it is full, and may be removed."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acp_launch.process import logfile
+from acp_launch.process.logfile import LogFile
+from acp_launch.process.logread import Trail
+
+LAUNCH = "20200101T000000.000Z-1"
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogFile]:
+    """Files of four lines `1234`."""
+    monkeypatch.setattr(logfile, "LIMIT", 20)
+    made = LogFile(tmp_path, "p", launch=LAUNCH)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def trail(tmp_path: Path) -> Iterator[Trail]:
+    made = Trail(tmp_path / f"{LAUNCH}+p.log")
+    yield made
+    made.close()
+
+
+def say(log: LogFile, *numbers: int) -> None:
+    for number in numbers:
+        log(b"%04d\n" % number)
+
+
+def read(trail: Trail) -> list[int]:
+    return [int(line) for line in trail.lines()]
+
+
+def test_what_is_not_there_yet_has_no_lines(log: LogFile, trail: Trail) -> None:
+    assert read(trail) == []
+    say(log, 1)
+    assert read(trail) == [1]
+    assert read(trail) == []
+
+
+def test_the_older_file_comes_first(log: LogFile, trail: Trail) -> None:
+    say(log, *range(6))
+    assert read(trail) == [0, 1, 2, 3, 4, 5]
+
+
+def test_nothing_is_lost_or_comes_twice_when_the_file_is_full(log: LogFile, trail: Trail) -> None:
+    say(log, 0, 1, 2)
+    assert read(trail) == [0, 1, 2]
+    say(log, 3, 4)
+    assert read(trail) == [3, 4]
+    say(log, *range(5, 10))
+    assert read(trail) == [5, 6, 7, 8, 9]
+
+
+def test_two_full_files_between_two_looks_are_both_read(log: LogFile, trail: Trail) -> None:
+    say(log, 0)
+    assert read(trail) == [0]
+    say(log, *range(1, 10))
+    assert read(trail) == list(range(1, 10))
+
+
+def test_what_went_by_before_anybody_looked_is_skipped(log: LogFile, trail: Trail) -> None:
+    say(log, 0)
+    assert read(trail) == [0]
+    say(log, *range(1, 18))
+    assert read(trail) == [1, 2, 3, *range(12, 18)]
+
+
+def test_the_moment_between_two_files_is_no_end(log: LogFile, trail: Trail, tmp_path: Path) -> None:
+    file = tmp_path / f"{LAUNCH}+p.log"
+    say(log, 1, 2)
+    assert read(trail) == [1, 2]
+    file.rename(f"{file}.1")
+    assert read(trail) == []
+    file.write_bytes(b"3\n")
+    assert read(trail) == [3]
+
+
+def test_the_older_file_alone_is_read_too(trail: Trail, tmp_path: Path) -> None:
+    (tmp_path / f"{LAUNCH}+p.log.1").write_bytes(b"1\n")
+    assert read(trail) == [1]
+    (tmp_path / f"{LAUNCH}+p.log").write_bytes(b"2\n")
+    assert read(trail) == [2]
+
+
+def test_a_file_that_is_removed_is_read_to_its_end(log: LogFile, trail: Trail, tmp_path: Path) -> None:
+    say(log, 1)
+    assert read(trail) == [1]
+    (tmp_path / f"{LAUNCH}+p.log").unlink()
+    say(log, 2)
+    assert read(trail) == [2]
+
+
+def test_a_line_comes_when_it_is_whole_and_the_last_one_on_request(log: LogFile, trail: Trail) -> None:
+    log(b"ha")
+    assert list(trail.lines()) == []
+    assert trail.is_within_a_line
+    log(b"lf\n\nend")
+    assert list(trail.lines()) == [b"half", b""]
+    assert (trail.rest(), trail.rest(), trail.is_within_a_line) == (b"end", b"", False)
+
+
+@given(st.lists(st.tuples(st.text("ab\n", max_size=9), st.booleans()), max_size=8))
+def test_lines_are_the_same_however_often_somebody_looks(
+    tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[str, bool]]
+) -> None:
+    directory = tmp_path_factory.mktemp("log")
+    trail = Trail(directory / f"{LAUNCH}+p.log")
+    found: list[bytes] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logfile, "LIMIT", 40)  # two of them hold all there can be
+        log = LogFile(directory, "p", launch=LAUNCH)
+        for piece, looks in pieces:
+            log(piece.encode())
+            found += trail.lines() if looks else []
+        log.close()
+    found += trail.lines()
+    whole = "".join(piece for piece, _ in pieces).encode()
+    assert b"\n".join([*found, trail.rest()]) == whole
+    trail.close()

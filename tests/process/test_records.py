@@ -1,0 +1,130 @@
+"""Launch records: readable at any moment, without a secret, and never in the way."""
+
+from pathlib import Path
+
+import pytest
+
+from acp_launch.process import boot, marker, records
+from acp_launch.process.identity import Process
+from acp_launch.process.records import LaunchRecord, files, launcher, read, read_all
+from acp_launch.process.spawn import Spawned
+
+
+def child(pid: int, name: str = "github", restarts: int = 0) -> Spawned:
+    return Spawned(pid, -1, -1, -1, started=7.0, name=name, restarts=restarts)
+
+
+def process(pid: int) -> Process:
+    return Process(pid, 7.0, 1, pid, pid)
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def record(tmp_path: Path, said: list[str]) -> LaunchRecord:
+    return LaunchRecord(tmp_path, said.append)
+
+
+def test_a_record_tells_who_launched_what_and_what_lives(record: LaunchRecord, tmp_path: Path) -> None:
+    record.begin("run", "my profile\t\u00e9\n")
+    record.guard(process(2))
+    record.began(child(3, "agent"))
+    record.began(child(4, "github"))
+    record.ended(child(4))
+    record.began(child(5, "github", restarts=1))
+    record.guard(process(6))
+    record.seen(process(8))
+    (launch,) = read_all(tmp_path)
+    ours = launcher()
+    assert launch.path == record.path == tmp_path / "launches" / marker.launch_id()
+    assert (launch.id, launch.launcher.identity) == (marker.launch_id(), (ours.pid, ours.started))
+    assert (launch.boot, launch.namespace) == (boot.boot_id(), boot.pid_namespace())
+    assert (launch.verb, launch.profile) == ("run", "my profile\t\u00e9\n")
+    assert launch.guard is not None
+    assert launch.guard.pid == 6
+    assert [(known.name, known.pid, known.restarts) for known in launch.children] == [("agent", 3, 0), ("github", 5, 1)]
+    assert [known.pid for known in launch.seen] == [8]
+    record.remove()
+    assert files(tmp_path) == []
+
+
+def test_a_record_can_be_read_after_every_byte_of_it(record: LaunchRecord, tmp_path: Path) -> None:
+    record.begin("run", "p")
+    record.began(child(34))
+    record.began(child(56))
+    assert record.path is not None
+    whole = record.path.read_bytes()
+    record.remove()
+    torn = tmp_path / "torn"
+    counts = []
+    for length in range(len(whole) + 1):
+        torn.write_bytes(whole[:length])
+        launch = read(torn)
+        counts.append(-1 if launch is None else len(launch.children))
+        assert launch is None or {known.pid for known in launch.children} <= {34, 56}
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (-1, 2)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"launch\n", b"launch\ta\tb\t1\t\t\trun\tp\n", b"\xff\x00\n", b"child\t3\t7\t0\tagent\n"],
+)
+def test_what_is_no_record_is_none(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "launches" / "x"
+    file.parent.mkdir()
+    file.write_bytes(content)
+    assert read_all(tmp_path) == []
+
+
+def test_lines_that_mean_nothing_are_passed_over(record: LaunchRecord, tmp_path: Path) -> None:
+    record.begin("run", "p")
+    assert record.path is not None
+    with record.path.open("ab") as file:
+        file.write(b"future\t1\t2\nchild\tnan\tx\t\t\nchild\t3\t7\t0\tagent\nseen\t\\x\t1\n\n")
+    (launch,) = read_all(tmp_path)
+    record.remove()
+    assert [known.pid for known in launch.children] == [3]
+    assert launch.seen == ()
+
+
+def test_the_record_and_its_directory_are_for_the_user_alone(record: LaunchRecord, tmp_path: Path) -> None:
+    record.begin("run", "p")
+    assert record.path is not None
+    assert record.path.stat().st_mode & 0o777 == 0o600
+    assert record.path.parent.stat().st_mode & 0o777 == 0o700
+    record.remove()
+
+
+def test_what_is_seen_fills_no_disk_and_leaves_room_for_children(
+    record: LaunchRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "ROOM", 100)
+    record = LaunchRecord(tmp_path, print)
+    record.begin("run", "p")
+    for pid in range(100, 1100):
+        record.seen(process(pid))
+    record.began(child(3))
+    (launch,) = read_all(tmp_path)
+    record.remove()
+    assert 5 <= len(launch.seen) <= 10
+    assert [known.pid for known in launch.children] == [3]
+
+
+def test_a_directory_that_cannot_be_written_is_said_once_and_the_run_goes_on(
+    record: LaunchRecord, tmp_path: Path, said: list[str]
+) -> None:
+    (tmp_path / "launches").write_bytes(b"")
+    record.begin("run", "p")
+    record.began(child(3))
+    record.seen(process(4))
+    record.remove()
+    assert record.path is None
+    assert said == [f"{tmp_path}/launches cannot be written (file exists), so `acp-launch ps` will not show this run"]
+
+
+def test_without_any_directory_there_are_no_records(tmp_path: Path) -> None:
+    assert files(tmp_path / "nothing") == []
