@@ -7,18 +7,20 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.bridge import shim
 from acp_launch.bridge.offer import Way, is_bridged
-from acp_launch.bridge.servers import Needs, Running, running
 from acp_launch.errors import ServerError
 from acp_launch.plan.model import LaunchPlan, StdioPlan
 from acp_launch.process.change import Change, Standing
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.secret.value import Secret
 from acp_launch.session.observer import Observer
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.servers import Running
 
 SILENT = 3.0  # seconds after which a process that lives and says nothing passes: not every server answers a ping
 
@@ -40,7 +42,7 @@ class Bridged:
         self._is_open = self._is_told = self._is_stopping = False
         self._news = asyncio.Event()
 
-    def running(self, inner: Running) -> None:
+    def running(self, inner: "Running") -> None:
         self._inner = inner
 
     def changed(self, change: Change) -> None:
@@ -61,6 +63,8 @@ class Bridged:
         """How shims get to their seat."""
         if self._inner is None:
             return None
+        from acp_launch.bridge import shim
+
         seat = self._inner.seat
         return Way(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
 
@@ -127,6 +131,8 @@ async def bridged(
     if not ours:
         yield Bridged(plan, observer)
         return
+
+    from acp_launch.bridge.servers import Needs, running  # 15 ms, which a launch without servers need not pay
 
     story = Bridged(plan, observer)
 

@@ -13,6 +13,7 @@ sent twice, because what a dead process did with it is unknown. While final, eve
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from acp_launch.bridge import refusal, roots
 from acp_launch.bridge.fromagent import FromAgent
@@ -23,7 +24,9 @@ from acp_launch.bridge.refusal import TIMED_OUT, Lost
 from acp_launch.bridge.replay import INITIALIZE
 from acp_launch.bridge.reprise import Reprise
 from acp_launch.bridge.talk import CANCELLED, PING, Phase, Surroundings, Talk
-from acp_launch.bridge.toolpolicy import ToolPolicy
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.toolpolicy import ToolPolicy
 
 
 class Exchange:
@@ -33,7 +36,7 @@ class Exchange:
         self,
         server: str,
         around: Surroundings,
-        policy: ToolPolicy,
+        policy: "ToolPolicy | None",
         directories: Sequence[PurePath],
         *,
         start: float,
@@ -67,7 +70,7 @@ class Exchange:
         return bool(self._talk.ledger.open or self._talk.queue)
 
     def attached(self, *, probe: bool = False) -> None:
-        """A process can be written to; `probe` asks it for a sign of life before the agent's handshake."""
+        """A process can be written to; `probe` asks it for a sign of life, unless its agent shakes no hands."""
         talk = self._talk
         talk.is_ready = False
         talk.health.begin(talk.around.now())
@@ -75,7 +78,8 @@ class Exchange:
             talk.phase = "replaying"
             talk.around.to_server(talk.memory.initialize)
             return
-        if probe:
+        talk.was_pinged = probe and not talk.is_modern
+        if talk.was_pinged:
             self._reprise.ping()
         talk.open()
 

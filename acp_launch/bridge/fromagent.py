@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from acp_launch.bridge import refusal, roots
+from acp_launch.bridge import era, refusal, roots
 from acp_launch.bridge.ids import NULL, key
 from acp_launch.bridge.ledger import Asked
 from acp_launch.bridge.replay import INITIALIZE, INITIALIZED, REMEMBERED
@@ -46,7 +46,7 @@ class FromAgent:
         if message is None or (message.method is UNSET and message.id is UNSET):
             self._unreadable(line)
             return None
-        if not self._talk.policy.is_open and (why := self._talk.policy.refusal(line)):
+        if self._talk.policy and (why := self._talk.policy.refusal(line)):
             self._forbidden(message, why)
             return None
         if message.method is UNSET:
@@ -96,12 +96,20 @@ class FromAgent:
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         asked = self._asked(message)
+        if not self._talk.has_asked:
+            self._opens(asked, message.params, line)
         if asked.method == PING and (self._talk.phase != "open" or self._talk.ledger.open):
             self._talk.pong(asked)  # a busy server need not answer, and an absent one cannot
             return None
         if asked.method == INITIALIZE and self._talk.phase != "final":
             return self._introduces(asked, message, line)
         return self._talk.forward(asked, line)
+
+    def _opens(self, asked: Asked, params: Raw, line: bytes) -> None:
+        talk = self._talk
+        talk.has_asked, talk.is_modern = True, era.is_modern(params)
+        if talk.is_modern:
+            talk.opening = Waiting(line, asked, talk.around.now())
 
     def _asked(self, message: Envelope) -> Asked:
         """What will be needed of it: the line itself is not kept."""
@@ -128,6 +136,7 @@ class FromAgent:
         """Its own handshake; while there is no process it is asked as soon as there is one."""
         talk = self._talk
         talk.memory.initialize, talk.handshake = line, key(asked.id)
+        talk.is_modern, talk.opening = False, None
         talk.agent_has_roots = roots.are_declared(message.params)
         asked.silent_since = talk.around.now()
         talk.ledger.ask(asked)

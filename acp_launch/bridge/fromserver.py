@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
-from acp_launch.bridge import refusal, roots
+from acp_launch.bridge import era, refusal, roots
 from acp_launch.bridge.fromagent import Cancelled
 from acp_launch.bridge.ids import NULL, Numbers, key
 from acp_launch.bridge.ledger import Asked
@@ -11,6 +11,7 @@ from acp_launch.bridge.replay import INITIALIZE, REMEMBERED
 from acp_launch.bridge.reprise import Reprise
 from acp_launch.bridge.rewrite import each, with_id
 from acp_launch.bridge.talk import CANCELLED, PING, PROGRESS, Talk
+from acp_launch.bridge.waiting import Waiting
 from acp_launch.mcp.roots import listing
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
@@ -68,17 +69,30 @@ class FromServer:
         asked = self._talk.ledger.settle(message.id)
         if self._talk.phase == "replaying" and key(message.id) == self._talk.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
+        opening, self._talk.opening = self._talk.opening, None
+        if opening is not None and self._is_wronged(opening, asked, message):
+            return None
         if asked is None:  # nobody asked, or not any more; only an error about an unreadable line has the id null
             return line if bytes(message.id) == NULL else None
         if message.result is UNSET:
             return self._refused(asked, line)
         return self._done(asked, message, line)
 
+    def _is_wronged(self, opening: Waiting, asked: Asked | None, message: Envelope) -> bool:
+        """Whether our ping has spoilt this process for a modern agent; the next one gets its first request unspoilt."""
+        talk = self._talk
+        if opening.asked is not asked or not talk.was_pinged or message.error is UNSET:
+            return False
+        if jsonrpc.fault(message.error).code != era.WRONG_ERA or not talk.queue.put(opening):
+            return False
+        talk.around.wedged(era.WRONGED)
+        return True
+
     def _done(self, asked: Asked, message: Envelope, line: bytes) -> bytes:
         talk = self._talk
         if asked.method == INITIALIZE or not talk.memory.initialize:  # since 2026-07-28 there is no handshake
             talk.become_ready()
-        if asked.method == TOOLS and not talk.policy.is_open:
+        if asked.method == TOOLS and talk.policy:
             line, _ = talk.policy.filtered(line)
             message = jsonrpc.decode(line) or message
         if asked.method in REMEMBERED:

@@ -1,6 +1,5 @@
 """The line a shim begins with, `acp-launch 1 TOKEN NAME`, and who is let in. Sans-IO."""
 
-import hmac
 from collections.abc import Container
 
 LONGEST = 4096  # bytes, with its newline
@@ -26,6 +25,8 @@ def welcome(line: bytes, token: str, names: Container[str]) -> str:
         raise Unwelcome("it did not begin as a shim does")
     if version != _VERSION:
         raise Unwelcome(f"its shim speaks version {_shown(version)}, this acp-launch version 1")
+    import hmac  # loads OpenSSL: not while an agent is being started
+
     if not (separator and hmac.compare_digest(given, token.encode())):
         raise Unwelcome("its token is not the one of this launch")
     name = asked.decode(errors="replace")

@@ -3,8 +3,6 @@ What an agent was shown of a server's lists, in few bytes: enough to tell whethe
 shows the same, and to say how many tools there are. Pages add up (MCP "pagination").
 """
 
-from hashlib import blake2b
-
 import msgspec
 from msgspec import Raw, Struct, field
 
@@ -26,6 +24,8 @@ class Listing:
     """One list, fed page by page; two are the same when their `digest` and `count` are."""
 
     def __init__(self, method: str) -> None:
+        from hashlib import blake2b  # loads OpenSSL: not while an agent is being started
+
         self._member = LISTS[method][0]
         self._hash = blake2b(digest_size=16)
         self.count = 0

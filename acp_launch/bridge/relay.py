@@ -10,6 +10,7 @@ Whoever does not read makes the other side wait, as with a plain pipe, and itsel
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -17,13 +18,16 @@ from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, Over
 from acp_launch.bridge.refusal import Lost
 from acp_launch.bridge.seat import Guest
-from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.plan.model import StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.change import Change
 from acp_launch.process.child import Child
 from acp_launch.process.program import Program
 from acp_launch.process.supervisor import Supervisor
+from acp_launch.profile.model import Tools
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.toolpolicy import ToolPolicy
 
 KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
 DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
@@ -71,7 +75,7 @@ class Relay:
         self.exchange = Exchange(
             self.name,
             self,
-            ToolPolicy(plan.name, plan.tools),
+            _policy(plan),
             directories,
             start=plan.timeouts.start,
             call=plan.timeouts.call,
@@ -247,6 +251,15 @@ class Relay:
         child = self.supervisor.child
         process = prepare.table().read(child.pid) if child else None
         return process is not None and process.is_stopped
+
+
+def _policy(plan: StdioPlan) -> "ToolPolicy | None":
+    if plan.tools == Tools():
+        return None
+    from acp_launch.bridge.toolpolicy import ToolPolicy  # regular expressions: rarely needed, not for nothing
+
+    policy = ToolPolicy(plan.name, plan.tools)
+    return None if policy.is_open else policy
 
 
 def _lost(change: Change) -> Lost:

@@ -78,7 +78,7 @@ class Reprise:
 
     def _visible(self, method: str, message: Envelope, line: bytes) -> Raw:
         """The page as the agent would be shown it; an error shows nothing."""
-        if method == "tools/list" and not self._talk.policy.is_open:
+        if method == "tools/list" and self._talk.policy:
             message = jsonrpc.decode(self._talk.policy.filtered(line)[0]) or message
         return Raw(b"{}") if message.result is UNSET else message.result
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from msgspec import Raw
 
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.splice import members
 
 
 def each(line: bytes, one: Callable[[bytes], bytes | None]) -> bytes | None:
@@ -21,6 +20,8 @@ def each(line: bytes, one: Callable[[bytes], bytes | None]) -> bytes | None:
 
 def with_id(line: bytes, id: Raw) -> bytes:
     """The same message under another id."""
+    from acp_launch.protocol.splice import members
+
     for member in reversed(members(line)):
         if member.key == "id":
             return line[: member.start] + bytes(id) + line[member.end :]

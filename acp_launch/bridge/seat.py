@@ -8,7 +8,6 @@ has a task: each is a descriptor the loop watches, and a deadline.
 
 import asyncio
 import os
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Container, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -71,7 +70,7 @@ async def seat(
         LaunchError: there is no place for the socket.
     """
     with directory() as place, _listening(place / SOCKET) as listener:
-        offered = Seat(place / SOCKET, secrets.token_urlsafe(24))
+        offered = Seat(place / SOCKET, os.urandom(24).hex())
         door = _Door(listener, lambda line: welcome(line, offered.token, names), seated, refused, uid_of, patience)
         try:
             yield offered

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from acp_launch.bridge import refusal
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import Asked, Ledger, Questions
 from acp_launch.bridge.refusal import Lost
 from acp_launch.bridge.replay import Memory
-from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.bridge.waiting import Queue, Waiting
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.toolpolicy import ToolPolicy
 
 Phase = Literal["absent", "replaying", "open", "final"]
 CANCELLED, PROGRESS, PING = "notifications/cancelled", "notifications/progress", "ping"
@@ -44,13 +46,16 @@ class Surroundings(Protocol):
 
 
 class Talk:
-    """`directories` are the session's, for `roots/list`; `call` is `timeouts.call` in seconds."""
+    """`policy` is None where every tool is allowed; `directories` are the session's, for `roots/list`.
+
+    `call` is `timeouts.call` in seconds.
+    """
 
     def __init__(
         self,
         server: str,
         around: Surroundings,
-        policy: ToolPolicy,
+        policy: "ToolPolicy | None",
         directories: Sequence[PurePath],
         *,
         call: float | None,
@@ -65,6 +70,10 @@ class Talk:
         self.agent_has_roots = False
         self.handshake = b""  # the key of the agent's `initialize`
         self.is_ready = False
+        self.has_asked = False  # the agent has, anything
+        self.is_modern = False  # it shakes no hands (era.py), so we ping nothing before it speaks
+        self.was_pinged = False  # we pinged the process that is there now, before anybody else spoke to it
+        self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
 
     def forward(self, asked: Asked, line: bytes) -> bytes | None:
         """A request on its way to the server: the line to send now, None when it has to wait or is refused."""

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from acp_launch.protocol import splice
-
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
@@ -63,6 +61,8 @@ def decode(line: bytes) -> Envelope | None:
 def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
     """A message the decoder refuses, although JSON allows it: half a surrogate pair, which is what programs in
     JavaScript make of an emoji they cut; a thousand brackets within each other. What it carries stays as it is."""
+    from acp_launch.protocol import splice  # regular expressions: rarely needed, not for nothing
+
     if not (is_deep or (b"\\ud" in line.lower() and _is_json(line))):
         return None
     try:
@@ -89,6 +89,8 @@ def batch(line: bytes) -> list[bytes] | None:
     """The messages of a JSON-RPC batch (MCP 2025-03-26), each as it stands there; None when the line is none."""
     if line[:64].lstrip()[:1] != b"[":
         return None
+    from acp_launch.protocol import splice
+
     try:
         return [line[start:end] for start, end in splice.elements(line)]
     except splice.Malformed:

@@ -71,8 +71,8 @@ def profile(scratch: Path, instant: Sequence[str], *arguments: str) -> str:
     """A 60-line profile that starts the instant agent."""
     name = f"bench{'-'.join(arguments)}.yaml"
     servers = "".join(
-        f"  server{number}:\n    command: {PYTHON}\n    args: [-V]\n    env:\n      NAME: value{number}\n"
-        for number in range(9)
+        f"  server{number}:\n    command: {PYTHON}\n    args: [-V]\n    bridge: false\n    env:\n      NAME: value{number}\n"
+        for number in range(8)
     )
     agent_lines = f"  command: {instant[0]}\n  args: [{', '.join([*instant[1:], *(repr(a) for a in arguments)])}]\n"
     head = "# A profile of a usual size\nversion: 1\ndescription: benchmark\nagent:\n"

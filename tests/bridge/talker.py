@@ -42,7 +42,13 @@ class Talker:
         policy = ToolPolicy("github", self.tools)
         health = Health(idle=30, least=5)
         self.exchange = Exchange(
-            "github", self, policy, self.directories, start=self.start, call=self.call, health=health
+            "github",
+            self,
+            None if policy.is_open else policy,
+            self.directories,
+            start=self.start,
+            call=self.call,
+            health=health,
         )
 
     def to_agent(self, line: bytes) -> None:

@@ -399,7 +399,7 @@ def test_a_guest_nobody_can_take_is_closed() -> None:
 def test_tokens_are_long_and_no_two_are_alike_and_none_is_shown() -> None:
     async def story() -> None:
         async with hall() as here, hall() as there:
-            assert len(here.at.token) == len(there.at.token) == 32
+            assert len(here.at.token) == len(there.at.token) == 48
             assert here.at.token != there.at.token
             assert here.at.path != there.at.path
             assert repr(here.at) == f"Seat({here.at.path})"
