@@ -52,6 +52,11 @@ class Bridged:
             self._news.set()
             self.look()
 
+    def note(self, text: str) -> None:
+        """One line a person should read."""
+        self._observer.note(text)
+        self._news.set()
+
     async def tell(self) -> None:
         """Pass on what was told between the agent's words: the observer may keep it until somebody drains it."""
         await self._news.wait()
@@ -90,7 +95,7 @@ class Bridged:
                     raise _failed(self._plan.profile, servers.last(plan), plan.name)
         for task, plan in waits.items():
             task.cancel()
-            self._observer.note(f"{plan.name} has said nothing for {SILENT:g} s; going on, it may still come")
+            self.note(f"{plan.name} has said nothing for {SILENT:g} s; going on, it may still come")
 
     def opened(self) -> None:
         """The session is open: how the servers stand is told as soon as that is known: agents take their time."""
@@ -104,6 +109,7 @@ class Bridged:
         if all(map(_is_settled, standings := self._inner.servers.standings())):
             self._is_told = True
             self._observer.standing(standings, "opened")
+            self._news.set()
 
     def first_turn_over(self) -> None:
         """By now the agent has opened what it ever will; some drop servers without a word (facts/agents.md)."""
@@ -115,11 +121,15 @@ class Bridged:
             self._observer.standing(standings, "opened")
         self._observer.standing(standings, "turn")
 
-    def stopping(self) -> None:
-        """The agent is about to be stopped."""
+    def stopping(self, *, is_orderly: bool) -> None:
+        """The agent is about to be stopped. After an orderly end its servers are stopped when it has let go of them,
+        else at once and with less patience."""
         self._is_stopping = True
-        if self._inner is not None:
-            self._inner.servers.stopping()
+        if self._inner is None:
+            return
+        self._inner.servers.stopping()
+        if not is_orderly:
+            self._inner.servers.abandon()
 
 
 @asynccontextmanager
@@ -147,7 +157,7 @@ async def bridged(
         changed=changed,
         listed=story.look,
         tell=story.tell,
-        note=observer.note,
+        note=story.note,
         log=supplies.logs.of,
         hurry=hurry,
     )

@@ -80,7 +80,7 @@ async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observe
         async def story(connection: Connection) -> TurnEnd:
             return await _turn(plan, job, connection, interrupts, servers)
 
-        return await _visit(plan, job, spawned, observer, interrupts, story, servers.stopping)
+        return await _visit(plan, job, spawned, observer, interrupts, story, servers)
 
 
 async def visit(
@@ -92,7 +92,7 @@ async def visit(
 ) -> T:
     """Shake hands with the agent, do what `story` says, and end the agent, however the story ended."""
     async with kept(needs.guard), Interrupts() as interrupts:
-        return await _visit(plan, needs, spawned, observer, interrupts, story, lambda: None)
+        return await _visit(plan, needs, spawned, observer, interrupts, story, None)
 
 
 async def _visit(
@@ -102,8 +102,9 @@ async def _visit(
     observer: Observer,
     interrupts: Interrupts,
     story: Callable[[Connection], Awaitable[T]],
-    stopping: Callable[[], None],
+    servers: Bridged | None,
 ) -> T:
+    is_orderly = False
     async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
@@ -113,12 +114,14 @@ async def _visit(
 
         try:
             outcome = await interrupts.watch(met())
+            is_orderly = interrupts.signal_number is None
         except (WaitExpired, AgentRefused) as error:
             error.detail = (*error.detail, *child.stderr_tail())
             raise
         finally:
             interrupts.stopping()
-            stopping()
+            if servers is not None:
+                servers.stopping(is_orderly=is_orderly)
             await stop(child, hurry=interrupts.hurry)
         if interrupts.signal_number is not None:  # it came while the agent was being stopped
             raise Stopped("stopped", signal_number=interrupts.signal_number)

@@ -83,6 +83,11 @@ class Exchange:
             self._reprise.ping()
         talk.open()
 
+    def detached(self) -> None:
+        """The process cannot be written to any more; what it was asked is still open, what comes now has to wait."""
+        if self._talk.phase != "final":
+            self._talk.phase = "absent"
+
     def lost(self, lost: Lost, *, for_good: bool) -> None:
         """The process is gone, and all it wrote was given to `from_server`."""
         talk = self._talk

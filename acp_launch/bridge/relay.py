@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
 KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
+AGAIN = "it is being started again"
 DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
 
 
@@ -129,6 +130,7 @@ class Relay:
         if self._server is not None:
             self._server.close()
             self._server = None
+            self.exchange.detached()
 
     def lost(self, change: Change) -> None:
         if self._server is not None:
@@ -264,6 +266,6 @@ def _policy(plan: StdioPlan) -> "ToolPolicy | None":
 
 def _lost(change: Change) -> Lost:
     if change.state == "resting":
-        return Lost(server=change.server, why=change.exit or change.reason, comes_back="it is being started again")
+        return Lost(server=change.server, why=change.exit or change.reason, comes_back=AGAIN, stderr=change.detail)
     why = "; ".join(filter(None, (change.exit, change.reason)))
     return Lost(server=change.server, why=f"failed: {why}", stderr=change.detail)

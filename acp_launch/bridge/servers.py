@@ -23,6 +23,7 @@ from acp_launch.process.change import Change, Standing
 from acp_launch.secret.value import Secret
 
 TICK = 1.0  # seconds between two looks at the clock, while no server has a shorter `timeouts.call`
+HASTY = 0.6  # seconds for each polite rung of the ladder: nobody survives two
 
 
 class Needs(Struct, frozen=True, kw_only=True):
@@ -78,6 +79,13 @@ class Servers:
     def stopping(self) -> None:
         """The agent is about to be stopped: when it lets go of a server, none is started for its return."""
         self._is_stopping = True
+
+    def abandon(self) -> None:
+        """Begin to stop them, with less patience: something went wrong, or somebody wants us gone."""
+        self.stopping()
+        for relay in self._relays:
+            relay.supervisor.grace = HASTY
+            relay.left.set()
 
     async def close(self) -> None:
         """Stop them all at once; each climbs its own ladder, so this takes as long as the slowest."""

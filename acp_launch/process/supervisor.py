@@ -71,7 +71,7 @@ class Supervisor:
         clock: Clock = LOOP_CLOCK,
     ) -> None:
         self.child: Child | None = None  # the process there is now
-        self._program, self._required, self._grace = program, required, grace
+        self._program, self._required, self.grace = program, required, grace
         self._watcher, self._emit, self._log = watcher, emit, log
         self._clock = clock
         self._overdue = Alarm(clock, self._is_overdue)
@@ -190,9 +190,9 @@ class Supervisor:
             child.hurry.set()
         if child.exit is None:
             self._watcher.ending()
-            await _either(child.wait(), stop(child, grace=self._grace))
+            await _either(child.wait(), stop(child, grace=self.grace))
         self._lose(_ended(child.exit))
-        self._outcome = await stop(child, grace=self._grace)
+        self._outcome = await stop(child, grace=self.grace)
         if self._outcome.survivors and self._step(Stuck(_survived(self._outcome.survivors))):
             self._tell_lost()
 

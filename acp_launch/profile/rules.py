@@ -75,10 +75,20 @@ def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
         for index, glob in _listed(tools, key):
             if not glob.strip():
                 yield Fault((*path, "tools", key, index), "the tool's name is empty", "write a name, or a glob: get_*")
-    for key in SUPERVISION if server.get("bridge") is False else ():
-        if key in server:
-            what = f'the agent starts this server itself (bridge: false), so "{key}" has no effect'
-            yield Fault((*path, key), what, "remove it", at_key=True, severity="warning")
+    if server.get("bridge") is False:
+        yield from _unsupervised(server, path)
+
+
+def _unsupervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    """A restriction that nobody would enforce is worse than a key without effect."""
+    for key in SUPERVISION:
+        if key not in server:
+            continue
+        what = "the agent starts this server itself (bridge: false), so "
+        if key == "tools":
+            yield Fault((*path, key), what + "nobody can keep its tools from it", "remove one of the two", at_key=True)
+        else:
+            yield Fault((*path, key), what + f'"{key}" has no effect', "remove it", at_key=True, severity="warning")
 
 
 def _backoff(backoff: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:

@@ -665,9 +665,16 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
     ]
 
 
+def test_tools_that_nobody_can_restrict_are_a_problem() -> None:
+    assert complaints(with_server("{command: x, bridge: false, tools: {deny: [a]}}")) == [
+        "f.yaml:4:34: mcp_servers.s.tools: the agent starts this server itself (bridge: false), so nobody can keep its "
+        "tools from it\n    fix: remove one of the two"
+    ]
+
+
 def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
     found = checked(
-        with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, tools: {}, inherit_env: all}")
+        with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, inherit_env: all}")
     )
     assert found.profile is not None
     assert [(problem.column, problem.severity, problem.message, problem.fix) for problem in found.problems] == [
@@ -677,5 +684,5 @@ def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
             f'the agent starts this server itself (bridge: false), so "{key}" has no effect',
             "remove it",
         )
-        for column, key in [(51, "restart"), (64, "cwd"), (72, "tools"), (83, "inherit_env")]
+        for column, key in [(51, "restart"), (64, "cwd"), (72, "inherit_env")]
     ]

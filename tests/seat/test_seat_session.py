@@ -1,0 +1,187 @@
+"""What an agent gets instead of servers: shims that show no secret, each with a process of its own behind it."""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.seat.stage import Stage
+
+CANARY = "canary-7f3a91c2e5d84b60"
+
+
+def test_a_server_has_the_directory_of_the_session_unless_its_profile_says_otherwise(stage: Stage) -> None:
+    elsewhere = stage.launch.project / "elsewhere"
+    elsewhere.mkdir()
+    servers = {"here": stage.server("polite"), "there": stage.server("polite", cwd="elsewhere")}
+    with stage.play(servers=servers) as play:
+        assert play.agent.call("here", "cwd") == str(stage.launch.project)
+        assert play.agent.call("there", "cwd") == str(elsewhere)
+
+
+def test_a_server_inherits_little_unless_its_profile_says_otherwise(stage: Stage) -> None:
+    stage.launch.env |= {"KNOWN_SECRET": CANARY, "HTTPS_PROXY": "http://proxy.invalid:1", "LANG": "C"}
+    servers = {
+        "minimal": stage.server("polite"),
+        "all": stage.server("polite", inherit_env="all"),
+        "some": stage.server("polite", inherit_env=["KNOWN_*"]),
+    }
+    with stage.play(servers=servers) as play:
+        names = {server: set(play.agent.call(server, "env_names")) for server in servers}
+    own = {"LIVENESS", "LIVENESS_NAME", "ACP_LAUNCH_ID"}
+    assert names["some"] - {"LC_CTYPE"} == {"KNOWN_SECRET", *own}
+    assert {"PATH", "HOME", "HTTPS_PROXY", "LANG", *own} <= names["minimal"]
+    assert not {name for name in names["minimal"] if name.startswith(("KNOWN_", "ACP_TEST_", "ACP_LAUNCH_S"))}
+    assert "KNOWN_SECRET" in names["all"]
+
+
+def test_a_servers_secret_is_nowhere_but_in_its_server(stage: Stage) -> None:
+    """Issue 4, "secret-blind": not in the agent's tree, what it was told, argv, output or logs."""
+    stage.launch.env["ACP_LAUNCH_SECRET_CANARY"] = CANARY
+    servers = {"keeper": stage.server("polite", env={"TOKEN": "${secret:canary}"})}
+    with stage.play(servers=servers) as play:
+        agent = play.agent
+        digest = hashlib.sha256(CANARY.encode()).hexdigest()
+        assert agent.call("keeper", "env_digest", name="TOKEN") == digest
+        agent.call("keeper", "complain", text=f"the token is {CANARY}")
+        pids = agent.do("pids")
+        for pid in (pids["agent"], pids["shims"]["keeper"]):
+            for file in ("environ", "cmdline"):
+                assert CANARY.encode() not in Path(f"/proc/{pid}/{file}").read_bytes()
+        told = json.dumps([agent.do("entries"), agent.do("environment")])
+        assert (CANARY in told, "TOKEN" in told) == (False, False)
+        done = play.end()
+    assert CANARY not in done.out.decode() + done.err + json.dumps(done.heard)
+    state = Path(stage.launch.env["ACP_LAUNCH_STATE_DIR"])
+    kept = [path for path in state.rglob("*") if path.is_file()]
+    assert [path for path in kept if CANARY.encode() in path.read_bytes()] == []
+    (log,) = [path for path in kept if b"the token is" in path.read_bytes()]
+    assert b"the token is ***" in log.read_bytes()
+
+
+def test_an_entry_is_a_shim_of_the_same_name_and_nothing_else(stage: Stage) -> None:
+    with stage.play(servers={"polite": stage.server("polite")}) as play:
+        (entry,) = play.agent.do("entries").values()
+    assert entry["name"] == "polite"
+    assert Path(entry["command"]).is_absolute()
+    assert [*entry["args"][:2], entry["args"][-1]] == ["-I", "-S", "polite"]
+    assert [pair["name"] for pair in entry["env"]] == ["ACP_LAUNCH_SEAT"]
+
+
+def test_a_second_connection_gets_a_process_of_its_own(stage: Stage) -> None:
+    with stage.play(servers={"polite": stage.server("polite")}) as play:
+        agent = play.agent
+        agent.do("open", "polite", "second")
+        assert agent.call("polite", "pid") != agent.call("second", "pid")
+        agent.ask("polite", "logging/setLevel", level="error")
+        assert agent.call("second", "state")["level"] is None
+        done = play.end()
+    assert {event["name"] for event in done.events if event["type"] == "server"} == {"polite", "polite#2"}
+
+
+def test_an_agent_that_leaves_and_comes_back_gets_a_fresh_process(stage: Stage) -> None:
+    with stage.play(servers={"polite": stage.server("polite"), "other": stage.server("polite")}) as play:
+        agent = play.agent
+        agent.ask("polite", "logging/setLevel", level="error")
+        before = stage.roll.hear("polite")
+        other = agent.call("other", "pid")
+        assert agent.do("close", "polite") == {"status": 0}
+        before.dies()
+        assert "result" in json.loads(agent.do("reopen", "polite")["line"])
+        assert agent.call("polite", "pid") != before.pid
+        assert agent.call("polite", "state")["level"] is None
+        assert agent.call("other", "pid") == other
+        done = play.end()
+    assert done.code == 0
+    states = {event["state"] for event in done.events if event["type"] == "server"}
+    assert states == {"starting", "ready", "stopping", "stopped"}
+
+
+def test_tools_the_profile_does_not_allow_are_not_shown_and_not_called(stage: Stage) -> None:
+    tools = {"allow": ["e*", "add", "p*"], "deny": ["env_*"]}
+    with stage.play(servers={"polite": stage.server("polite", tools=tools)}) as play:
+        agent = play.agent
+        assert agent.tools("polite") == ["echo", "add", "pid"]
+        assert agent.call("polite", "add", a=1, b=2) == 3
+        denied = agent.refused("polite", "env_names")
+        said = 'the tool "env_names" of "polite" is not allowed by the profile (tools.deny: env_*)'
+        assert denied == {"code": -32602, "message": said}
+        unlisted = agent.refused("polite", "cwd")["message"]
+        assert unlisted == 'the tool "cwd" of "polite" is not allowed by the profile (not in tools.allow)'
+        evasive = '{"jsonrpc":"2.0","id":"x","\\u006dethod":"tools/call","params":{"n\\u0061me":"\\u0063wd"}}'
+        agent.do("raw", "polite", evasive)
+        assert json.loads(agent.do("answer", "polite", '"x"')["line"])["error"]["message"] == unlisted
+
+
+def test_a_required_server_that_fails_is_the_end_of_the_run_before_the_session_opens(stage: Stage) -> None:
+    restart = {"backoff": {"initial": "10ms"}}
+    servers = stage.servers(crasher=stage.server("crasher", "start", restart=restart))
+    stage.launch.profile("mcp_client", mcp_servers=servers)
+    done = stage.launch("run", "p", "obey", LIVENESS=stage.roll.port)
+    assert (done.code, done.out) == (8, b"")
+    assert done.err.endswith(
+        'acp-launch: the MCP server "crasher" failed: exited with status 3;'
+        " it was started 3 times and never answered\n"
+        "    crasher: going down\n    crasher: last words\n"
+        "    fix: acp-launch logs p crasher shows all it said; with required: false the session opens without it\n"
+    )
+    assert "session/new" not in done.methods
+    assert len(stage.roll.heard("crasher")) == 3
+    stage.roll.all_die()
+
+
+@pytest.mark.parametrize("temper", ["start", "initialize"])
+def test_without_a_server_that_is_not_required_the_session_opens_and_says_so(stage: Stage, temper: str) -> None:
+    crasher = stage.server("crasher", temper, required=False, restart={"max": 1, "backoff": {"initial": "10ms"}})
+    with stage.play(servers={"crasher": crasher, "other": stage.server("polite")}) as play:
+        assert "failed: exited with status 3" in play.agent.opened("crasher")["error"]["message"]
+        assert play.agent.call("other", "add", a=1, b=2) == 3
+        done = play.end()
+    assert done.code == 0
+    (standings,) = [event for event in done.events if event["type"] == "servers" and event["when"] == "opened"]
+    crasher, other = standings["servers"]
+    assert (crasher["name"], crasher["required"], crasher["state"]) == ("crasher", False, "failed")
+    assert (other["name"], other["state"]) == ("other", "ready")
+
+
+def test_a_command_that_is_not_there_is_a_problem_before_anything_starts(stage: Stage) -> None:
+    stage.launch.profile("mcp_client", mcp_servers={"ghost": {"command": "no-such-server"}})
+    done = stage.launch("run", "p", "obey")
+    assert (done.code, done.heard) == (3, [])
+    assert "no-such-server" in done.err
+
+
+def test_a_server_the_agent_never_opens_is_named_after_the_turn(stage: Stage) -> None:
+    servers = {name: stage.server("polite") for name in ("used", "ignored")}
+    with stage.play("only=used", servers=servers) as play:
+        assert play.agent.call("used", "add", a=1, b=2) == 3
+        done = play.end()
+    (turn,) = [event for event in done.events if event["type"] == "servers" and event["when"] == "turn"]
+    assert [(server["name"], server["opened"]) for server in turn["servers"]] == [("used", True), ("ignored", False)]
+    stage.roll.all_die()
+
+
+def test_a_server_that_is_not_bridged_is_the_agents_own(stage: Stage) -> None:
+    with stage.play(servers={"own": stage.server("polite", bridge=False)}) as play:
+        (entry,) = play.agent.do("entries").values()
+        assert entry["args"][-1].endswith("polite.py")
+        assert play.agent.call("own", "pid") == play.agent.do("pids")["shims"]["own"]
+        assert play.end().code == 0
+    stage.roll.all_die()
+
+
+def test_a_person_sees_the_answer_and_one_line_about_the_servers(stage: Stage) -> None:
+    servers = {"polite": stage.server("polite"), "crasher": stage.server("crasher", "start", required=False)}
+    stage.launch.profile("mcp_client", mcp_servers=stage.servers(**servers))
+    commands = 'ask polite tools/list\ncall polite echo {"text": "hello"}'
+    done = stage.launch("run", "p", commands, LIVENESS=stage.roll.port)
+    assert done.code == 0
+    listed, echoed = [json.loads(json.loads(line)["line"]) for line in done.out.splitlines()]
+    assert echoed == {"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "hello"}]}}
+    assert len(listed["result"]["tools"]) > 5
+    (summary,) = [line for line in done.err.splitlines() if line.startswith("acp-launch: mcp servers: ")]
+    failed = "crasher failed, not required: exited with status 3; it was started 3 times and never answered"
+    assert re.fullmatch(rf"acp-launch: mcp servers: polite ready in \d\.\d+ s(, \d+ tools)?; {failed}", summary)
+    stage.roll.all_die()

@@ -1,0 +1,195 @@
+"""Servers that misbehave, through the seat: what the session sees of it, and that nobody else does."""
+
+import hashlib
+import json
+import signal
+
+import pytest
+
+from tests.seat.stage import Stage, message
+
+LIES = ["wrong_id", "other_type", "both", "neither", "null_id", "list", "no_jsonrpc", "number", "twice"]
+SAMPLING = "sampling/createMessage"
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+
+
+def test_the_truth_of_a_server_that_lies_arrives_and_its_lies_disturb_nobody(stage: Stage) -> None:
+    with stage.play(servers={"liar": stage.server("liar"), "other": stage.server("polite")}) as play:
+        agent = play.agent
+        for lie in LIES:
+            assert agent.call("liar", "lie", how=lie) == "the truth", lie
+            assert agent.call("other", "echo", text=lie) == lie
+        assert agent.do("heard", "liar") == []
+        assert play.end().code == 0
+
+
+def test_banners_and_a_flood_of_stderr_are_no_part_of_the_conversation(stage: Stage) -> None:
+    """Checklist 19 and 20 of facts/mcp.md §5."""
+    with stage.play(servers={"chatty": stage.server("chatty")}) as play:
+        assert play.agent.call("chatty", "add", a=1, b=2) == 3
+        assert play.agent.do("heard", "chatty") == []
+        done = play.end()
+    notes = [event["text"] for event in done.events if event["type"] == "note"]
+    assert notes == ["chatty writes lines to stdout that are no messages: 'Welcome to the chatty server!'"]
+
+
+@pytest.mark.parametrize("amount", [10_000_000, 50_000_000])
+def test_a_result_of_many_bytes_arrives_as_it_was(stage: Stage, amount: int) -> None:
+    content = [{"type": "text", "text": "m" * amount}]
+    with stage.play(servers={"bigmouth": stage.server("bigmouth")}) as play:
+        answer = play.agent.do("call", "bigmouth", "talk", bytes=amount)
+    line = json.dumps({"jsonrpc": "2.0", "id": 2, "result": {"content": content}}).encode()
+    assert answer == {"bytes": len(line), "sha256": hashlib.sha256(line).hexdigest()}
+
+
+def test_a_line_longer_than_the_cap_costs_its_server_and_nobody_else(stage: Stage) -> None:
+    stage.launch.env["ACP_LAUNCH_MAX_LINE"] = "1000000"
+    servers = {"bigmouth": stage.server("bigmouth"), "other": stage.server("polite")}
+    with stage.play(servers=servers) as play:
+        agent = play.agent
+        said = agent.refused("bigmouth", "talk", bytes=2_000_000)["message"]
+        assert said == (
+            'MCP server "bigmouth" has sent a line of more than 1,000,000 bytes during tools/call,'
+            " whose outcome is unknown; it is being started again"
+        )
+        assert agent.call("other", "add", a=1, b=2) == agent.call("bigmouth", "add", a=1, b=2) == 3
+
+
+def test_batches_of_the_old_protocol_pass_whole_in_both_directions(stage: Stage) -> None:
+    """Checklist 6."""
+    with stage.play("version=2025-03-26", servers={"batcher": stage.server("batcher")}) as play:
+        agent = play.agent
+        asked = [{"jsonrpc": "2.0", "id": id, "method": "prompts/list"} for id in ("a", 70)]
+        agent.do("raw", "batcher", json.dumps(asked))
+        answered = json.loads(agent.do("expect", "batcher", "batch")["line"])
+        assert answered == [{"jsonrpc": "2.0", "id": id, "result": {}} for id in ("a", 70)]
+        assert agent.call("batcher", "batch") == "sent"
+        logged = json.loads(agent.do("expect", "batcher", "batch")["line"])
+        assert [notification["params"]["data"] for notification in logged] == [1, 2]
+
+
+def test_what_a_server_asks_of_an_agent_that_can_is_asked_with_the_ids_it_gave(stage: Stage) -> None:
+    """Checklist 2 and 43."""
+    with stage.play("sampling", "elicitation", servers={"asker": stage.server("asker")}) as play:
+        agent = play.agent
+        for id in ("a string", 7, "7", 12345678901234567890123456):
+            answer = agent.call("asker", "ask", method=SAMPLING, id=id)
+            assert (answer["id"], answer["result"]["content"]["text"]) == (id, "sampled")
+        answer = agent.call("asker", "ask", method="elicitation/create", id=0)
+        assert answer["result"] == {"action": "accept", "content": {"name": "elicited"}}
+        refused = agent.call("asker", "ask", method="from/the/future", id=1)
+        assert refused["error"] == {"code": -32601, "message": "no method from/the/future"}
+
+
+def test_roots_are_answered_for_an_agent_that_declares_none(stage: Stage) -> None:
+    """Checklist 47."""
+    extra = stage.launch.project / "ä dir%"
+    extra.mkdir()
+    workspace = {"additional_directories": [str(extra)]}
+    with stage.play(servers={"asker": stage.server("asker")}, workspace=workspace) as play:
+        answer = play.agent.call("asker", "ask", method="roots/list", id="roots-request-1")
+        assert play.agent.do("heard", "asker") == []
+    project = stage.launch.project
+    roots = [
+        {"uri": f"file://{project}", "name": project.name},
+        {"uri": f"file://{project}/%C3%A4%20dir%25", "name": "ä dir%"},
+    ]
+    assert (answer["id"], answer["result"]) == ("roots-request-1", {"roots": roots})
+
+
+def test_roots_of_an_agent_that_declares_them_are_its_own(stage: Stage) -> None:
+    with stage.play("roots=/its/own", servers={"asker": stage.server("asker")}) as play:
+        answer = play.agent.call("asker", "ask", method="roots/list", id="roots-request-1")
+    assert answer["result"] == {"roots": [{"uri": "file:///its/own"}]}
+
+
+def test_a_stopped_server_without_a_time_out_is_mentioned_and_goes_on_when_it_is_woken(stage: Stage) -> None:
+    with stage.play(servers={"stopped": stage.server("stopped")}) as play:
+        agent = play.agent
+        agent.start("stopped", "stop")
+        server = stage.roll.hear("stopped")
+        server.says("stopping")
+        note = {"type": "note", "text": "stopped is stopped (SIGSTOP); calls to it wait"}
+        while json.loads(play.running.shows("{")) != note:
+            pass
+        server.kill(signal.SIGCONT)
+        assert [answer["result"]["content"][0]["text"] for answer in agent.awaits()] == ["continued"]
+        assert agent.call("stopped", "pid") == server.pid
+
+
+def test_a_stopped_server_that_runs_into_the_time_out_of_a_call_is_replaced(stage: Stage) -> None:
+    servers = {"stopped": stage.server("stopped", timeouts={"call": "300ms"}), "other": stage.server("polite")}
+    with stage.play(servers=servers) as play:
+        agent = play.agent
+        server = stage.roll.hear("stopped")
+        error = agent.refused("stopped", "stop")
+        said = 'MCP server "stopped" did not answer tools/call within 0.3 s (timeouts.call)'
+        assert (error["code"], error["message"]) == (-32011, said)
+        assert agent.call("other", "add", a=1, b=2) == 3
+        server.dies()
+        assert stage.roll.hear("stopped").pid == agent.call("stopped", "pid")
+
+
+def test_a_stopped_server_is_ended_with_the_run(stage: Stage) -> None:
+    with stage.play(servers={"stopped": stage.server("stopped")}) as play:
+        play.agent.start("stopped", "stop")
+        stage.roll.hear("stopped").says("stopping")
+        assert play.end().code == 0
+    stage.roll.all_die()
+
+
+def test_a_server_that_answers_nothing_is_given_up_and_the_session_goes_on(stage: Stage) -> None:
+    mute = stage.server("mute", required=False, timeouts={"start": "300ms"}, restart={"backoff": {"initial": "10ms"}})
+    with stage.play(servers={"mute": mute, "other": stage.server("polite")}) as play:
+        error = play.agent.opened("mute")["error"]
+        assert error["code"] == -32010
+        assert error["message"] == (
+            'MCP server "mute" failed: did not answer within 0.3 s; it was started 3 times and never answered'
+        )
+        assert play.agent.call("other", "add", a=1, b=2) == 3
+        done = play.end()
+    assert done.code == 0
+    assert len(stage.roll.heard("mute")) == 3
+
+
+def test_a_session_waits_for_a_required_server_that_is_slow_to_start(stage: Stage) -> None:
+    with stage.play_later(servers={"slow": stage.server("slow", stage.fifo("go"))}) as running:
+        stage.roll.hear("slow")
+        running.hears("initialize")
+        stage.release("go", "now")
+        with stage.enter(running) as play:
+            assert play.agent.call("slow", "add", a=1, b=2) == 3
+
+
+def test_a_server_that_cannot_bear_a_ping_before_its_handshake_is_spared_it_the_next_time(stage: Stage) -> None:
+    restart = {"backoff": {"initial": "10ms"}}
+    with stage.play(servers={"pinghater": stage.server("pinghater", restart=restart)}) as play:
+        assert play.agent.call("pinghater", "add", a=1, b=2) == 3
+        assert play.end().code == 0
+    assert len(stage.roll.heard("pinghater")) == 2
+
+
+def test_a_server_of_the_newest_protocol_is_asked_without_a_handshake(stage: Stage) -> None:
+    with stage.play("handshake=never", servers={"modern": stage.server("modern")}) as play:
+        agent = play.agent
+        found = agent.ask("modern", "server/discover", _meta=META)["result"]
+        assert found["supportedVersions"] == ["2026-07-28"]
+        answer = agent.ask("modern", "tools/call", name="add", arguments={"a": 1, "b": 2}, _meta=META)
+        assert answer["result"] == {"content": [{"type": "text", "text": "3"}]}
+        refused = agent.ask("modern", "tools/list")["error"]
+        assert (refused["code"], refused["data"]) == (-32022, {"supported": ["2026-07-28"]})
+        assert play.end().code == 0
+
+
+def test_what_is_unknown_passes_as_the_bytes_it_was_written_in(stage: Stage) -> None:
+    """Checklist 1 and 5: key order, spaces, numbers, escapes, members nobody knows."""
+    line = (
+        '{ "params":{"name":"echo","arguments":{"text":"\\u0061\\/\u2028"},"_meta":{"x":1e400,"y":1.0,'
+        '"z":123456789012345678901234567890}}, "future":[ ],"id":"\\u0071" ,"method":"initialize","jsonrpc":"2.0"}'
+    )
+    line = line.replace('"name"', '"protocolVersion":"2025-06-18","capabilities":{},"name"')
+    with stage.play("handshake=never", servers={"polite": stage.server("polite")}) as play:
+        agent = play.agent
+        agent.do("raw", "polite", line)
+        assert message(agent.do("answer", "polite", '"q"'))["result"]["protocolVersion"] == "2025-06-18"
+        assert agent.call("polite", "state")["initialize"] == line + "\n"
