@@ -57,6 +57,11 @@ class Bridged:
         self._observer.note(text)
         self._news.set()
 
+    def waiting(self, what: str, seconds: float, limit: float) -> None:
+        """`what` has been awaited for so long; at `limit` it is given up."""
+        self._observer.waiting(what, seconds, limit)
+        self._news.set()
+
     async def tell(self) -> None:
         """Pass on what was told between the agent's words: the observer may keep it until somebody drains it."""
         await self._news.wait()
@@ -158,6 +163,7 @@ async def bridged(
         listed=story.look,
         tell=story.tell,
         note=story.note,
+        waiting=story.waiting,
         log=supplies.logs.of,
         hurry=hurry,
     )

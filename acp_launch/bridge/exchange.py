@@ -153,18 +153,27 @@ class Exchange:
         limit = self._talk.call
         if limit is None:
             return False
-        late = [asked for asked in self._talk.ledger.wanted() if now - asked.silent_since >= limit]
-        late = [asked for asked in late if asked.method != INITIALIZE]  # `timeouts.start` is for that
+        waiting = [asked for asked in self._talk.ledger.wanted() if asked.method != INITIALIZE]  # that has its own
+        late = [asked for asked in waiting if now - asked.silent_since >= limit]
+        for asked in waiting:
+            self._mention(asked, now - asked.silent_since, limit)
         for asked in late:
             self._give_up(asked, limit)
         if late and self._talk.health.suspect(now, limit):
             self._reprise.ping()
         return bool(late)
 
+    def _mention(self, asked: Asked, silence: float, limit: float) -> None:
+        """Every wait has a word: after three seconds, then at growing intervals."""
+        if asked.word <= silence < limit:
+            self._talk.around.waiting(asked.method, asked.word, limit)
+            asked.word = min(asked.word * 3, asked.word + 60)
+
     def _give_up(self, asked: Asked, limit: float) -> None:
         talk = self._talk
         talk.ledger.settle(asked.id)
-        said = f'MCP server "{talk.server}" did not answer {asked.method} within {limit:g} s (timeouts.call)'
-        talk.around.to_agent(refusal.error(asked.id, TIMED_OUT, said))
+        how = f"did not answer {asked.method} within {limit:g} s (timeouts.call)"
+        talk.around.note(f"mcp server {talk.server} {how}")
+        talk.around.to_agent(refusal.error(asked.id, TIMED_OUT, f'MCP server "{talk.server}" {how}'))
         params = {"requestId": asked.id, "reason": "timed out"}
         talk.around.to_server(refusal.notification(CANCELLED, params))

@@ -9,6 +9,8 @@ from msgspec import Raw, Struct
 
 from acp_launch.bridge.ids import key
 
+FIRST_WORD = 3.0  # seconds
+
 
 class Asked(Struct, kw_only=True):
     """One request of the agent at the server. `silent_since` is on the caller's clock; `token` is its progressToken."""
@@ -18,6 +20,7 @@ class Asked(Struct, kw_only=True):
     params: Raw
     silent_since: float
     token: bytes | None = None
+    word: float = FIRST_WORD  # seconds of silence after which a person should hear of it
     is_cancelled: bool = False
 
 

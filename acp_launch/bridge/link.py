@@ -20,7 +20,8 @@ class Link:
     """Reads `source` and writes `sink`, which may be one descriptor; both stay open when this is closed.
 
     `line` gets each line without its end; `over` is called once, when nothing more can come or go. `room` is called
-    when what was kept for a slow reader has been taken.
+    when what was kept for a slow reader has been taken; `burst` with True before several lines that came in one piece,
+    and with False after them.
     """
 
     def __init__(
@@ -30,10 +31,11 @@ class Link:
         line: Callable[[bytes], None],
         over: Callable[[Over], None],
         room: Callable[[], None],
+        burst: Callable[[bool], None],
         *,
         max_line: int,
     ) -> None:
-        self._source, self._line, self._over = source, line, over
+        self._source, self._line, self._over, self._burst = source, line, over, burst
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self._is_paused = False
@@ -68,6 +70,13 @@ class Link:
         self._out.send(line)  # not copied only for the sake of its end
         self._out.send(b"\n")
 
+    def gather(self) -> None:
+        """Let what is sent until `release` leave in one piece."""
+        self._out.gather()
+
+    def release(self) -> None:
+        self._out.release()
+
     def feed(self, chunk: bytes) -> None:
         """What was read of it before there was a link."""
         if chunk:
@@ -91,6 +100,16 @@ class Link:
         self._out.close()
 
     def _took(self, chunk: bytes) -> None:
+        if chunk.count(b"\n") < 2:
+            self._cut(chunk)
+            return
+        self._burst(True)
+        try:
+            self._cut(chunk)
+        finally:
+            self._burst(False)
+
+    def _cut(self, chunk: bytes) -> None:
         try:
             for line in self._framer.feed(chunk):
                 if self._is_closed:

@@ -40,6 +40,7 @@ class Outside(Struct, frozen=True, kw_only=True):
     changed: Callable[[Change], None]
     listed: Callable[[], None]  # the agent was shown its tools
     note: Callable[[str], None]
+    waiting: Callable[[str, float, float], None]  # what, for how long, until when
     log: Callable[[bytes], None] | None
     max_line: int  # bytes
 
@@ -61,7 +62,8 @@ class Relay:
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._probe = True
-        self._is_expected = False
+        self._is_expected = self._is_alive = False
+        self._time = asyncio.get_running_loop().time
         self._was_stopped = False
         self._dying: asyncio.TimerHandle | None = None
         self.supervisor = Supervisor(
@@ -89,8 +91,8 @@ class Relay:
         self.is_claimed = True
         self._guest = guest
         descriptor = guest.descriptor.fileno()
-        line, over, room = self._agent_says, self._agent_over, self._agent_has_room
-        self._agent = Link(descriptor, descriptor, line, over, room, max_line=self._outside.max_line)
+        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst)
+        self._agent = Link(descriptor, descriptor, *hears, max_line=self._outside.max_line)
         for kept in self._take_kept():
             self._agent.send(kept)
         if self._server is not None and not self._agent.is_full:
@@ -122,8 +124,9 @@ class Relay:
 
     def started(self, child: Child) -> None:
         spawned = child.spawned
-        line, over, room = self._server_says, self._server_over, self._server_has_room
-        self._server = Link(spawned.stdout, spawned.stdin, line, over, room, max_line=self._outside.max_line)
+        hears = (self._server_says, self._server_over, self._server_has_room, self._burst)
+        self._server = Link(spawned.stdout, spawned.stdin, *hears, max_line=self._outside.max_line)
+        self._is_alive = False
         self.exchange.attached(probe=self._probe)
 
     def ending(self) -> None:
@@ -163,7 +166,9 @@ class Relay:
             self._agent.pause()
 
     def alive(self) -> None:
-        self.supervisor.answered()
+        if not self._is_alive:  # said of every line
+            self._is_alive = True
+            self.supervisor.answered()
 
     def ready(self) -> None:
         self.supervisor.ready()
@@ -177,8 +182,11 @@ class Relay:
     def note(self, text: str) -> None:
         self._outside.note(text)
 
+    def waiting(self, method: str, seconds: float, limit: float) -> None:
+        self._outside.waiting(f"answer to {method} from the MCP server {self.name}", seconds, limit)
+
     def now(self) -> float:
-        return asyncio.get_running_loop().time()
+        return self._time()
 
     # Private.
 
@@ -201,6 +209,11 @@ class Relay:
         self.exchange.from_server(line)
         if server.held > held and server.is_full:
             server.pause()
+
+    def _burst(self, is_on: bool) -> None:
+        """What comes in one piece goes on in one piece."""
+        for link in filter(None, (self._agent, self._server)):
+            link.gather() if is_on else link.release()
 
     def _keep(self, line: bytes) -> None:
         self._kept.append(line)

@@ -37,6 +37,7 @@ class Needs(Struct, frozen=True, kw_only=True):
     listed: Callable[[], None]
     tell: Callable[[], Awaitable[None]]
     note: Callable[[str], None]
+    waiting: Callable[[str, float, float], None]
     log: Callable[[str], Callable[[bytes], None]]
     hurry: asyncio.Event
 
@@ -110,6 +111,7 @@ class Servers:
             changed=needs.changed,
             listed=needs.listed,
             note=needs.note,
+            waiting=needs.waiting,
             log=needs.log(name),
             max_line=needs.max_line,
         )

@@ -116,6 +116,8 @@ class Pump:
         self.inward = Way(0, self.number, greeting)
         self.outward = Way(self.number, 1, b"")
         self.tells_end = _is_pipe(1)  # poll tells that its reader has gone, whether asked or not
+        self.poll = select.poll()
+        self.wanted: tuple[int | None, ...] = ()  # what `poll` is asked of stdin, stdout and the seat
         self.deadline: float | None = None
         self.is_ending = False  # the agent has closed our stdin; there may be something in it
         self.is_shut = False  # and the seat knows
@@ -146,16 +148,31 @@ class Pump:
 
     def _wait(self) -> dict[int, int]:
         """What can be done. Whom we would not serve now is not asked: an end is told again and again."""
-        poll = select.poll()
-        if self.inward.is_hungry or not self.is_ending:
-            poll.register(0, select.POLLIN if self.inward.is_hungry else ENDED & ~GONE)
-        if self.outward.held or self.tells_end:
-            poll.register(1, select.POLLOUT if self.outward.held else 0)
+        wanted = (self._of_agent(), self._of_its_reader(), self._of_seat())
+        if wanted != self.wanted:
+            self.wanted, self.poll = wanted, select.poll()
+            for descriptor, events in zip((0, 1, self.number), wanted, strict=True):
+                if events is not None:
+                    self.poll.register(descriptor, events)
+        left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic()) * 1000
+        return dict(self.poll.poll(left))
+
+    def _of_agent(self) -> "int | None":
+        """What to ask of our stdin; None is nothing, 0 only whether it is at its end."""
+        if self.inward.is_hungry:
+            return select.POLLIN
+        return None if self.is_ending else ENDED & ~GONE
+
+    def _of_its_reader(self) -> "int | None":
+        if self.outward.held:
+            return select.POLLOUT
+        return 0 if self.tells_end else None
+
+    def _of_seat(self) -> "int | None":
         if self.outward.is_hungry or not self.has_hung_up:
             wanted = select.POLLIN if self.outward.is_hungry else 0
-            poll.register(self.number, wanted | (select.POLLOUT if self.inward.held else 0))
-        left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic()) * 1000
-        return dict(poll.poll(left))
+            return wanted | (select.POLLOUT if self.inward.held else 0)
+        return None
 
     def _read(self, ready: dict[int, int]) -> None:
         if 0 in ready and self.inward.is_hungry:

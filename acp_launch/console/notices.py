@@ -26,6 +26,7 @@ class Notices:
 
     _cancelled = False
     _states: Mapping[str, State] = {}  # of each server, as it was last told
+    _last_words: Mapping[str, tuple[str, ...]] = {}
 
     def negotiated(self, negotiated: Negotiated) -> None:
         """Nothing to say to a person."""
@@ -56,8 +57,10 @@ class Notices:
         self.tell(f"acp-launch: {harmless(text, keep='')}", YELLOW)
 
     def server(self, change: Change) -> None:
-        for text, style in servernotes.changed(change, self._states.get(change.server)):
+        lines = servernotes.changed(change, self._states.get(change.server), self._last_words.get(change.server, ()))
+        for text, style in lines:
             self.tell(text, style)
+        self._last_words = {**self._last_words, change.server: change.detail}
         self._states = {**self._states, change.server: change.state}
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:

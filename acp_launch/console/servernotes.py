@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from acp_launch.console.stderr import DIM, RED, YELLOW, harmless
 from acp_launch.process.change import Change, Standing, State
 from acp_launch.session.waits import seconds
@@ -18,8 +20,13 @@ STATES: dict[State, str] = {
 }
 
 
-def changed(change: Change, before: State | None) -> Iterator[Line]:
-    """Lines for one step of a server that was `before` when it was last heard of; most steps need none."""
+def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -> Iterator[Line]:
+    """Lines for one step of a server that was `before` when it was last heard of; most steps need none.
+
+    `known` are its last words of that time: a server that dies of the same thing again need not repeat them.
+    """
+    if known and change.detail == known:
+        change = replace(change, detail=())
     match change.state:
         case "resting":
             yield _line(change, _back_soon(change), YELLOW)

@@ -90,7 +90,7 @@ class Outflow:
         self._descriptor, self._drained, self._broken = descriptor, drained, broken
         self._loop = asyncio.get_running_loop()
         self._kept: deque[memoryview] = deque()
-        self._is_open = True
+        self._is_open, self._is_gathering = True, False
         self._breaking: asyncio.Handle | None = None
 
     @property
@@ -101,12 +101,30 @@ class Outflow:
         """Never waits. What is kept of `data` is not copied."""
         if not (self._is_open and data):
             return
+        if self._is_gathering:
+            self._keep(memoryview(data))
+            return
         taken = 0 if self._kept else self._write(data)
         if taken is None:
-            self._stop()
-            self._breaking = self._loop.call_soon(self._broken)
+            self._fail()
         elif taken < len(data):
             self._keep(memoryview(data)[taken:])
+
+    def gather(self) -> None:
+        """Keep what is sent until `release`: many small pieces become one write, and wake the reader once."""
+        self._is_gathering = not self._kept
+
+    def release(self) -> None:
+        if not self._is_gathering:
+            return
+        self._is_gathering, before = False, self.held
+        if not self._flush():
+            self._fail()
+            return
+        if self._kept:
+            self._loop.add_writer(self._descriptor, self._writable)
+        if before > LOW >= self.held:
+            self._drained()
 
     def close(self) -> None:
         """Drop what is kept."""
@@ -114,38 +132,46 @@ class Outflow:
         if self._breaking is not None:
             self._breaking.cancel()
 
+    def _fail(self) -> None:
+        self._stop()
+        self._breaking = self._loop.call_soon(self._broken)
+
     def _stop(self) -> None:
         self._is_open = False
         if self._kept:
-            self._forget()
-
-    def _forget(self) -> None:
-        """There is nothing to write any more."""
-        self._loop.remove_writer(self._descriptor)
-        self._kept.clear()
-        self.held = 0
+            self._loop.remove_writer(self._descriptor)
+            self._kept.clear()
+            self.held = 0
 
     def _keep(self, rest: memoryview) -> None:
-        if not self._kept:
+        if not (self._kept or self._is_gathering):
             self._loop.add_writer(self._descriptor, self._writable)
         self._kept.append(rest)
         self.held += len(rest)
 
     def _writable(self) -> None:
         before = self.held
-        for _ in range(TURN):
-            taken = self._write_kept()
-            if taken is None:
-                self._stop()
-                self._broken()
-                return
-            self._drop(taken)
-            if not (taken and self._kept):
-                break
+        if not self._flush():
+            self._stop()
+            self._broken()
+            return
         if not self._kept:
-            self._forget()
+            self._loop.remove_writer(self._descriptor)
         if before > LOW >= self.held or not self.held:
             self._drained()
+
+    def _flush(self) -> bool:
+        """Write what is kept as far as it is taken, or a turn's worth of it; False when the reader is gone."""
+        for _ in range(TURN):
+            if not self._kept:
+                break
+            taken = self._write_kept()
+            if taken is None:
+                return False
+            if not taken:
+                break
+            self._drop(taken)
+        return True
 
     def _drop(self, taken: int) -> None:
         """Forget what has been written, and where the next write begins."""

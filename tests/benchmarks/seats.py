@@ -38,6 +38,7 @@ async def main(count: int) -> None:
         changed=lambda change: None,
         listed=lambda: None,
         tell=nothing,
+        waiting=lambda what, seconds, limit: None,
         note=lambda text: print(text, file=sys.stderr),
         log=lambda server: lambda data: None,
         hurry=asyncio.Event(),

@@ -73,6 +73,9 @@ class Talker:
     def note(self, text: str) -> None:
         self.events.append(f"note: {text}")
 
+    def waiting(self, method: str, seconds: float, limit: float) -> None:
+        self.events.append(f"waiting: {method} for {seconds:g} of {limit:g} s")
+
     def now(self) -> float:
         return self.clock
 

@@ -364,13 +364,17 @@ def test_a_call_over_its_limit_is_answered_cancelled_and_its_late_answer_dropped
     talker = Talker(call=10).introduced()
     talker.agent(call(1))
     talker.server_hears()
-    talker.clock += 9
-    talker.exchange.tick()
+    for seconds in (4, 1, 4):
+        talker.clock += seconds
+        talker.exchange.tick()
     assert talker.agent_heard == []
+    words = [event for event in talker.events if event.startswith("waiting")]
+    assert words == ["waiting: tools/call for 3 of 10 s", "waiting: tools/call for 9 of 10 s"]
     talker.clock += 1
     talker.exchange.tick()
     (told,) = talker.agent_hears()
     assert told["error"]["message"] == 'MCP server "github" did not answer tools/call within 10 s (timeouts.call)'
+    assert "note: mcp server github did not answer tools/call within 10 s (timeouts.call)" in talker.events
     assert talker.server_hears()[0] == tell("notifications/cancelled", requestId=1, reason="timed out")
     talker.server(answer(1, {}))
     assert talker.agent_heard == []

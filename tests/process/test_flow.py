@@ -493,6 +493,99 @@ def test_a_close_right_after_the_send_that_failed_leaves_nothing_to_tell() -> No
     run(story)
 
 
+def test_what_is_gathered_leaves_in_one_piece_when_it_is_released() -> None:
+    """A pair that keeps writes apart shows them."""
+
+    async def story() -> None:
+        reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with reader, writer:
+            reader.setblocking(False)
+            writer.setblocking(False)
+            outflow = Outflow(writer.fileno(), nobody, nobody)
+            outflow.gather()
+            outflow.send(b"one\n")
+            outflow.send(b"two\n")
+            assert outflow.held == 8
+            with pytest.raises(BlockingIOError):
+                reader.recv(100)
+            outflow.release()
+            outflow.send(b"three\n")
+            assert [reader.recv(100), reader.recv(100), outflow.held] == [b"one\ntwo\n", b"three\n", 0]
+            outflow.close()
+
+    run(story)
+
+
+def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_told(kind: str) -> None:
+    async def story() -> None:
+        with ends(kind) as pair:
+            taken = bytearray()
+            empty = asyncio.Event()
+            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), nobody)
+            pieces = [bytes([number % 251]) * 6000 for number in range(500)]
+            for half in (pieces[:250], pieces[250:]):  # the second meets what is kept of the first
+                outflow.gather()
+                for piece in half:
+                    outflow.send(piece)
+                outflow.release()
+            assert outflow.is_full
+            inflow = Inflow(pair.reader, taken.extend, nobody)
+            await empty.wait()
+            inflow.drain()
+            assert taken == b"".join(pieces)
+            outflow.close()
+
+    run(story)
+
+
+def test_room_is_told_at_the_release_of_what_was_too_much_to_keep() -> None:
+    """Whoever sent it may have been told to wait, while nothing was written yet."""
+
+    async def story() -> None:
+        with ends("socket") as pair:
+            told: list[int] = []
+            outflow = Outflow(pair.writer, lambda: told.append(outflow.held), nobody)
+            outflow.gather()
+            outflow.send(bytes(LOW + 1))
+            outflow.release()
+            assert told == [outflow.held]
+            assert outflow.held <= LOW
+            outflow.close()
+
+    run(story)
+
+
+def test_a_reader_that_has_gone_by_the_release_is_told_once_and_not_from_within(kind: str) -> None:
+    async def story() -> None:
+        with ends(kind) as pair:
+            pair.close("reader")
+            told: list[str] = []
+            outflow = Outflow(pair.writer, nobody, lambda: told.append("broken"))
+            outflow.gather()
+            outflow.send(b"one")
+            outflow.release()
+            assert (told, outflow.held) == ([], 0)
+            await a_turn_of_the_loop()
+            assert told == ["broken"]
+
+    run(story)
+
+
+def test_what_is_gathered_and_never_released_goes_with_the_close() -> None:
+    async def story() -> None:
+        with ends() as pair:
+            outflow = Outflow(pair.writer, nobody, nobody)
+            outflow.gather()
+            outflow.send(b"one")
+            outflow.close()
+            outflow.release()
+            await a_turn_of_the_loop()
+            with pytest.raises(BlockingIOError):
+                os.read(pair.reader, 1)
+
+    run(story)
+
+
 def test_one_socket_carries_both_ways() -> None:
     async def story() -> None:
         with ends("socket") as pair:
