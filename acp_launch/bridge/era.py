@@ -8,6 +8,8 @@ goes by the first request it gets ("stdio, choosing the era"); was that our ping
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from acp_launch.protocol import jsonrpc
+
 WRONG_ERA = -32600  # what such a server says then
 WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
 
@@ -25,7 +27,5 @@ _params = msgspec.json.Decoder(_Params)
 
 def is_modern(params: Raw) -> bool:
     """Whether a request with these parameters is of the era without a handshake."""
-    try:
-        return _params.decode(params).meta.version is not UNSET
-    except msgspec.DecodeError:
-        return False
+    found = jsonrpc.read(_params, params)
+    return found is not None and found.meta.version is not UNSET

@@ -67,7 +67,7 @@ class Exchange:
     @property
     def is_waiting(self) -> bool:
         """Some request is with the server, or waits for it."""
-        return bool(self._talk.ledger.open or self._talk.queue)
+        return bool(self._talk.ledger.wanted() or self._talk.queue)
 
     def attached(self, *, probe: bool = False) -> None:
         """A process can be written to; `probe` asks it for a sign of life, unless its agent shakes no hands."""
@@ -122,18 +122,30 @@ class Exchange:
         """
         talk, now = self._talk, self._talk.around.now()
         for asked in talk.queue.expired(now - self._start):
-            said = f'MCP server "{talk.server}" {talk.lost.why}, and was not back within {self._start:g} s'
-            talk.around.to_agent(refusal.error(asked.id, TIMED_OUT, said))
+            self._late(asked)
         if talk.phase != "open":
+            self._expire_handshake(now)
             return
+        if talk.questions.open:
+            self.excuse()  # it waits for the agent, or for a person
         if self._time_out(now) and is_stopped:
             talk.around.wedged("is stopped (SIGSTOP)")
             return
-        verdict = talk.health.tick(now, busy=bool(talk.ledger.open))
+        verdict = talk.health.tick(now, busy=bool(talk.ledger.wanted()))
         if verdict == "ping":
             self._reprise.ping()
         elif verdict == "wedged":
             talk.around.wedged("does not answer any more, not even a ping")
+
+    def _expire_handshake(self, now: float) -> None:
+        for asked in self._talk.ledger.wanted():
+            if self._talk.phase == "absent" and asked.method == INITIALIZE and now - asked.silent_since >= self._start:
+                self._talk.ledger.settle(asked.id)
+                self._late(asked)
+
+    def _late(self, asked: Asked) -> None:
+        said = f'MCP server "{self._talk.server}" {self._talk.lost.why}, and was not back within {self._start:g} s'
+        self._talk.around.to_agent(refusal.error(asked.id, TIMED_OUT, said))
 
     def _died_with_it(self, asked: Asked, *, for_good: bool) -> None:
         if asked.method == PING:

@@ -14,6 +14,7 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 
 PARSE_ERROR = -32700
+SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
 
 
 class Cancelled(Struct):
@@ -46,7 +47,7 @@ class FromAgent:
         if message is None or (message.method is UNSET and message.id is UNSET):
             self._unreadable(line)
             return None
-        if self._talk.policy and (why := self._talk.policy.refusal(line)):
+        if self._talk.policy and (why := self._ambiguous(line) or self._talk.policy.refusal(line)):
             self._forbidden(message, why)
             return None
         if message.method is UNSET:
@@ -54,6 +55,10 @@ class FromAgent:
         if message.id is UNSET:
             return self._notifies(message, line)
         return self._asks(message, line)
+
+    def _ambiguous(self, line: bytes) -> str:
+        """Python servers take a bare carriage return for the end of a line, and would read on after it."""
+        return SPLIT if b"\r" in line.rstrip(b"\r") else ""
 
     def _unreadable(self, line: bytes) -> None:
         if line.strip():
@@ -85,20 +90,19 @@ class FromAgent:
 
     def _cancels_waiting(self, params: Raw) -> bool:
         """Whether the request that is cancelled never got to the server."""
-        try:
-            id = _cancelled.decode(params).request_id
-        except msgspec.DecodeError:
+        cancelled = jsonrpc.read(_cancelled, params)
+        if cancelled is None:
             return False
-        if self._talk.queue.withdraw(id):
+        if self._talk.queue.withdraw(cancelled.request_id):
             return True
-        self._talk.ledger.cancel(id)
+        self._talk.ledger.cancel(cancelled.request_id)
         return False
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         asked = self._asked(message)
         if not self._talk.has_asked:
             self._opens(asked, message.params, line)
-        if asked.method == PING and (self._talk.phase != "open" or self._talk.ledger.open):
+        if asked.method == PING and (self._talk.phase != "open" or self._talk.ledger.wanted()):
             self._talk.pong(asked)  # a busy server need not answer, and an absent one cannot
             return None
         if asked.method == INITIALIZE and self._talk.phase != "final":
@@ -126,18 +130,16 @@ class FromAgent:
     def _token(self, params: Raw) -> bytes | None:
         if self._talk.call is None:
             return None
-        try:
-            token = _params.decode(params).meta.token
-        except msgspec.DecodeError:
-            return None
-        return None if token is UNSET else key(token)
+        found = jsonrpc.read(_params, params)
+        return None if found is None or found.meta.token is UNSET else key(found.meta.token)
 
     def _introduces(self, asked: Asked, message: Envelope, line: bytes) -> bytes | None:
-        """Its own handshake; while there is no process it is asked as soon as there is one."""
+        """Its own handshake; while there is no process it is asked as soon as there is one. While an older one is being
+        replayed this one takes its place, and the answer to that is nobody's."""
         talk = self._talk
         talk.memory.initialize, talk.handshake = line, key(asked.id)
         talk.is_modern, talk.opening = False, None
         talk.agent_has_roots = roots.are_declared(message.params)
         asked.silent_since = talk.around.now()
         talk.ledger.ask(asked)
-        return line if talk.phase == "open" else None
+        return line if talk.phase in ("open", "replaying") else None

@@ -16,7 +16,8 @@ from acp_launch.mcp.roots import listing
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 
-EXCERPT = 120  # bytes of a line that is no message
+FLOOD = 1024 * 1024  # bytes on stdout without a message among them
+STARTS = (b"{", b"[", b"\xef")  # of a message; the last one of a byte order mark
 NOT_YET = -32600
 TOOLS = "tools/list"
 
@@ -33,7 +34,8 @@ class FromServer:
     def __init__(self, talk: Talk, reprise: Reprise) -> None:
         self._talk, self._reprise = talk, reprise
         self._numbers = Numbers()
-        self._junk = 0
+        self._junk_bytes = 0  # since its last message
+        self._has_noise = False
 
     def __call__(self, line: bytes) -> None:
         """One line, without its newline."""
@@ -41,10 +43,13 @@ class FromServer:
             self._talk.around.to_agent(rest)
 
     def _message(self, line: bytes) -> bytes | None:
+        if line[:64].lstrip()[:1] not in STARTS:
+            self._noise(line)
+            return None
         message = jsonrpc.decode(line)
         if message is None or (message.method is UNSET and message.id is UNSET):
-            self._unreadable(line)
-            return None
+            return self._unreadable(line)
+        self._junk_bytes = 0
         self._talk.health.heard(self._talk.around.now())
         self._talk.around.alive()
         if message.method is UNSET:
@@ -53,14 +58,24 @@ class FromServer:
             return self._notifies(message, line)
         return self._asks(message, line)
 
-    def _unreadable(self, line: bytes) -> None:
-        """Banners, prints left in the code: skipped, and said once (checklist 20)."""
-        if not line.strip():
-            return
-        self._junk += 1
-        if self._junk == 1:
-            excerpt = line[:EXCERPT].decode(errors="replace")
-            self._talk.around.note(f"{self._talk.server} writes lines to stdout that are no messages: {excerpt!r}")
+    def _unreadable(self, line: bytes) -> bytes | None:
+        """An answer whose text is not UTF-8 is repaired: who asked would wait for ever."""
+        repaired = line.decode(errors="replace").encode()
+        if repaired != line and jsonrpc.decode(repaired) is not None:
+            return self._message(repaired)
+        self._noise(line)
+        return None
+
+    def _noise(self, line: bytes) -> None:
+        """Banners, prints left in the code: skipped, and said once (checklist 20). A flood is not borne with: nobody
+        else would be served."""
+        self._junk_bytes += len(line) + 1
+        if not self._has_noise and line.strip():
+            self._has_noise = True
+            self._talk.around.noise(line)
+        if self._junk_bytes > FLOOD:
+            self._junk_bytes = 0
+            self._talk.around.wedged("floods its stdout with lines that are no messages")
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
@@ -81,7 +96,9 @@ class FromServer:
     def _is_wronged(self, opening: Waiting, asked: Asked | None, message: Envelope) -> bool:
         """Whether our ping has spoilt this process for a modern agent; the next one gets its first request unspoilt."""
         talk = self._talk
-        if opening.asked is not asked or not talk.was_pinged or message.error is UNSET:
+        if opening.asked is not asked or asked is None or asked.is_cancelled:
+            return False
+        if not talk.was_pinged or message.error is UNSET:
             return False
         if jsonrpc.fault(message.error).code != era.WRONG_ERA or not talk.queue.put(opening):
             return False
@@ -132,20 +149,16 @@ class FromServer:
         return line
 
     def _progressed(self, params: Raw) -> None:
-        try:
-            token = key(_progress.decode(params).token)
-        except msgspec.DecodeError:
-            return
-        self._talk.ledger.progress(token, self._talk.around.now())
+        if (told := jsonrpc.read(_progress, params)) is not None:
+            self._talk.ledger.progress(key(told.token), self._talk.around.now())
 
     def _withdraws(self, params: Raw, line: bytes) -> bytes | None:
         """A question the agent knows under another id is cancelled under that one."""
-        try:
-            own = _cancelled.decode(params).request_id
-        except msgspec.DecodeError:
+        cancelled = jsonrpc.read(_cancelled, params)
+        if cancelled is None:
             return line
-        known_as = self._talk.questions.withdraw(own)
-        if known_as is None or key(known_as) == key(own):
+        known_as = self._talk.questions.withdraw(cancelled.request_id)
+        if known_as is None or key(known_as) == key(cancelled.request_id):
             return line
         return refusal.notification(CANCELLED, {"requestId": known_as})
 

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from acp_launch.bridge.ids import key
 
 FIRST_WORD = 3.0  # seconds
+FORGOTTEN = 1000  # of what was cancelled, and need not be answered (MCP "cancellation"), so many are remembered
 
 
 class Asked(Struct, kw_only=True):
@@ -26,8 +27,6 @@ class Asked(Struct, kw_only=True):
 
 class Ledger:
     """The agent's requests, by id. A repeated id replaces the older request, which no answer can be told from."""
-
-    FORGOTTEN = 1000  # cancelled requests remembered: a server need not answer them (MCP "cancellation")
 
     def __init__(self) -> None:
         self.open: dict[bytes, Asked] = {}
@@ -49,7 +48,7 @@ class Ledger:
             return
         asked.is_cancelled = True
         self._cancelled[number] = None
-        if len(self._cancelled) > self.FORGOTTEN:
+        if len(self._cancelled) > FORGOTTEN:
             self.open.pop(oldest := next(iter(self._cancelled)), None)
             del self._cancelled[oldest]
 
@@ -81,7 +80,7 @@ class Questions:
 
     def __init__(self) -> None:
         self.open: dict[bytes, Raw] = {}  # the agent's id → the server's
-        self._stale: set[bytes] = set()
+        self._stale: dict[bytes, None] = {}
 
     def is_ambiguous(self, id: Raw) -> bool:
         """Whether the agent may still answer an older question with this id."""
@@ -93,19 +92,27 @@ class Questions:
     def settle(self, id: Raw) -> Raw | None:
         """The server's own id for what the agent answers; None when the server does not wait for it."""
         number = key(id)
-        self._stale.discard(number)
+        self._stale.pop(number, None)
         return self.open.pop(number, None)
 
     def withdraw(self, id: Raw) -> Raw | None:
         """The server cancels its question: the id the agent knows it under."""
         for number, own in self.open.items():
             if key(own) == key(id):
+                self._let_go(number)
                 return Raw(number)
         return None
 
     def die(self) -> Iterator[Raw]:
         """Their server is gone: the ids the agent should be told to forget."""
         died = list(self.open)
-        self._stale.update(died)
-        self.open.clear()
+        for number in died:
+            self._let_go(number)
         return map(Raw, died)
+
+    def _let_go(self, number: bytes) -> None:
+        """Nobody waits for its answer, which may come all the same."""
+        del self.open[number]
+        self._stale[number] = None
+        if len(self._stale) > FORGOTTEN:
+            del self._stale[next(iter(self._stale))]

@@ -4,7 +4,7 @@ shows the same, and to say how many tools there are. Pages add up (MCP "paginati
 """
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw
 
 # method → (member of the result, what to send when it differs)
 LISTS = {
@@ -13,11 +13,8 @@ LISTS = {
     "resources/list": ("resources", "notifications/resources/list_changed"),
     "resources/templates/list": ("resourceTemplates", "notifications/resources/list_changed"),
 }
+CURSOR = "nextCursor"
 PAGES = 1000  # a server whose pages never end is not followed further
-
-
-class _Page(Struct):
-    following: str | None = field(default=None, name="nextCursor")
 
 
 class Listing:
@@ -33,21 +30,30 @@ class Listing:
 
     def add(self, result: Raw) -> str | None:
         """Take a page; the cursor of the next one, None at the end."""
+        from acp_launch.protocol import splice
+
         self.pages += 1
+        page = bytes(result)
         try:
-            items = msgspec.json.decode(result, type=dict[str, Raw]).get(self._member, Raw(b"[]"))
-            for item in msgspec.json.decode(items, type=list[Raw]):
-                self._hash.update(_canonical(item))
+            found = {member.key: member for member in splice.members(page)}
+            for start, end in splice.elements(page, found[self._member].start) if self._member in found else ():
+                self._hash.update(_canonical(page[start:end]))
                 self.count += 1
-            cursor = msgspec.json.decode(result, type=_Page).following
-        except msgspec.DecodeError:
+        except splice.Malformed:
             return None
-        return cursor if self.pages < PAGES else None
+        following = found.get(CURSOR)
+        if following is None or not splice.is_text(page, following.start) or self.pages >= PAGES:
+            return None
+        return splice.text(page, following.start)
 
     def same(self, other: "Listing") -> bool:
         return self.count == other.count and self._hash.digest() == other._hash.digest()
 
 
-def _canonical(item: Raw) -> bytes:
-    """The same for two ways to write the same value: a server may order its members anew with every start."""
-    return msgspec.json.encode(msgspec.json.decode(item), order="sorted") + b"\n"
+def _canonical(item: bytes) -> bytes:
+    """The same for two ways to write the same value, a server may order its members anew with every start; but for
+    values that only few can read."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(item), order="sorted") + b"\n"
+    except (msgspec.DecodeError, RecursionError):
+        return item + b"\n"

@@ -25,12 +25,16 @@ from acp_launch.process.child import Child
 from acp_launch.process.program import Program
 from acp_launch.process.supervisor import Supervisor
 from acp_launch.profile.model import Tools
+from acp_launch.secret.redact import excerpt
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
 KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
+NOT_STARTED = "could not be started"
 AGAIN = "it is being started again"
+EXCERPT = 120  # characters of a line that is no message
+LINGER = 0.5  # seconds for answers to an agent that has said all it had to say
 DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
 
 
@@ -66,6 +70,7 @@ class Relay:
         self._time = asyncio.get_running_loop().time
         self._was_stopped = False
         self._dying: asyncio.TimerHandle | None = None
+        self._parting: asyncio.TimerHandle | None = None
         self.supervisor = Supervisor(
             program,
             restart=plan.restart,
@@ -76,7 +81,7 @@ class Relay:
             log=outside.log,
         )
         self.exchange = Exchange(
-            self.name,
+            plan.name,
             self,
             _policy(plan),
             directories,
@@ -105,6 +110,8 @@ class Relay:
             self._agent.close()
         if self._guest is not None:
             self._guest.close()
+        if self._parting is not None:
+            self._parting.cancel()
         self._agent = self._guest = None
         self.left.set()
 
@@ -144,7 +151,7 @@ class Relay:
         if change.after is not None and not self.supervisor.has_answered:
             self._probe = False  # it may be the ping that it does not bear
         self._take_kept()
-        self.exchange.lost(_lost(change), for_good=change.state != "resting")
+        self.exchange.lost(_lost(change, self.plan.name), for_good=change.state != "resting")
         if self._agent is not None:
             self._agent.resume()  # it waited for who is no more
 
@@ -182,6 +189,10 @@ class Relay:
     def note(self, text: str) -> None:
         self._outside.note(text)
 
+    def noise(self, line: bytes) -> None:
+        said = excerpt(line, EXCERPT)
+        self._outside.note(f"{self.name} writes lines to stdout that are no messages: {said!r}")
+
     def waiting(self, method: str, seconds: float, limit: float) -> None:
         self._outside.waiting(f"answer to {method} from the MCP server {self.name}", seconds, limit)
 
@@ -214,6 +225,8 @@ class Relay:
         """What comes in one piece goes on in one piece."""
         for link in filter(None, (self._agent, self._server)):
             link.gather() if is_on else link.release()
+        if not is_on:
+            self._see_off()
 
     def _keep(self, line: bytes) -> None:
         self._kept.append(line)
@@ -234,10 +247,22 @@ class Relay:
     def _agent_over(self, over: Over) -> None:
         if over.is_fault:
             self._outside.note(f"the agent's connection to {self.name} is closed: it {over.why}")
-        self.left.set()
+        if over.is_fault or not self._owes_answers():
+            self.left.set()
+        else:
+            self._parting = asyncio.get_running_loop().call_later(LINGER, self.left.set)
+
+    def _owes_answers(self) -> bool:
+        """An agent that has closed its side may still read, as one does that pipes its requests."""
+        return self.exchange.is_waiting or (self._agent is not None and self._agent.held > 0)
+
+    def _see_off(self) -> None:
+        if self._parting is not None and not self._owes_answers():
+            self.left.set()
 
     def _agent_has_room(self) -> None:
         self._resume(self._server, self._agent)
+        self._see_off()
 
     def _server_has_room(self) -> None:
         self._resume(self._agent, self._server)
@@ -277,8 +302,9 @@ def _policy(plan: StdioPlan) -> "ToolPolicy | None":
     return None if policy.is_open else policy
 
 
-def _lost(change: Change) -> Lost:
+def _lost(change: Change, name: str) -> Lost:
+    """For the agent's ears: what could not be started is not for them, its path included."""
     if change.state == "resting":
-        return Lost(server=change.server, why=change.exit or change.reason, comes_back=AGAIN, stderr=change.detail)
-    why = "; ".join(filter(None, (change.exit, change.reason)))
-    return Lost(server=change.server, why=f"failed: {why}", stderr=change.detail)
+        return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
+    why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
+    return Lost(server=name, why=f"failed: {why}", stderr=change.detail)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acp_launch.bridge.listing import LISTS, Listing
+from acp_launch.protocol import jsonrpc
 
 SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE = "logging/setLevel", "resources/subscribe", "resources/unsubscribe"
 INITIALIZE, INITIALIZED = "initialize", "notifications/initialized"
@@ -21,6 +22,9 @@ class _Uri(Struct):
 
 class _Cursor(Struct):
     cursor: str | None = None
+
+
+_uri, _cursor = msgspec.json.Decoder(_Uri), msgspec.json.Decoder(_Cursor)
 
 
 class Memory:
@@ -50,20 +54,18 @@ class Memory:
             yield SUBSCRIBE, params
 
     def _shown(self, method: str, params: Raw, result: Raw) -> None:
-        try:
-            is_first = msgspec.json.decode(params, type=_Cursor).cursor is None
-        except msgspec.DecodeError:
+        asked = jsonrpc.read(_cursor, params)
+        if asked is None:
             return
-        if is_first or method not in self.lists:
+        if asked.cursor is None or method not in self.lists:
             self.lists[method] = Listing(method)
         self.lists[method].add(result)
 
     def _subscribed(self, method: str, params: Raw) -> None:
-        try:
-            uri = msgspec.json.decode(params, type=_Uri).uri
-        except msgspec.DecodeError:
+        resource = jsonrpc.read(_uri, params)
+        if resource is None:
             return
         if method == SUBSCRIBE:
-            self._subscriptions[uri] = params
+            self._subscriptions[resource.uri] = params
         else:
-            self._subscriptions.pop(uri, None)
+            self._subscriptions.pop(resource.uri, None)

@@ -46,8 +46,8 @@ class Reprise:
         self._told.clear()
         for method, params in self._talk.memory.wishes():
             self._ask(method, params, self._noted(method))
-        for method in self._talk.memory.lists:
-            self._list(method, Listing(method), None)
+        for method, known in self._talk.memory.lists.items():
+            self._list(method, known, Listing(method), None)
 
     def _ask(self, method: str, params: object, take: Answered) -> None:
         id = self._numbers.fresh({**self._open, **self._talk.ledger.open})
@@ -65,13 +65,16 @@ class Reprise:
 
         return take
 
-    def _list(self, method: str, listing: Listing, cursor: str | None) -> None:
+    def _list(self, method: str, known: Listing, listing: Listing, cursor: str | None) -> None:
+        """Compare what there is with what the agent knows, unless it has looked again by itself meanwhile."""
+
         def take(message: Envelope, line: bytes) -> None:
-            result = self._visible(method, message, line)
-            following = listing.add(result)
+            if message.result is UNSET or self._talk.memory.lists.get(method) is not known:
+                return
+            following = listing.add(self._visible(method, message, line))
             if following is not None:
-                self._list(method, listing, following)
-            elif not listing.same(self._talk.memory.lists[method]):
+                self._list(method, known, listing, following)
+            elif not listing.same(known):
                 self._tell(LISTS[method][1])
 
         self._ask(method, None if cursor is None else {"cursor": cursor}, take)

@@ -3,6 +3,8 @@
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from acp_launch.protocol import jsonrpc
+
 METHOD = "roots/list"
 CHANGED = "notifications/roots/list_changed"
 
@@ -15,9 +17,10 @@ class _Initialize(Struct):
     capabilities: _Capabilities
 
 
+_initialize = msgspec.json.Decoder(_Initialize)
+
+
 def are_declared(params: Raw) -> bool:
     """Whether an agent's `initialize` says that it answers `roots/list` itself."""
-    try:
-        return msgspec.json.decode(params, type=_Initialize).capabilities.roots is not UNSET
-    except msgspec.DecodeError:
-        return False
+    found = jsonrpc.read(_initialize, params)
+    return found is not None and found.capabilities.roots is not UNSET

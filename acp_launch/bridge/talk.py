@@ -41,6 +41,9 @@ class Surroundings(Protocol):
     def note(self, text: str) -> None:
         """Something a person may want to know; it may quote what was sent."""
 
+    def noise(self, line: bytes) -> None:
+        """The first line of the server's stdout that is no message; it may hold anything."""
+
     def waiting(self, method: str, seconds: float, limit: float) -> None:
         """A request has been with the server for so long; at `limit` it is given up."""
 

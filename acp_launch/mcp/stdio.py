@@ -19,11 +19,11 @@ from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.framing import LineFramer, LineTooLong
 from acp_launch.protocol.peer import Answered, Call, Junk
-from acp_launch.secret.redact import redactor
+from acp_launch.secret.redact import excerpt
 
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers a server may leave unread
 LAST_WORDS = 1.0  # seconds for a server that closed a pipe to end, so that we can say how
-FAREWELL = 0.5  # seconds to tell it that nobody waits any more
+FAREWELL = 0.5  # seconds for it to take the last we have to say
 NOISE = 5  # lines that are no messages, quoted when the handshake fails
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Connection:
         self.name = name
         self.label = f'the MCP server "{name}"'
         self.client = client
-        self.is_open = False  # the handshake is behind us
+        self.is_open = False
         self.noise: list[str] = []
         self._child = child
         self._listener = listener
@@ -60,7 +60,20 @@ class Connection:
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._unsent = 0
         self._junk = 0
-        self._progressed = self._clock()
+        self._progressed = self._opened = self._clock()
+        self._asked_for_roots = asyncio.Event()
+
+    def opened(self) -> None:
+        """The handshake is behind us."""
+        self.is_open = True
+        self._opened = self._clock()
+
+    async def roots_asked(self, *, within: float) -> int:
+        """How often the server has asked for the roots; it has `within` seconds from the handshake to begin."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._opened + within):
+                await self._asked_for_roots.wait()
+        return self.client.roots_asked
 
     def progressed(self) -> float:
         """Loop time of the last request or progress."""
@@ -159,12 +172,14 @@ class Connection:
         if self._unsent > MAX_REPLIES:
             raise RemoteProtocolError(f"{self.label} sends requests and does not read the answers")
         self.send(line)
+        if self.client.roots_asked:
+            self._asked_for_roots.set()
 
     def _note_junk(self, junk: Junk, line: bytes) -> None:
         if not line.strip():
             return
         if not self.is_open:  # banners are common; they are quoted if the handshake fails
-            self.noise += [_shown(line, 200)] if len(self.noise) < NOISE else []
+            self.noise += [excerpt(line, 200)] if len(self.noise) < NOISE else []
             return
         self._junk += 1
         if self._junk in (1, 100, 10_000):
@@ -174,6 +189,10 @@ class Connection:
         if call.method == "initialize":
             return
         self.send(self.client.cancelled(call.number, reason))
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Until everything that was sent is in the pipe: what a server still waits for keeps it from ending."""
         with suppress(TimeoutError):  # it does not read; it will be stopped all the same
             async with asyncio.timeout(FAREWELL):
                 await self._outbox.join()
@@ -189,7 +208,7 @@ class Connection:
         return ServerError(f"{self.label} {how} before it answered {method}")
 
     def _refused(self, method: str, fault: jsonrpc.Fault) -> ServerRefused:
-        detail = [] if fault.data is None else [f"data: {_shown(jsonrpc.encode(fault.data), 2000)}"]
+        detail = [] if fault.data is None else [f"data: {excerpt(jsonrpc.encode(fault.data), 2000)}"]
         said = f"{self.label} answered {method} with an error: {fault.message} ({fault.code})"
         return ServerRefused(said, code=fault.code, detail=detail)
 
@@ -217,6 +236,7 @@ async def connect(
             pumps = [tasks.create_task(connection.read(max_line=max_line)), tasks.create_task(connection.write())]
             try:
                 yield connection
+                await connection.flush()
             finally:
                 for pump in pumps:
                     pump.cancel()
@@ -230,8 +250,3 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
     return failure
-
-
-def _shown(data: bytes, characters: int) -> str:
-    """The beginning of what the server sent, redacted before it is cut: half a secret is known to nobody."""
-    return redactor.text(data[: 64 * 1024].decode(errors="replace"))[:characters].strip()

@@ -188,6 +188,6 @@ def _used_up(life: Life) -> str:
 def _pause(life: Life) -> float:
     backoff = life.restart.backoff
     try:
-        return min(backoff.max, backoff.initial * backoff.factor**life.used)
+        return float(min(backoff.max, backoff.initial * backoff.factor**life.used))
     except OverflowError:
-        return backoff.max
+        return float(backoff.max)

@@ -5,7 +5,7 @@ JSON-RPC 2.0, one message a line: the envelope is decoded, what it carries stays
 and `null` are four different ids), and parameters are decoded once, by whoever knows their type.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -16,6 +16,8 @@ INTERNAL_ERROR = -32603
 AUTH_REQUIRED = -32000  # ACP v1, "Error codes"
 NOT_FOUND = -32002
 CANCELLED = -32800
+
+T = TypeVar("T")
 
 BOM = b"\xef\xbb\xbf"
 
@@ -94,6 +96,14 @@ def batch(line: bytes) -> list[bytes] | None:
     try:
         return [line[start:end] for start, end in splice.elements(line)]
     except splice.Malformed:
+        return None
+
+
+def read(decoder: "msgspec.json.Decoder[T]", raw: Raw) -> T | None:
+    """What a part of a message says; None when it is of another shape, or nested too deeply to look into."""
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -27,7 +27,7 @@ from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import Conversation, Opened, PermissionAsked, Reply, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
 from acp_launch.protocol.peer import Answered, Call, Junk
-from acp_launch.secret.redact import redactor
+from acp_launch.secret.redact import excerpt
 from acp_launch.session.observer import Observer
 from acp_launch.session.waits import awaited
 from acp_launch.transport.base import Transport, TransportClosed
@@ -124,7 +124,7 @@ class Connection:
     def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if fault.code == jsonrpc.AUTH_REQUIRED:
             return self._auth_required(fault)
-        detail = [] if fault.data is None else [f"data: {_shown(jsonrpc.encode(fault.data), 2000)}"]
+        detail = [] if fault.data is None else [f"data: {excerpt(jsonrpc.encode(fault.data), 2000)}"]
         return AgentRefused(
             f"the agent answered {method} with an error: {fault.message} ({fault.code})",
             code=fault.code,
@@ -209,7 +209,7 @@ class Connection:
             return
         if self.negotiated is None:  # banners are common; they are quoted if the handshake fails
             if len(self.noise) < 5:
-                self.noise.append(_shown(line, 200).strip())
+                self.noise.append(excerpt(line, 200))
             return
         self._junk += 1
         if self._junk in (1, 100, 10_000):
@@ -240,8 +240,3 @@ async def connect(transport: Transport, observer: Observer, *, max_line: int) ->
                 connection.close()
     except BaseExceptionGroup as failures:
         raise first(failures) from None
-
-
-def _shown(data: bytes, characters: int) -> str:
-    """The beginning of what the agent sent, redacted before it is cut: half a secret is known to nobody."""
-    return redactor.text(data[: 64 * 1024].decode(errors="replace"))[:characters]

@@ -73,6 +73,9 @@ class Talker:
     def note(self, text: str) -> None:
         self.events.append(f"note: {text}")
 
+    def noise(self, line: bytes) -> None:
+        self.events.append(f"noise: {line!r}")
+
     def waiting(self, method: str, seconds: float, limit: float) -> None:
         self.events.append(f"waiting: {method} for {seconds:g} of {limit:g} s")
 

@@ -85,8 +85,7 @@ def test_lines_that_are_no_messages_are_skipped_and_said_once() -> None:
     talker = Talker().introduced()
     talker.server(b"Server started!", b"", b"[1,2", b"42", b'{"neither":1}', b"\xff\xfe")
     assert talker.agent_heard == []
-    notes = [event for event in talker.events if event.startswith("note")]
-    assert notes == ["note: github writes lines to stdout that are no messages: 'Server started!'"]
+    assert [event for event in talker.events if event.startswith("noise")] == ["noise: b'Server started!'"]
 
 
 def test_what_an_agent_sends_and_is_no_message_is_answered_so() -> None:
@@ -559,3 +558,145 @@ def test_the_whole_of_a_replay_is_what_the_agent_once_said() -> None:
     talker.exchange.attached()
     assert talker.server_heard == [said, said]
     assert json.loads(said)["id"] == "i-9"
+
+
+# What an adversary found.
+
+
+def test_a_second_handshake_while_the_first_is_replayed_takes_its_place() -> None:
+    talker = Talker().introduced()
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.attached()
+    again = {**INITIALIZE, "id": 77}
+    talker.agent(again)
+    assert [each["id"] for each in talker.server_hears()] == [0, 77]
+    talker.server(answer(0, HELLO))
+    assert talker.agent_heard == []
+    talker.server(answer(77, HELLO))
+    assert talker.agent_hears() == [answer(77, HELLO)]
+    assert talker.exchange.phase == "open"
+
+
+def test_a_carriage_return_hides_no_second_message_from_the_policy() -> None:
+    talker = Talker(tools=Tools(deny=("delete_*",))).introduced()
+    hidden = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"y":\r' + line(call(2, "delete_it")) + b"\r}}"
+    talker.agent(hidden)
+    assert talker.server_heard == []
+    (refused,) = talker.agent_hears()
+    assert refused["error"]["message"] == (
+        "a message with a carriage return in it may be read as two, and this server's tools are restricted"
+    )
+    talker.agent(line(call(3, "a")) + b"\r")
+    assert len(talker.server_heard) == 1, "at the end of a line it is one"
+
+
+def test_a_flood_of_what_is_no_message_is_not_borne_with() -> None:
+    talker = Talker().introduced()
+    for _ in range(1024 * 1024 // 2 - 1):
+        talker.server(b"y")
+    assert not any(event.startswith("wedged") for event in talker.events)
+    talker.server(b"y", b"y")
+    assert talker.events[-1] == "wedged: floods its stdout with lines that are no messages"
+
+
+def test_noise_between_messages_is_no_flood() -> None:
+    talker = Talker().introduced()
+    for _ in range(4):
+        talker.server(b"x" * 500_000, tell("notifications/message"))
+    assert not any(event.startswith("wedged") for event in talker.events)
+
+
+def test_a_person_who_thinks_is_no_silence_of_the_server() -> None:
+    talker = Talker(call=10).introduced(elicitation={})
+    talker.agent(call(1))
+    talker.server(ask("q", "elicitation/create"))
+    talker.agent_hears()
+    for _ in range(5):
+        talker.clock += 9
+        talker.exchange.tick()
+    assert talker.agent_heard == []
+    talker.agent(answer("q", {"action": "accept"}))
+    talker.clock += 10
+    talker.exchange.tick()
+    assert talker.agent_hears()[0]["error"]["code"] == -32011
+
+
+def test_a_cancelled_call_makes_nobody_busy() -> None:
+    talker = knowing_ping()
+    talker.agent(call(1), tell("notifications/cancelled", requestId=1))
+    for _ in range(4):
+        talker.clock += 31
+        talker.exchange.tick()
+    assert talker.events[-1].startswith("wedged")
+
+
+def test_a_handshake_waits_no_longer_than_a_start_may_take() -> None:
+    talker = Talker(start=30)
+    talker.exchange.attached()
+    talker.agent(INITIALIZE)
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.clock += 30
+    talker.exchange.tick()
+    (told,) = talker.agent_hears()
+    assert told["error"]["message"] == f"{LOST}, and was not back within 30 s"
+
+
+def test_an_answer_that_is_no_utf8_is_repaired() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1))
+    talker.server('{"jsonrpc":"2.0","id":1,"result":{"text":"café"}}'.encode("latin-1"))
+    assert talker.agent_hears() == [answer(1, {"text": "caf\N{REPLACEMENT CHARACTER}"})]
+
+
+def test_what_is_nested_deeply_passes_and_disturbs_nobody() -> None:
+    deep = b"[" * 1500 + b"]" * 1500
+    talker = Talker(call=10).introduced()
+    talker.agent(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":' + deep + b"}}")
+    talker.agent(ask(2, "tools/list"))
+    said = b'{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a","inputSchema":' + deep + b"}]}}"
+    talker.server(said)
+    assert len(talker.server_heard) == 2
+    assert talker.agent_heard == [said]
+    assert talker.exchange.tools == 1
+
+
+def test_tools_that_few_can_read_count_too() -> None:
+    talker = Talker().introduced()
+    talker.agent(ask(1, "tools/list"))
+    talker.server(
+        b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","n":1e400},{"name":"\\ud800"},{"name":"b"}]}}'
+    )
+    assert talker.exchange.tools == 3
+
+
+def test_a_list_the_agent_looks_at_again_by_itself_is_not_compared() -> None:
+    talker = Talker().introduced()
+    shown(talker, "tools/list", "tools", {"name": "a"})
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.back()
+    ours = talker.server_hears()[-1]
+    talker.agent(ask(60, "tools/list"))
+    talker.server(answer(60, {"tools": [{"name": "b"}]}))
+    talker.agent_hears()
+    talker.server(answer(ours["id"], {"tools": [{"name": "b"}]}))
+    assert talker.agent_heard == []
+
+
+def test_a_list_that_is_refused_after_a_restart_is_no_difference() -> None:
+    talker = Talker().introduced()
+    shown(talker, "tools/list", "tools", {"name": "a"})
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.back()
+    ours = talker.server_hears()[-1]
+    talker.server({"jsonrpc": "2.0", "id": ours["id"], "error": {"code": -32603, "message": "not now"}})
+    assert talker.agent_heard == []
+
+
+def test_questions_that_a_server_takes_back_are_forgotten() -> None:
+    talker = Talker().introduced(sampling={})
+    for number in range(3):
+        talker.server(ask(number, "sampling/createMessage"))
+        talker.server(tell("notifications/cancelled", requestId=number))
+    talker.agent_hears()
+    talker.agent(*(answer(number, "late") for number in range(3)))
+    assert [each for each in talker.server_hears() if "result" in each] == []
