@@ -71,7 +71,8 @@ def profile(scratch: Path, instant: Sequence[str], *arguments: str) -> str:
     """A 60-line profile that starts the instant agent."""
     name = f"bench{'-'.join(arguments)}.yaml"
     servers = "".join(
-        f"  server{number}:\n    command: {PYTHON}\n    args: [-V]\n    bridge: false\n    env:\n      NAME: value{number}\n"
+        f"  server{number}:\n    command: {PYTHON}\n    args: [-V]\n    bridge: false\n"
+        f"    env:\n      NAME: value{number}\n"
         for number in range(8)
     )
     agent_lines = f"  command: {instant[0]}\n  args: [{', '.join([*instant[1:], *(repr(a) for a in arguments)])}]\n"
@@ -193,10 +194,12 @@ def main() -> None:
 
         if missing := missing_programs():
             print(f"| ten secrets | | | not measured: {' and '.join(missing)} not installed | | | |")
-            return
-        with session_bus() as desktop:
-            desktop.start_keyring()
-            print(ten_secrets(pairs, env | desktop.environ))
+        else:
+            with session_bus() as desktop:
+                desktop.start_keyring()
+                print(ten_secrets(pairs, env | desktop.environ))
+        print("\nMCP, through the seat:", flush=True)
+        subprocess.run([PYTHON, "-m", "tests.benchmarks.seat"], env=env, cwd=HERE.parents[1], check=True)
 
 
 if __name__ == "__main__":

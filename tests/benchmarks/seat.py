@@ -19,6 +19,13 @@ import psutil
 
 HERE = Path(__file__).parent
 ECHO = [sys.executable, "-I", "-S", str(HERE / "echo.py")]
+HOPS = [
+    "/bin/sh",
+    "-c",
+    'cat | cat | "$@" | cat | cat',
+    "sh",
+    *ECHO,
+]  # as many pipes and processes as a shim and we are
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
 
 
@@ -106,37 +113,42 @@ def through(entry: dict[str, Any]) -> Client:
 
 def compared(pairs: int) -> None:
     with seats(1) as host:
-        direct, ours = Client(ECHO), through(host["entries"][0])
-        single, many = [], []
-        for _ in range(pairs):
-            floor, took = one_by_one(direct, 300), one_by_one(ours, 300)
-            single.append((took / floor, took, floor))
-            floor, rate = in_flight(direct, 3000), in_flight(ours, 3000)
-            many.append((rate / floor, rate, floor))
-        ratio, took, floor = sorted(single)[len(single) // 2]
-        print(
-            f"tools/call through the seat, p50    {took:7.0f} µs, direct {floor:5.0f} µs   {ratio:5.2f}×  (budget 5×)"
-        )
-        ratio, rate, floor = sorted(many)[len(many) // 2]
-        print(
-            f"the same, 32 in flight              {rate:7.0f} /s, direct {floor:5.0f} /s   {ratio:5.2f}×  (budget 0.4×)"
-        )
-        shim = psutil.Process(ours.process.pid)
-        memory = shim.memory_full_info()
+        direct, hops, ours = Client(ECHO), Client(HOPS), through(host["entries"][0])
+        rounds = [[one_by_one(client, 300) for client in (ours, direct, hops)] for _ in range(pairs)]
+        row("tools/call through the seat, p50", "5×", "µs", rounds)
+        rounds = [[in_flight(client, 3000) for client in (ours, direct, hops)] for _ in range(pairs)]
+        row("the same, 32 in flight", "0.4×", "/s", rounds)
+        memory = psutil.Process(ours.process.pid).memory_full_info()
         print(
             f"shim                                {memory.uss / 2**20:.1f} MiB of its own, {memory.pss / 2**20:.1f} PSS"
         )
-        began = time.perf_counter()
-        died = ours.call("die")
-        error = time.perf_counter() - began
-        ours.call()
-        good = time.perf_counter() - began
-        assert b'"error"' in died, died
-        own = Client(ECHO)
-        words = f"{error * 1000:.1f} ms, next good call after {good * 1000:.0f} ms (a start alone: {own.ready * 1000:.0f} ms)"
-        print(f"error to a call in flight           {words}  (budget 100 ms)")
-        for client in (own, direct, ours):
+        deaths(ours)
+        for client in (direct, hops, ours):
             client.close()
+
+
+def row(what: str, budget: str, unit: str, rounds: list[list[float]]) -> None:
+    """The round whose ratio to direct stdio is the median, and its ratio to as many hops through `cat`."""
+    ours, direct, hops = sorted(rounds, key=lambda figures: figures[0] / figures[1])[len(rounds) // 2]
+    against = (
+        f"direct {direct:.0f}: {ours / direct:.2f}× (budget {budget}), through cats {hops:.0f}: {ours / hops:.2f}×"
+    )
+    print(f"{what:34} {ours:7.0f} {unit}, {against}")
+
+
+def deaths(client: Client) -> None:
+    began = time.perf_counter()
+    died = client.call("die")
+    error = time.perf_counter() - began
+    client.call()
+    good = time.perf_counter() - began
+    assert b'"error"' in died, died
+    own = Client(ECHO)
+    own.close()
+    print(
+        f"error to a call in flight          {error * 1000:6.1f} ms (budget 100 ms), next good call after "
+        f"{good * 1000:.0f} ms, 200 of them the profile's pause (a start alone: {own.ready * 1000:.0f} ms)"
+    )
 
 
 def shim_cpu(count: int) -> None:
@@ -162,16 +174,38 @@ def shim_cpu(count: int) -> None:
 
 def several() -> None:
     for count in (1, 10, 50):
+        seconds, rss = plainly(count)
         with seats(count) as host:
             tree = psutil.Process(host["pid"]).children(recursive=True)
             each = statistics.median(process.memory_info().rss for process in tree) / 2**20
-            words = (
-                f"{host['seconds'] * 1000:6.0f} ms to all up, {host['MiB']:.1f} MiB of ours, {each:.1f} MiB a server"
+            ours = f"{host['seconds'] * 1000:6.0f} ms to all up, {host['MiB']:.1f} MiB of ours, {each:.1f} MiB a server"
+            print(
+                f"{count:2} servers                         {ours}; plainly {seconds * 1000:.0f} ms, {rss:.1f} MiB each"
             )
-            print(f"{count:2} servers                          {words}")
+
+
+def plainly(count: int) -> tuple[float, float]:
+    """Seconds from the first start to the last answer of as many servers that nobody looks after, and MiB of each."""
+    began = time.perf_counter()
+    servers = [subprocess.Popen(ECHO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) for _ in range(count)]
+    for server in servers:
+        assert server.stdin
+        server.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    for server in servers:
+        assert server.stdout
+        assert os.read(server.stdout.fileno(), 1 << 16)
+    seconds = time.perf_counter() - began
+    rss = statistics.median(psutil.Process(server.pid).memory_info().rss for server in servers) / 2**20
+    for server in servers:
+        server.communicate()
+    return seconds, rss
+
+
+def main(pairs: int) -> None:
+    compared(pairs)
+    shim_cpu(15)
+    several()
 
 
 if __name__ == "__main__":
-    compared(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
-    shim_cpu(15)
-    several()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

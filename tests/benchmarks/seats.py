@@ -13,9 +13,9 @@ from pathlib import Path
 
 import psutil
 
+from acp_launch.bridge import shim
 from acp_launch.bridge.offer import Way, entries
 from acp_launch.bridge.servers import Needs, running
-from acp_launch.bridge import shim
 from acp_launch.plan.model import Origin, StdioPlan, Value
 
 HERE = Path(__file__).parent

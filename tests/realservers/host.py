@@ -1,0 +1,79 @@
+"""
+A process that runs servers as a launch does, without an agent: `python -m tests.realservers.host` with the servers as
+JSON on the first line of stdin, `{name: {argv, env, cwd, …}}`; the rest are the keys of a profile.
+
+Writes a line with the entries an agent would be given, then one for each change of a server and each note. Lives until
+its stdin ends.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from acp_launch.bridge import shim
+from acp_launch.bridge.offer import Way, entries
+from acp_launch.bridge.servers import Needs, running
+from acp_launch.document.duration import Duration
+from acp_launch.plan.model import Origin, StdioPlan, Value
+from acp_launch.process.change import Change
+from acp_launch.profile.model import Backoff, Restart, ServerTimeouts, Tools
+
+
+async def nothing() -> None:
+    await asyncio.Event().wait()
+
+
+def value(text: str) -> Value:
+    return Value((text,), Origin("test"))
+
+
+def plan(name: str, server: dict[str, Any]) -> StdioPlan:
+    command, *args = server["argv"]
+    call = server.get("call")
+    return StdioPlan(
+        name=name,
+        command=Path(command),
+        args=tuple(map(value, args)),
+        env={variable: value(text) for variable, text in server["env"].items()},
+        cwd=Path(server["cwd"]),
+        restart=Restart(backoff=Backoff(initial=Duration(0.01))),
+        timeouts=ServerTimeouts(call=None if call is None else Duration(call)),
+        tools=Tools(deny=tuple(server.get("deny", ()))),
+    )
+
+
+def say(**line: object) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def changed(change: Change) -> None:
+    say(type="change", **msgspec.to_builtins(change))
+
+
+async def main(directories: list[Path], servers: dict[str, Any]) -> None:
+    plans = [plan(name, server) for name, server in servers.items()]
+    needs = Needs(
+        secrets={},
+        directories=directories,
+        max_line=1 << 26,
+        changed=changed,
+        listed=lambda: None,
+        tell=nothing,
+        waiting=lambda what, seconds, limit: None,
+        note=lambda text: say(type="note", text=text),
+        log=lambda server: lambda data: None,
+        hurry=asyncio.Event(),
+    )
+    async with running(plans, needs) as ours:
+        way = Way(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+        say(type="entries", entries=entries(plans, {}, way))
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+
+
+if __name__ == "__main__":
+    asked = json.loads(sys.stdin.readline())
+    asyncio.run(main([Path(directory) for directory in asked["directories"]], asked["servers"]))

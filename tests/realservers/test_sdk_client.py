@@ -1,0 +1,156 @@
+"""The client of PyPI `mcp` behind shim and seat: in both eras it gets what it gets from the server itself."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp
+import mcp_types as types
+import pytest
+from mcp.client import ClientRequestContext
+from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
+from pydantic import FileUrl
+
+from tests.realservers import sdk
+from tests.realservers.npm import EVERYTHING, needs_npm
+from tests.realservers.npm import server as npm_server
+from tests.realservers.recorder import PATIENCE
+from tests.realservers.sdk_server import URI
+from tests.realservers.seated import Seated, Server, seated
+
+CALLS, IN_FLIGHT = 200, 32
+CALLED = [call for call in sdk.CALLS if call[0] not in ("ping_back", "no_such_tool")]  # no ping in the newest era
+Script = Callable[[mcp.Client, list[Any]], Awaitable[None]]  # the list takes what is to be compared
+
+
+async def sampled(context: ClientRequestContext, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+    return types.CreateMessageResult(role="assistant", content=types.TextContent(text="nothing"), model="none")
+
+
+async def elicited(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"name": "Ada"})
+
+
+async def roots(context: ClientRequestContext) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri=FileUrl("file:///a%20b"))])
+
+
+async def conversed(parameters: mcp.StdioServerParameters, mode: str, script: Script) -> list[Any]:
+    """What the client saw, in order; notifications are kept apart, because nothing waits for them."""
+    seen: list[Any] = []
+    async with mcp.Client(
+        parameters,
+        mode=mode,
+        sampling_callback=sampled,
+        elicitation_callback=elicited,
+        list_roots_callback=roots,
+        cache=None,
+    ) as client:
+        seen.append((client.protocol_version, client.server_info, client.server_capabilities, client.instructions))
+        await script(client, seen)
+    return seen
+
+
+def run(parameters: mcp.StdioServerParameters, mode: str, script: Script) -> list[Any]:
+    return asyncio.run(asyncio.wait_for(conversed(parameters, mode, script), PATIENCE))
+
+
+def direct(server: Server) -> mcp.StdioServerParameters:
+    command, *args = server.argv
+    return mcp.StdioServerParameters(command=command, args=args, env=dict(server.env), cwd=server.cwd)
+
+
+def shim(seats: Seated) -> mcp.StdioServerParameters:
+    entry = seats.entries["server"]
+    env = {pair["name"]: pair["value"] for pair in entry["env"]}
+    return mcp.StdioServerParameters(command=entry["command"], args=entry["args"], env=env)
+
+
+def both(server: Server, mode: str, script: Script) -> tuple[list[Any], list[Any]]:
+    with seated(server=server) as seats:
+        return run(direct(server), mode, script), run(shim(seats), mode, script)
+
+
+async def everything(client: mcp.Client, seen: list[Any]) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    pages = (client.list_tools, client.list_resources, client.list_resource_templates, client.list_prompts)
+    seen.extend([await page() for page in pages])
+    seen.extend([await client.call_tool(tool, arguments) for tool, arguments in CALLED])
+    seen.append(await client.call_tool("count", {"steps": 3}, progress_callback=progress))
+    seen.append(told)
+    seen.extend([await client.read_resource(uri) for uri in (URI, "test://blob", "test://note/x")])
+    seen.append(await client.get_prompt("review", {"code": "x"}))
+    reference = types.PromptReference(name="review")
+    seen.append(await client.complete(reference, {"name": "language", "value": "p"}))
+    with anyio.move_on_after(0.2) as late:
+        await client.call_tool("wait", {})  # leaving cancels it
+    seen.append(late.cancelled_caught)
+    seen.append(await client.call_tool("add", {"a": 1, "b": 1}))
+
+
+@pytest.mark.parametrize(("mode", "version"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+def test_a_server_of_both_eras_is_met_in_the_one_the_client_wants(mode: str, version: str, tmp_path: Path) -> None:
+    """Elicitation, sampling and roots are requests of the server in the older, `input_required` in the newer."""
+    plain, through = both(sdk.server(tmp_path), mode, everything)
+    assert through == plain
+    assert through[0][0] == version
+
+
+def test_a_client_that_insists_on_the_newest_protocol_gets_it(tmp_path: Path) -> None:
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        seen.append(await client.call_tool("add", {"a": 1, "b": 2}))
+
+    plain, through = both(sdk.server(tmp_path), "2026-07-28", script)
+    assert through == plain
+
+
+def test_a_stream_of_subscriptions_carries_what_changes(tmp_path: Path) -> None:
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        async with client.listen(tools_list_changed=True, resource_subscriptions=[URI]) as stream:
+            seen.append(stream.honored)
+            await client.call_tool("grow", {"name": "grown"})
+            seen.append(await anext(stream))
+            await client.call_tool("touch", {})
+            seen.append(await anext(stream))
+        seen.append(await client.call_tool("grown", {}))
+
+    plain, through = both(sdk.server(tmp_path), "auto", script)
+    assert through == plain
+    assert [type(event) for event in through[2:4]] == [ToolsListChanged, ResourceUpdated]
+
+
+@needs_npm
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_server_of_the_older_era_is_met_in_that_one(mode: str, tmp_path: Path) -> None:
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        seen.append(await client.list_tools())
+        tools = ("get-tiny-image", "get-resource-links", "trigger-sampling-request")
+        seen.extend([await client.call_tool(tool, {"prompt": "x"}) for tool in tools])
+
+    plain, through = both(npm_server(EVERYTHING, cwd=tmp_path), mode, script)
+    assert through == plain
+    assert through[0][0] == "2025-11-25"
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_many_calls_at_once_get_each_its_own_answer(mode: str, tmp_path: Path) -> None:
+    """Issue 4, checklist 2: 200 calls, 32 of them in flight."""
+
+    async def script(client: mcp.Client, seen: list[Any]) -> None:
+        room = asyncio.Semaphore(IN_FLIGHT)
+
+        async def add(number: int) -> object:
+            async with room:
+                return (await client.call_tool("add", {"a": number, "b": number})).structured_content
+
+        seen.extend(await asyncio.gather(*map(add, range(CALLS))))
+
+    with seated(server=sdk.server(tmp_path)) as seats:
+        _, *answers = run(shim(seats), mode, script)
+    assert answers == [{"result": 2 * number} for number in range(CALLS)]

@@ -1,0 +1,140 @@
+"""
+A process that runs servers as a launch does, and tells what it sees; for tests.soak: `python -m tests.soak.host WISH`.
+
+Every line of stdout is an object with one member: first `seat`, then `change`, `note` and `stderr` as they come, and,
+after its stdin has ended, `left`: whatever there still is that was not there before.
+"""
+
+import asyncio
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from acp_launch.bridge.servers import Needs, running
+from acp_launch.document.duration import Duration
+from acp_launch.plan.model import Origin, StdioPlan, Value
+from acp_launch.process import prepare
+from acp_launch.process.change import Change
+from acp_launch.profile.model import Backoff, Restart, ServerTimeouts
+
+SERVER = Path(__file__).with_name("server.py")
+
+
+class Wished(Struct, kw_only=True):
+    """One server. Times are in seconds."""
+
+    name: str
+    args: list[str] = field(default_factory=list)
+    restarts: int = 5
+    pause: float = 0.001
+    call: float | None = None
+    start: float = 30.0
+
+
+class Wish(Struct, kw_only=True):
+    servers: list[Wished]
+    max_line: int = 1 << 26
+    descriptors: int | None = None
+    is_disk_full: bool = False
+
+
+def plan(wished: Wished) -> StdioPlan:
+    pause = Duration(wished.pause)
+    return StdioPlan(
+        name=wished.name,
+        command=Path(sys.executable),
+        args=tuple(Value((arg,), Origin("soak")) for arg in ("-I", "-S", str(SERVER), *wished.args)),
+        env={},
+        cwd=Path("/"),
+        restart=Restart(max=wished.restarts, backoff=Backoff(initial=pause, max=pause), min_uptime=Duration(3600)),
+        timeouts=ServerTimeouts(
+            start=Duration(wished.start), call=None if wished.call is None else Duration(wished.call)
+        ),
+    )
+
+
+def tell(**what: Any) -> None:
+    os.write(1, json.dumps(what).encode() + b"\n")
+
+
+def log(server: str, *, is_disk_full: bool) -> Callable[[bytes], None]:
+    def take(chunk: bytes) -> None:
+        if is_disk_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        tell(stderr=[server, chunk.decode()])
+
+    return take
+
+
+def descriptors() -> set[str]:
+    """What is open, but for this very listing."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{entry.name} {entry.readlink()}")
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def needs(wish: Wish) -> Needs:
+    forever = asyncio.Event()
+
+    async def nothing() -> None:
+        await forever.wait()
+
+    def changed(change: Change) -> None:
+        tell(change=msgspec.structs.asdict(change))
+
+    return Needs(
+        secrets={},
+        directories=(Path("/"),),
+        max_line=wish.max_line,
+        changed=changed,
+        listed=lambda: None,
+        tell=nothing,
+        waiting=lambda what, seconds, limit: None,
+        note=lambda text: tell(note=text),
+        log=lambda server: log(server, is_disk_full=wish.is_disk_full),
+        hurry=asyncio.Event(),
+    )
+
+
+async def until_stdin_ends() -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(0, ended.set)
+    await ended.wait()
+    loop.remove_reader(0)
+
+
+async def main(wish: Wish) -> None:
+    prepare.prepare()
+    before = descriptors()
+    async with running([plan(wished) for wished in wish.servers], needs(wish)) as ours:
+        tell(seat={"path": str(ours.seat.path), "token": ours.seat.token})
+        await until_stdin_ends()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    tell(
+        left={
+            "tasks": [task.get_name() for task in left],
+            "processes": prepare.table().children(os.getpid()),
+            "descriptors": sorted(descriptors() - before),
+        }
+    )
+
+
+if __name__ == "__main__":
+    wish = msgspec.json.decode(sys.argv[1], type=Wish)
+    if wish.descriptors is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wish.descriptors, wish.descriptors))
+    asyncio.run(main(wish))

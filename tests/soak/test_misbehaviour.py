@@ -1,0 +1,156 @@
+"""Ring 3. Servers and agents that go on while they should end, end while they should go on, or come in crowds."""
+
+import ast
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import acp_launch
+
+from .host import Wished
+from .stage import Stage, hosting
+
+STORM = 100  # connections
+CROWD = 50  # servers
+PACKAGE = Path(acp_launch.__file__).parent
+
+
+def lost(server: str, how: str) -> str:
+    return f'MCP server "{server}" {how} during tools/call, whose outcome is unknown; it is being started again'
+
+
+def test_a_server_that_closes_its_output_and_lives_is_replaced() -> None:
+    with hosting(Wished(name="rude")) as stage:
+        agent = stage.agent("rude").introduce()
+        assert agent.call("shut", descriptor=1) == lost("rude", "has closed its output")
+        assert agent.call("echo", text="back") == "back"
+
+
+def test_a_server_that_closes_its_input_and_lives_is_replaced_when_something_is_to_be_said_to_it() -> None:
+    with hosting(Wished(name="rude")) as stage:
+        agent = stage.agent("rude").introduce()
+        first = agent.send("shut", descriptor=0)
+        stage.complains("rude", "closed 0")
+        second = agent.call("echo", text="anybody there?")
+        assert second == lost("rude", "does not read any more")
+        assert agent.answer(first)["error"]["message"] == second
+        assert agent.call("echo", text="back") == "back"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: str(number.name))
+def test_a_server_whose_child_holds_its_pipes_is_missed_when_it_dies_itself(number: signal.Signals) -> None:
+    with hosting(Wished(name="rude")) as stage:
+        agent = stage.agent("rude").introduce()
+        assert agent.call("fork") == "forked"
+        os.kill(stage.process_of("rude"), number)
+        assert stage.becomes("rude", "resting")["exit"] == f"was killed by {number.name}"
+        assert agent.call("echo", text="back") == "back"
+        assert stage.children() == 1, "the child is gone too"
+
+
+def begun(stage: Stage) -> int:
+    """How many processes there have been of `echo`, by any of its names."""
+    return sum(change["state"] == "starting" for change in stage.heard("change"))
+
+
+def most_at_once(stage: Stage) -> int:
+    """Of all there have been of `echo`."""
+    running, most = 0, 0
+    for change in stage.heard("change"):
+        running += {"starting": 1, "stopped": -1, "failed": -1, "resting": -1}.get(change["state"], 0)
+        most = max(most, running)
+    return most
+
+
+def test_an_agent_that_comes_and_goes_a_hundred_times_has_few_processes_at_once() -> None:
+    with hosting(Wished(name="echo")) as stage:
+        for number in range(STORM):
+            agent = stage.guest("echo").introduce()
+            assert agent.call("echo", text=str(number)) == str(number)
+            agent.close()
+        assert stage.agent("echo").introduce().call("echo", text="the last") == "the last"
+        assert begun(stage) <= 2 * STORM
+        assert most_at_once(stage) < 10
+
+
+def test_a_hundred_connections_that_say_nothing_leave_nothing() -> None:
+    with hosting(Wished(name="echo")) as stage:
+        for _ in range(STORM):
+            stage.guest("echo").close()
+        assert stage.agent("echo").introduce().call("echo", text="the last") == "the last"
+
+
+def test_every_connection_of_a_crowd_is_a_conversation_with_a_process_of_its_own() -> None:
+    with hosting(Wished(name="echo")) as stage:
+        agents = [stage.guest("echo") for _ in range(STORM // 4)]
+        for agent in agents:
+            agent.introduce()
+        pids = {stage.process_of("echo")} | {stage.process_of(f"echo#{n}") for n in range(2, len(agents) + 1)}
+        assert len(pids) == len(agents)
+        for agent in agents:
+            agent.close()
+        assert stage.agent("echo").introduce().call("echo", text="the last") == "the last"
+
+
+def test_of_fifty_servers_those_that_crash_disturb_no_other() -> None:
+    good = [Wished(name=f"good{number}") for number in range(CROWD - 5)]
+    bad = [Wished(name=f"bad{number}", args=["crash"], restarts=20) for number in range(3)]
+    worse = [Wished(name=f"worse{number}", restarts=20) for number in range(2)]
+    with hosting(*good, *bad, *worse) as stage:
+        deadly = [stage.agent(wished.name).introduce() for wished in worse]
+        agents = [stage.guest(wished.name).introduce() for wished in good]
+        for number in range(20):
+            for agent in deadly:
+                agent.send("die")
+            sent = [(agent, agent.send("echo", text=str(number))) for agent in agents]
+            for agent, id in sent:
+                assert agent.answer(id)["result"]["content"][0]["text"] == str(number)
+        for wished in worse:
+            stage.process_of(wished.name)
+        for wished in good:
+            stage.once(wished.name, "ready")
+            assert [change["state"] for change in stage.changes(wished.name)] == ["starting", "ready"]
+        for wished in bad:
+            assert stage.once(wished.name, "failed")["reason"] == "it was started 3 times and never answered"
+
+
+def test_a_full_disk_for_the_logs_disturbs_nobody() -> None:
+    with hosting(Wished(name="rude", args=["loud"]), is_disk_full=True) as stage:
+        agent = stage.agent("rude").introduce()
+        for number in range(2000):
+            assert agent.call("echo", text=str(number)) == str(number)
+        assert stage.heard("stderr") == []
+
+
+def test_a_server_for_whom_there_is_no_descriptor_fails_and_says_so_and_the_others_go_on() -> None:
+    names = [f"echo{number}" for number in range(10)]
+    with hosting(*(Wished(name=name) for name in names), descriptors=40) as stage:
+        stage.until(lambda event: event.get("change", {}).get("state") == "failed")
+        failed = {change["server"]: change["reason"] for change in stage.heard("change") if change["state"] == "failed"}
+        assert set(failed.values()) == {
+            f"{sys.executable} could not be started: no file descriptors are left; raise the limit with `ulimit -n`"
+        }
+        good = next(name for name in names if stage.changes(name)[-1]["state"] == "starting")
+        assert stage.guest(good).introduce().call("echo", text="here") == "here"
+
+
+PACED = [PACKAGE / f"process/{name}.py" for name in ("clock", "flow", "life", "lifecycle", "supervisor")]
+WALL = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "time.strftime", "datetime"}
+
+
+@pytest.mark.parametrize(
+    "path", [*sorted((PACKAGE / "bridge").glob("*.py")), *PACED], ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_nothing_here_looks_at_a_clock_that_somebody_may_set(path: Path) -> None:
+    seen = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            seen.add(f"{node.value.id}.{node.attr}")
+        elif isinstance(node, ast.Import):
+            seen |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            seen |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    assert not seen & WALL
