@@ -42,8 +42,11 @@ class Exchange:
         start: float,
         call: float | None = None,
         health: Health | None = None,
+        gives_roots: bool = False,
     ) -> None:
-        self._talk = Talk(server, around, policy, directories, call=call, health=health or Health())
+        self._talk = Talk(
+            server, around, policy, directories, call=call, health=health or Health(), gives_roots=gives_roots
+        )
         self._start = start
         self._reprise = Reprise(self._talk)
         self.from_agent = FromAgent(self._talk)

@@ -7,7 +7,7 @@ from acp_launch.bridge import era, refusal, roots
 from acp_launch.bridge.ids import NULL, key
 from acp_launch.bridge.ledger import Asked
 from acp_launch.bridge.replay import INITIALIZE, INITIALIZED, REMEMBERED
-from acp_launch.bridge.rewrite import each, with_id
+from acp_launch.bridge.rewrite import each, with_id, with_roots
 from acp_launch.bridge.talk import CANCELLED, PING, PROGRESS, Talk
 from acp_launch.bridge.waiting import Waiting
 from acp_launch.protocol import jsonrpc
@@ -137,9 +137,11 @@ class FromAgent:
         """Its own handshake; while there is no process it is asked as soon as there is one. While an older one is being
         replayed this one takes its place, and the answer to that is nobody's."""
         talk = self._talk
+        if talk.gives_roots:
+            line = with_roots(line)
         talk.memory.initialize, talk.handshake = line, key(asked.id)
         talk.is_modern, talk.opening = False, None
-        talk.agent_has_roots = roots.are_declared(message.params)
+        talk.agent_has_roots = not talk.gives_roots and roots.are_declared(message.params)
         asked.silent_since = talk.around.now()
         talk.ledger.ask(asked)
         return line if talk.phase in ("open", "replaying") else None

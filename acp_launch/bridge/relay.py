@@ -87,6 +87,7 @@ class Relay:
             directories,
             start=plan.timeouts.start,
             call=plan.timeouts.call,
+            gives_roots=plan.roots == "session",
         )
 
     # The agent's side.

@@ -1,10 +1,12 @@
-"""The two ways in which a message may leave in other bytes than it came in: a batch that loses some, another id."""
+"""The ways in which a message may leave in other bytes than it came in: a batch that loses some, another id, roots."""
 
 from collections.abc import Callable
 
 from msgspec import Raw
 
 from acp_launch.protocol import jsonrpc
+
+ROOTS = b'{"listChanged":true}'
 
 
 def each(line: bytes, one: Callable[[bytes], bytes | None]) -> bytes | None:
@@ -16,6 +18,23 @@ def each(line: bytes, one: Callable[[bytes], bytes | None]) -> bytes | None:
     if passed == parts:
         return line
     return b"[" + b",".join(passed) + b"]" if passed else None
+
+
+def with_roots(line: bytes) -> bytes:
+    """An `initialize` that declares `roots`, whatever it declared before; unchanged when there is no place for it."""
+    from acp_launch.protocol.splice import Malformed, members
+
+    try:
+        (params,) = (member for member in members(line) if member.key == "params")
+        (able,) = (member for member in members(line, params.start) if member.key == "capabilities")
+        declared = members(line, able.start)
+    except (Malformed, ValueError):
+        return line
+    for member in declared:
+        if member.key == "roots":
+            return line[: member.start] + ROOTS + line[member.end :]
+    end = able.end - 1  # where the bracket is
+    return line[:end] + (b"," if declared else b"") + b'"roots":' + ROOTS + line[end:]
 
 
 def with_id(line: bytes, id: Raw) -> bytes:

@@ -54,7 +54,7 @@ class Surroundings(Protocol):
 class Talk:
     """`policy` is None where every tool is allowed; `directories` are the session's, for `roots/list`.
 
-    `call` is `timeouts.call` in seconds.
+    `call` is `timeouts.call` in seconds; with `gives_roots` the server is told that it may ask for them.
     """
 
     def __init__(
@@ -66,9 +66,10 @@ class Talk:
         *,
         call: float | None,
         health: Health,
+        gives_roots: bool,
     ) -> None:
         self.server, self.around, self.policy, self.directories = server, around, policy, directories
-        self.call, self.health = call, health
+        self.call, self.health, self.gives_roots = call, health, gives_roots
         self.phase: Phase = "absent"
         self.memory = Memory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()

@@ -95,6 +95,7 @@ def _supervision(server: StdioPlan) -> dict[str, Any]:
         "restart": asdict(server.restart),
         "timeouts": asdict(server.timeouts),
         "tools": asdict(server.tools),
+        "roots": server.roots,
     }
 
 
@@ -136,6 +137,8 @@ def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator
     yield f"  timeouts   start {server.timeouts.start}, call {server.timeouts.call or 'none'}"
     if server.tools != Tools():
         yield f"  tools      {_tools(server.tools)}"
+    if server.roots == "session":
+        yield "  roots      the session's directories, whatever the agent declares"
 
 
 def _restart(restart: Restart) -> str:

@@ -12,7 +12,7 @@ from typing import Self
 from msgspec import Struct, field
 
 from acp_launch.problem import Problem
-from acp_launch.profile.model import Approval, Restart, ServerTimeouts, Timeouts, Tools
+from acp_launch.profile.model import Approval, Restart, Roots, ServerTimeouts, Timeouts, Tools
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 from acp_launch.secret.value import Secret
 
@@ -94,6 +94,7 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     restart: Restart = field(default_factory=Restart)
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
     tools: Tools = field(default_factory=Tools)
+    roots: Roots = "agent"
     bridge: bool = True
 
 

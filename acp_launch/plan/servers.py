@@ -48,6 +48,7 @@ def _stdio(
         restart=server.restart,
         timeouts=server.timeouts,
         tools=server.tools,
+        roots=server.roots,
         bridge=server.bridge,
     )
 

@@ -15,6 +15,7 @@ from acp_launch.profile.scalar import COUNT, FACTOR, TRUTH
 from acp_launch.profile.template import Template
 from acp_launch.settings.model import STRICT
 
+Roots = Literal["agent", "session"]
 Approval = Literal["ask", "allow", "deny"]
 RestartPolicy = Literal["always", "on-failure", "never"]
 _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  # seconds
@@ -145,6 +146,9 @@ class StdioServer:
     """How long we wait for it, by what is awaited."""
     tools: Tools = field(default_factory=Tools)
     """Which of its tools the agent may see and call."""
+    roots: Roots = "agent"
+    """Who answers the server's `roots/list`: `agent`, in whose place we answer only if it declares no roots and the
+    server asks all the same; or `session`, and the server is told that it may ask for the session's directories."""
     bridge: Annotated[bool, TRUTH] = True
     """`false` hands the server, secrets and all, to the agent, which starts it itself: nothing supervises it."""
 

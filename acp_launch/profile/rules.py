@@ -20,7 +20,7 @@ from acp_launch.secret.reference import BadReference, SecretReference, parse, pl
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
-SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools")  # of servers we start, not the agent
+SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots")  # of servers we start, not the agent
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 

@@ -33,6 +33,7 @@ class Talker:
     start: float = 30.0
     call: float | None = None
     directories: Sequence[PurePosixPath] = (PurePosixPath("/work/a b"), PurePosixPath("/lib/é%"))
+    gives_roots: bool = False
     clock: float = 1000.0
     agent_heard: list[bytes] = field(default_factory=list)
     server_heard: list[bytes] = field(default_factory=list)
@@ -47,6 +48,7 @@ class Talker:
             None if policy.is_open else policy,
             self.directories,
             start=self.start,
+            gives_roots=self.gives_roots,
             call=self.call,
             health=health,
         )

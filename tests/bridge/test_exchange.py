@@ -700,3 +700,34 @@ def test_questions_that_a_server_takes_back_are_forgotten() -> None:
     talker.agent_hears()
     talker.agent(*(answer(number, "late") for number in range(3)))
     assert [each for each in talker.server_hears() if "result" in each] == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ("{}", '{"roots":{"listChanged":true}}'),
+        ('{ "sampling" : {} }', '{ "sampling" : {} ,"roots":{"listChanged":true}}'),
+        ('{"roots":{},"x":1e400}', '{"roots":{"listChanged":true},"x":1e400}'),
+    ],
+)
+def test_roots_of_the_session_are_declared_to_the_server_and_nothing_else_is_changed(declared: str, told: str) -> None:
+    talker = Talker(gives_roots=True)
+    talker.exchange.attached()
+    said = '{"id":1,"jsonrpc":"2.0","method":"initialize","params":{"capabilities":%s,"z":1.0}}'
+    talker.agent((said % declared).encode())
+    assert talker.server_heard == [(said % told).encode()]
+    talker.server(answer(1, HELLO))
+    talker.agent(INITIALIZED)
+    talker.agent_hears(), talker.server_hears()
+    talker.server(ask("r", "roots/list"))
+    assert len(talker.server_hears()[0]["result"]["roots"]) == 2
+    assert talker.agent_heard == []
+
+
+@pytest.mark.parametrize("params", ["[]", "{}", '{"capabilities":5}'])
+def test_a_handshake_without_a_place_for_roots_passes_as_it_is(params: str) -> None:
+    talker = Talker(gives_roots=True)
+    talker.exchange.attached()
+    said = b'{"id":1,"jsonrpc":"2.0","method":"initialize","params":%b}' % params.encode()
+    talker.agent(said)
+    assert talker.server_heard == [said]

@@ -22,6 +22,7 @@ mcp_servers:
     restart: {policy: always, max: 3, backoff: {initial: 1s, max: 1m, factor: 1.5}, min_uptime: 1h}
     timeouts: {start: 2m, call: 500ms}
     tools: {allow: ["get_*", search], deny: [get_secret]}
+    roots: session
   once: {command: "${python}", restart: {max: 0}, tools: {allow: []}}
   theirs: {command: "${python}", bridge: false, env: {A: b}}
 """
@@ -53,6 +54,7 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  restart    always, 3 in a row, after 1s to 1m (x1.5); counted anew after 1h",
         "  timeouts   start 2m, call 500ms",
         "  tools      allow get_*, search; deny get_secret",
+        "  roots      the session's directories, whatever the agent declares",
         "mcp server once (stdio)",
         "  command    python",
         "  variables  2 inherited",
@@ -61,7 +63,7 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  tools      allow none",
         "mcp server theirs (stdio)",
         "  command    python",
-        "  variables  A  p.yaml:14:58",
+        "  variables  A  p.yaml:15:58",
         "  bridge     none: the agent starts it, secrets and all",
     ]
 
@@ -96,5 +98,6 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         },
         "timeouts": {"start": 120.0, "call": 0.5},
         "tools": {"allow": ["get_*", "search"], "deny": ["get_secret"]},
+        "roots": "session",
     }
     assert servers[3] == {"name": "theirs", **command, "env": ["A"], "required": True, "bridge": False}
