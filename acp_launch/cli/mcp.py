@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from acp_launch.mcp.survey import Survey
 
 TOOL_FAILED = 9  # README "Exit codes"
+TIMEOUT = "How long the call may take: 500ms, 30s, 2m; a bare number is seconds."
 
 app = typer.Typer(help="The MCP servers of a profile: list, inspect, tools, call.", no_args_is_help=True)
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
-Name = Annotated[str, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
+Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
 Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
@@ -49,49 +50,47 @@ def list_(profile: Profile, as_json: Json = False) -> None:
 
 @app.command()
 def inspect(
-    profile: Profile, name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False
+    profile: Profile, name: Name = None, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False
 ) -> None:
     """Start a server and show who it is, what it offers, what it was given, and how long it took."""
-    from acp_launch.cli.probe import probe, visit
+    from acp_launch.cli.probe import Visit, probe, visit
     from acp_launch.console import servers
-    from acp_launch.mcp import roots
     from acp_launch.mcp.survey import survey
 
     wanted = probe(profile, name, cwd=cwd)
 
-    async def story(met: "Met") -> "tuple[Survey, float]":
-        return await survey(met.connection, met.server, limit=wanted.server.timeouts.start), met.after
+    async def story(met: "Met") -> None:
+        found = await survey(met.connection, met.server, limit=wanted.server.timeouts.start)
+        await servers.show_survey(found, _facts(wanted, met, found), wanted.plan.agent.env, as_json=as_json)
 
-    found, after = visit(wanted, servers.Telling(name, verbose=verbose), story)
-    policy = _policy(wanted)
-    facts = {
-        "profile": wanted.plan.profile,
-        "name": name,
-        "after": after,
-        "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
-        **roots.listing(wanted.roots),
-    }
-    servers.show_survey(found, facts, wanted.plan.agent.env, as_json=as_json)
+    telling = servers.Telling(wanted.server.name, verbose=verbose)
+    visit(Visit(probe=wanted, telling=telling, offers_roots=True), story)
 
 
 @app.command()
-def tools(profile: Profile, name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False) -> None:
+def tools(
+    profile: Profile, name: Name = None, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False
+) -> None:
     """List a server's tools with their arguments (* must be given), as far as the profile lets an agent see them."""
-    from acp_launch.cli.probe import probe, visit
+    from acp_launch.cli.probe import Visit, probe, visit
     from acp_launch.console import servers
 
     wanted = probe(profile, name, cwd=cwd)
-    found = visit(wanted, servers.Telling(name, verbose=verbose), lambda met: _tools(wanted, met))
     policy = _policy(wanted)
-    seen = [tool for tool in found if policy.allows(tool.name)]
-    servers.show_tools(name, seen, len(found) - len(seen), as_json=as_json)
+
+    async def story(met: "Met") -> None:
+        found = await _tools(wanted, met)
+        seen = [tool for tool in found if policy.allows(tool.name)]
+        await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
+
+    visit(Visit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story)
 
 
 @app.command()
 def call(
     profile: Profile,
-    name: Name,
-    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.")],
+    name: Name = None,
+    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help="The tool's name.")] = None,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -100,23 +99,43 @@ def call(
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the arguments, as JSON, from a file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as the JSON it came in.")] = False,
-    timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds for the call.")] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT)] = None,
     cwd: Directory = None,
     verbose: Verbose = False,
 ) -> None:
     """Call a tool and print its result."""
-    from acp_launch.cli.probe import probe, visit
+    from acp_launch.cli.probe import Visit, probe, visit
+    from acp_launch.cli.timeout import seconds
     from acp_launch.cli.toolarguments import read
     from acp_launch.console import servers
 
+    patience = None if timeout is None else seconds(timeout)
     given = read(words or (), file)
     wanted = probe(profile, name, cwd=cwd)
-    _require_allowed(wanted, tool)
-    limit = _limit(wanted, timeout)
-    result = visit(wanted, servers.Telling(name, verbose=verbose), lambda met: _call(wanted, met, tool, given, limit))
-    servers.show_result(result, as_json=as_json)
-    if result.is_error:
+    chosen = _allowed(wanted, tool)
+    limit = _limit(wanted, patience)
+
+    async def story(met: "Met") -> bool:
+        result = await _call(wanted, met, chosen, given, limit)
+        await servers.show_result(result, as_json=as_json)
+        return result.is_error
+
+    if visit(Visit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story):
         raise typer.Exit(TOOL_FAILED)
+
+
+def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
+    """What we know of it besides what it says."""
+    from acp_launch.mcp import roots
+
+    policy = _policy(wanted)
+    return {
+        "profile": wanted.plan.profile,
+        "name": wanted.server.name,
+        "after": met.after,
+        "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
+        **roots.listing(wanted.roots),
+    }
 
 
 async def _tools(wanted: "Probe", met: "Met") -> "list[Tool]":
@@ -151,8 +170,8 @@ def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
     from acp_launch.mcp.calling import PATIENCE, Limit
 
     if timeout is not None:
-        return Limit(timeout, False, "--timeout SECONDS")
-    knob = f"--timeout SECONDS, or mcp_servers.{wanted.server.name}.timeouts.call in the profile"
+        return Limit(timeout, False, "--timeout DURATION")
+    knob = f"--timeout DURATION, or mcp_servers.{wanted.server.name}.timeouts.call in the profile"
     return Limit(wanted.server.timeouts.call or PATIENCE, True, knob)
 
 
@@ -162,12 +181,18 @@ def _policy(wanted: "Probe") -> "ToolPolicy":
     return ToolPolicy(wanted.server.name, wanted.server.tools)
 
 
-def _require_allowed(wanted: "Probe", tool: str) -> None:
+def _allowed(wanted: "Probe", tool: str | None) -> str:
     """
     Raises:
-        UsageError: an agent may not call it, so neither do we.
+        UsageError: no tool is named, no text, or one that an agent may not call, so neither do we.
     """
     from acp_launch.protocol.jsonrpc import request
 
+    shown = f"acp-launch mcp tools {wanted.plan.profile} {wanted.server.name} lists them"
+    if tool is None:
+        raise UsageError("which tool?", fix=shown)
+    if tool.encode(errors="replace").decode() != tool:
+        raise UsageError("the tool's name is not UTF-8", fix=shown)
     if refusal := _policy(wanted).refusal(request(0, "tools/call", {"name": tool})):
         raise UsageError(refusal, fix=f"allow it: mcp_servers.{wanted.server.name}.tools in the profile")
+    return tool

@@ -1,14 +1,16 @@
 """
 Start one MCP server of a profile, do one thing with it, and end it: no agent, and no secret of anybody else.
 
+What it says on stderr is kept as a launch keeps it, for `logs`.
+
 The whole of this is imported before the server is started, so that its times are its own.
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import replace as with_fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -32,6 +34,7 @@ from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan
 from acp_launch.plan.resolve import resolve
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
+from acp_launch.process.serverlog import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.process.stop import stop
 from acp_launch.process.vigil import kept
@@ -60,6 +63,19 @@ class Probe(Struct, frozen=True, kw_only=True):
         return (self.plan.cwd, *self.plan.additional_directories)
 
 
+class Visit(Struct, frozen=True, kw_only=True):
+    """How a server is visited. It is told of the roots as an agent's launch would tell it, or with `offers_roots` in
+    any case."""
+
+    probe: Probe
+    telling: Telling
+    offers_roots: bool = False
+
+    @property
+    def declares_roots(self) -> bool:
+        return self.offers_roots or self.probe.server.roots == "session"
+
+
 class Met(Struct, frozen=True):
     """A server that has shaken hands, `after` seconds from its start."""
 
@@ -71,31 +87,32 @@ class Met(Struct, frozen=True):
 Story = Callable[[Met], Awaitable[T]]
 
 
-def probe(profile: str, name: str, *, cwd: Path | None) -> Probe:
+def probe(profile: str, name: str | None, *, cwd: Path | None) -> Probe:
     """What is decided before anything starts.
 
     Raises:
-        UsageError: there is no such profile or server.
+        UsageError: there is no such profile or server, or none is named.
         ProfileError: the file is wrong.
         MachineError: the server is a remote one, or this machine cannot start it.
     """
     require_platform()
     settings = load_settings()
     loaded = load(find(profile, start=here(), settings=settings), cache=settings.cache)
-    alone = _alone(loaded, profile, name)
+    alone = _alone(loaded, profile, _named(name, profile, loaded.profile.mcp_servers))
     plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
     (server,) = plan.servers
     assert isinstance(server, StdioPlan)
     return Probe(plan=replace(plan, agent=_process(server)), server=server, secrets=secrets, settings=settings)
 
 
-def visit(probe: Probe, telling: Telling, story: "Story[T]") -> T:
-    """What `story` gives.
+def visit(how: Visit, story: "Story[T]") -> T:
+    """What `story` gives. The server is stopped after it, so what it prints need not wait for that.
 
     Raises:
         ServerError: the server could not be started, or died.
         LaunchError: as `mcp.stdio.Connection.ask`; `Stopped` after a signal.
     """
+    probe = how.probe
     with ExitStack() as stack:
         guard = stack.enter_context(guarded(probe.settings, probe.plan, "mcp"))
         try:
@@ -104,17 +121,20 @@ def visit(probe: Probe, telling: Telling, story: "Story[T]") -> T:
             raise ServerError(
                 f'the MCP server "{probe.server.name}": {error.message}', fix=error.fix, detail=error.detail
             ) from error
-        return asyncio.run(_visit(probe, telling, guard, spawned, time.monotonic(), story))
+        logs = stack.enter_context(closing(ServerLogs(probe.settings.state / "log", probe.plan.profile)))
+        return asyncio.run(_visit(how, guard, logs, spawned, time.monotonic(), story))
 
 
-async def _visit(probe: Probe, telling: Telling, guard: Guard, spawned: Spawned, begun: float, story: "Story[T]") -> T:
-    async with kept(guard), Interrupts() as interrupts, attach(spawned, log=telling.stderr) as child:
+async def _visit(how: Visit, guard: Guard, logs: ServerLogs, spawned: Spawned, begun: float, story: "Story[T]") -> T:
+    name = how.probe.server.name
+    logs.mark(name, f"starting (pid {spawned.pid})")
+    async with kept(guard), Interrupts() as interrupts, attach(spawned, log=_both(how.telling, logs.of(name))) as child:
 
         async def met() -> T:
-            client = Client(probe.roots)
-            limit = probe.settings.max_line
-            async with connect(probe.server.name, child, client, telling, _awaited, max_line=limit) as connection:
-                server = await shake_hands(connection, limit=probe.server.timeouts.start)
+            client = Client(how.probe.roots, declares_roots=how.declares_roots)
+            limit = how.probe.settings.max_line
+            async with connect(name, child, client, how.telling, _awaited, max_line=limit) as connection:
+                server = await shake_hands(connection, limit=how.probe.server.timeouts.start)
                 return await story(Met(connection, server, time.monotonic() - begun))
 
         try:
@@ -125,6 +145,7 @@ async def _visit(probe: Probe, telling: Telling, guard: Guard, spawned: Spawned,
         finally:
             interrupts.stopping()
             await stop(child, hurry=interrupts.hurry)
+            logs.mark(name, f"stopped, {child.exit}" if child.exit else "could not be stopped")
         if interrupts.signal_number is not None:  # it came while the server was being stopped
             raise Stopped("stopped", signal_number=interrupts.signal_number)
         return outcome
@@ -136,20 +157,43 @@ async def _awaited(
     return await awaited(future, what=what, limit=limit, since=since, waiting=Notices().waiting)
 
 
+def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """Shown first: a log that cannot be written is not written to again, nor is anything after it."""
+
+    def both(data: bytes) -> None:
+        telling.stderr(data)
+        log(data)
+
+    return both
+
+
 def _process(server: StdioPlan) -> ProcessPlan:
     """What an agent would start itself gets what any server inherits."""
     env = server.env if server.bridge else environment(os.environ, "minimal", server.env)
     return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=server.cwd)
 
 
+def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
+    """
+    Raises:
+        UsageError: it is none of them; says which there are.
+    """
+    if name is not None and name in servers:
+        return name
+    shown = f"acp-launch mcp list {profile}"
+    if name is None and not servers:
+        raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
+    if name is None:
+        raise UsageError(f"which MCP server? {profile} has {', '.join(servers)}", fix=f"name one; {shown} says more")
+    near = get_close_matches(name, servers, 1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=shown)
+
+
 def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
     """The profile as if it had this one server, and an agent that is always there: what is wrong with the rest is
     nobody's business now."""
     servers = loaded.profile.mcp_servers
-    if name not in servers:
-        near = get_close_matches(name, servers, 1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
-        raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=f"acp-launch mcp list {profile}")
     path = ("mcp_servers", name)
     server, where = servers[name], Origin(loaded.label, *loaded.positions.locate(path), f"mcp_servers.{name}")
     if not isinstance(server, StdioServer):

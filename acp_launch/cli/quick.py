@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from acp_launch.cli.job import Wish
+from acp_launch.cli.timeout import duration
 
 FLAGS = {
     "--continue": "latest",
@@ -30,12 +31,6 @@ def _one_of(*choices: str) -> Callable[[str], str]:
     return chosen
 
 
-def _seconds(text: str) -> float:
-    if not text.replace(".", "", 1).isdecimal() or float(text) < 0.1:
-        raise ValueError(text)
-    return float(text)
-
-
 OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "--file": ("file", Path),
     "-f": ("file", Path),
@@ -46,7 +41,7 @@ OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "--output": ("output", _one_of("text", "json", "quiet")),
     "-o": ("output", _one_of("text", "json", "quiet")),
     "--approve": ("approve", _one_of("all", "reads", "none")),
-    "--timeout": ("timeout", _seconds),
+    "--timeout": ("timeout", duration),
 }
 
 

@@ -36,7 +36,12 @@ def run(
     approve: Annotated[
         Approve | None, typer.Option("--approve", help="Answer permission questions: all, only reads, or none.")
     ] = None,
-    timeout: Annotated[float | None, typer.Option("--timeout", min=0.1, help="Seconds for the turn.")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout", metavar="DURATION", help="How long the turn may take: 30s, 2m; a bare number is seconds."
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the agent's stderr as it comes.")] = False,
 ) -> None:
     """Start an agent, ask it one thing, show its answer.
@@ -44,6 +49,7 @@ def run(
     The prompt is the words after the profile, or --file, or stdin.
     """
     from acp_launch.cli.job import Wish, carry_out
+    from acp_launch.cli.timeout import seconds
 
     wish = Wish(
         words=tuple(words or ()),
@@ -56,7 +62,7 @@ def run(
         cwd=cwd,
         output=output.value,
         approve=approve.value if approve else None,
-        timeout=timeout,
+        timeout=None if timeout is None else seconds(timeout),
         verbose=verbose,
     )
     raise typer.Exit(carry_out(wish))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from acp_launch.mcp.arguments import Given
 
 STDIN = Path("-")
+MOST = 64 * 1024 * 1024  # bytes; a server would take no more on one line either
 
 
 def read(words: Sequence[str], file: Path | None) -> "Given":
@@ -32,13 +33,24 @@ def read(words: Sequence[str], file: Path | None) -> "Given":
 
 def _text(file: Path, source: str) -> str:
     try:
-        raw = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
-        return raw.decode("utf-8-sig")
+        raw = _read(file)
     except OSError as error:
         raise UsageError(
             f"cannot read the arguments from {file}: {error.strerror}", fix="name a file of JSON"
         ) from None
+    if len(raw) > MOST:
+        raise UsageError(f"the arguments in {source} are more than 64 MiB", fix="name a file of JSON")
+    try:
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(
             f"the arguments in {source} are not UTF-8 (byte {error.start})", fix="convert them: iconv -t UTF-8"
         ) from None
+
+
+def _read(file: Path) -> bytes:
+    """One byte more than may be: a device may have no end."""
+    if file == STDIN:
+        return sys.stdin.buffer.read(MOST + 1)
+    with file.open("rb") as opened:
+        return opened.read(MOST + 1)

@@ -11,7 +11,8 @@ import msgspec
 
 from acp_launch.console.notices import Notices
 from acp_launch.console.outlet import Outlet
-from acp_launch.errors import LaunchError, ProblemsError
+from acp_launch.console.problems import closing
+from acp_launch.errors import LaunchError, ProblemsError, SettingsError
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.conversation import Updated
@@ -74,16 +75,24 @@ class Ndjson:
         self.emit("result", {**members, "result": turn.result})
 
     def failed(self, error: LaunchError) -> None:
-        """The last line of a run that went wrong."""
-        problems = [problem.as_json() for problem in error.problems] if isinstance(error, ProblemsError) else []
-        fixes = {} if problems else {"message": error.message, "fix": error.fix, "detail": error.detail}
-        self.emit("error", {"exitCode": error.exit_code, **fixes, "problems": problems})
+        """The last line of a run that went wrong; problems have their own messages and fixes."""
+        problems = error.problems if isinstance(error, ProblemsError) else ()
+        message = _summary(error) if isinstance(error, ProblemsError) else error.message
+        members = {"message": message, "fix": error.fix, "detail": error.detail}
+        listed = [problem.as_json() for problem in problems]
+        self.emit("error", {"exitCode": error.exit_code, **members, "problems": listed})
 
     def pause(self) -> None:
         """A question is asked on stderr; stdout is not in its way."""
 
     async def drain(self) -> None:
         await self._outlet.drain()
+
+
+def _summary(error: ProblemsError) -> str:
+    """The line that closes them on stderr (`console.failure`)."""
+    outcome = "nothing was done" if isinstance(error, SettingsError) else "nothing was started"
+    return "".join(closing(error.problems, outcome))
 
 
 def _server(change: Change) -> dict[str, object]:

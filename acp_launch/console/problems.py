@@ -18,11 +18,11 @@ def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing 
 
         sys.stdout.write(json.dumps({"problems": [problem.as_json() for problem in problems]}) + "\n")
         return
-    for line in (*map(_text, problems), *_closing(problems, outcome)):
+    for line in (*map(_text, problems), *closing(problems, outcome)):
         say(line)
 
 
-def _closing(problems: Sequence[Problem], outcome: str) -> list[str]:
+def closing(problems: Sequence[Problem], outcome: str) -> list[str]:
     """`2 problems, 1 warning; nothing was started`, or no line when nothing stops us."""
     count = len(errors(problems))
     warnings = len(problems) - count

@@ -2,13 +2,13 @@
 What the verbs about MCP servers print: answers on stdout, what a server tells meanwhile on stderr.
 
 A server's words are a stranger's: on a terminal nothing in them can move the cursor or change colours. In a pipe the
-text of a tool is what it is.
+text of a tool is what it is. An answer is printed while its server is alive, so a slow reader must not block.
 """
 
 import codecs
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from acp_launch.console.columns import columns
@@ -62,46 +62,39 @@ class Telling:
 def show_list(servers: Mapping[str, McpServer], *, as_json: bool) -> None:
     """Nothing was started; references stay references."""
     if as_json:
-        _print_json({"servers": [_declared(name, server) for name, server in servers.items()]})
+        _put(_json({"servers": [_declared(name, server) for name, server in servers.items()]}))
         return
     rows = [_row(_declared(name, server)) for name, server in servers.items()]
-    for line in columns([("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED"), *rows] if rows else []):
-        _print(line)
+    _put(_lines(columns([("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED"), *rows] if rows else [])))
 
 
-def show_survey(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value], *, as_json: bool) -> None:
+async def show_survey(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value], *, as_json: bool) -> None:
     """`facts` are ours: profile, name, roots, how many tools the profile hides, seconds until the handshake."""
-    if as_json:
-        _print_json(_surveyed(found, facts, env))
-        return
-    for line in _survey_lines(found, facts, env):
-        _print(line)
+    await _answer(_json(_surveyed(found, facts, env)) if as_json else _lines(_survey_lines(found, facts, env)))
 
 
-def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: bool) -> None:
+async def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: bool) -> None:
     if as_json:
-        _print_json({"server": name, "tools": [tool.listing for tool in tools], "hidden": hidden})
+        await _answer(_json({"server": name, "tools": [tool.listing for tool in tools], "hidden": hidden}))
         return
-    rows = [row for tool in tools for row in _tool_rows(tool)]
-    for line in columns(rows):
-        _print(line)
+    await _answer(_lines(columns([row for tool in tools for row in _tool_rows(tool)])))
     if hidden:
         say(f"acp-launch: {_counted(hidden, 'more tool' if tools else 'tool')} hidden by the profile", style=DIM)
     elif not tools:
         say(f"acp-launch: the MCP server {name} has no tools", style=DIM)
 
 
-def show_result(result: ToolResult, *, as_json: bool) -> None:
+async def show_result(result: ToolResult, *, as_json: bool) -> None:
     """A tool's answer; what went wrong in it is on stderr, unless a script asked for all of it."""
     if as_json:
-        _put(redactor.raw_json(bytes(result.raw)).decode() + "\n")
+        await _answer(redactor.raw_json(bytes(result.raw)).decode() + "\n")
         return
     for part in result.parts:
         whole = part.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         if result.is_error:
             say(harmless(whole), style=RED)
         else:
-            _put(_shown(whole, sys.stdout) + ("" if whole.endswith("\n") else "\n"))
+            await _answer(_shown(whole, sys.stdout) + ("" if whole.endswith("\n") else "\n"))
 
 
 def _shown(text: str, stream: Any) -> str:
@@ -207,8 +200,12 @@ def _yes(claim: bool) -> str:
     return "yes" if claim else "no"
 
 
-def _print(line: str) -> None:
-    _put(harmless(line, keep="") + "\n")
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f"{harmless(line, keep='')}\n" for line in lines)
+
+
+def _json(answer: dict[str, Any]) -> str:
+    return json.dumps(redactor.tree(answer)) + "\n"
 
 
 def _put(text: str) -> None:
@@ -216,5 +213,10 @@ def _put(text: str) -> None:
     sys.stdout.buffer.write(text.encode(errors="replace"))
 
 
-def _print_json(answer: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(redactor.tree(answer)) + "\n")
+async def _answer(text: str) -> None:
+    """As `_put`, but at once and without blocking the event loop; past `sys.stdout`, which would have redacted it."""
+    from acp_launch.console.outlet import Outlet  # not for `list`, which needs no event loop
+
+    outlet = Outlet()
+    outlet.write(redactor.data(text.encode(errors="replace")))
+    await outlet.drain()

@@ -16,6 +16,9 @@ BEAT = 0.05  # seconds between the chunks of `count`: slow enough to press Ctrl-
 STEP = 0.03  # seconds for each step of `plan`
 MOST = 10_000  # chunks of `count`
 READY = 15.0  # seconds we let servers start before listing what they have
+FIRST = 1.0  # seconds we let servers start before a session's first answer
+APART = 0.2  # seconds between two calls of `repeat`: long enough to kill the server in between
+OFTEN = 1000  # calls of `repeat`
 
 INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n\n"
 
@@ -26,8 +29,10 @@ class Reply(NamedTuple):
     description: str
 
 
-def reply(turn: Turn, text: str, blocks: list[Message]) -> None:
-    """Play the reply the text asks for."""
+def reply(turn: Turn, text: str, blocks: list[Message], *, is_first: bool) -> None:
+    """Play the reply the text asks for. The first waits for the servers: a turn may be all that is asked of us."""
+    if is_first:
+        tooluse.ready_servers(turn, FIRST)
     word, _, rest = text.removeprefix("/").partition(" ")
     chosen = REPLIES.get(word.strip().lower()) if text else REPLIES["help"]
     if chosen is None:
@@ -57,10 +62,14 @@ def _tools(turn: Turn, rest: str) -> None:
         turn.say("No MCP server was given to this session.")
         return
     for server in tooluse.ready_servers(turn, READY):
-        turn.say(f"**{server.name}**: {_condition(server.problem, len(server.tools))}\n")
-        for tool in server.tools:
-            asks = "" if tooluse.reads_only(tool) else " (asks first)"
-            turn.say(f"- `{tool['name']}`{asks}: {tool.get('description', 'no description')}\n")
+        lines = [f"**{server.name}**: {_condition(server.problem, len(server.tools))}\n", *map(_tool, server.tools)]
+        turn.say("\n".join(lines).rstrip() + "\n\n")  # Markdown: else what follows belongs to the list's last item
+
+
+def _tool(tool: Message) -> str:
+    asks = "" if tooluse.reads_only(tool) else " (asks first)"
+    described, *_ = str(tool.get("description") or "no description").strip().splitlines() or [""]
+    return f"- `{tool['name']}`{asks}: {described}"
 
 
 def _condition(problem: str, count: int) -> str:
@@ -88,18 +97,43 @@ def _add(turn: Turn, rest: str) -> None:
 
 
 def _call(turn: Turn, rest: str) -> None:
+    if wanted := _wanted(turn, rest, "which server", 'call notes add_note {"text":"hi"}'):
+        server, tool, arguments = wanted
+        tooluse.use(turn, server, tool, arguments, title=f"{server}: {tool}")
+
+
+def _repeat(turn: Turn, rest: str) -> None:
+    often, _, rest = rest.partition(" ")
+    example = 'repeat 20 notes add {"a":1,"b":2}'
+    if not often.isdecimal() or not 1 <= int(often) <= OFTEN:
+        turn.say(f"I repeat a call from 1 to {OFTEN} times: `{example}`.")
+        return
+    if wanted := _wanted(turn, rest, "how often, which server", example):
+        _calls(turn, int(often), *wanted)
+
+
+def _calls(turn: Turn, often: int, server: str, tool: str, arguments: Message) -> None:
+    """Each with its result or its error in a line of its own, until one may not be made."""
+    for number in range(1, often + 1):
+        attempt = tooluse.attempt(turn, server, tool, arguments, title=f"{server}: {tool} ({number} of {often})")
+        turn.say(f"{number}. {' '.join(attempt.words.split())}\n")
+        if not attempt.was_made:
+            return
+        turn.pause(APART if number < often else 0)
+
+
+def _wanted(turn: Turn, rest: str, what: str, example: str) -> tuple[str, str, Message] | None:
+    """The server, the tool and its arguments; None once it is said what is wrong with them."""
     server, tool, text = [*rest.split(None, 2), "", "", ""][:3]
     try:
         arguments = json.loads(text or "{}")
     except ValueError as error:
         turn.say(f"These arguments are not JSON: {error}")
-        return
-    if not tool or not isinstance(arguments, dict):
-        turn.say(
-            'Say which server, which tool, and its arguments as a JSON object: `call notes add_note {"text":"hi"}`.'
-        )
-        return
-    tooluse.use(turn, server, tool, arguments, title=f"{server}: {tool}")
+        return None
+    if tool and isinstance(arguments, dict):
+        return server, tool, arguments
+    turn.say(f"Say {what}, which tool, and its arguments as a JSON object: `{example}`.")
+    return None
 
 
 def _plan(turn: Turn, rest: str) -> None:
@@ -151,6 +185,7 @@ REPLIES = {
     "notes": Reply(_notes, "", "read the notes back with an MCP tool"),
     "add": Reply(_add, "A B", "add two numbers with an MCP tool"),
     "call": Reply(_call, "SERVER TOOL {JSON}", "call any tool of any connected MCP server"),
+    "repeat": Reply(_repeat, "N SERVER TOOL {JSON}", "the same, N times in a row: kill the server meanwhile"),
     "plan": Reply(_plan, "", "show a plan and carry it out"),
     "think": Reply(_think, "TEXT", "think before answering"),
     "count": Reply(_count, "N", "count slowly, so that you can cancel me"),

@@ -27,6 +27,7 @@ class Session:
         self._store = store
         self._wire = wire
         self._thread: threading.Thread | None = None
+        self._turns = 0  # since it was opened
 
     def connect(self, entries: list[Message]) -> None:
         """Start the MCP servers; returns before they have answered."""
@@ -64,6 +65,7 @@ class Session:
         """
         if self.turn is not None:
             raise RpcError(INVALID_REQUEST, "a prompt is still running in this session")
+        self._turns += 1
         self.turn = Turn(self, self._wire, request)
         self._thread = threading.Thread(target=self._run, args=(self.turn, blocks), daemon=True)
         self._thread.start()
@@ -104,7 +106,7 @@ class Session:
         text = "\n".join(block["text"] for block in blocks if block["type"] == "text").strip()
         self._note_prompt(text, blocks)
         try:
-            replies.reply(turn, text, blocks)
+            replies.reply(turn, text, blocks, is_first=self._turns == 1)
             turn.check()
             stop = "end_turn"
         except TurnCancelled:

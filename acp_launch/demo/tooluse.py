@@ -7,6 +7,7 @@ refused, or a turn that is cancelled, ends the call as failed (ACP v1 "tool call
 
 import os
 import time
+from typing import NamedTuple
 
 from acp_launch.demo.toolbox import Server
 from acp_launch.demo.turn import Turn, TurnCancelled
@@ -20,6 +21,13 @@ OPTIONS: list[Message] = [
     {"optionId": "allow-always", "name": "Always allow in this session", "kind": "allow_always"},
     {"optionId": "reject-once", "name": "Reject", "kind": "reject_once"},
 ]
+
+
+class Attempt(NamedTuple):
+    """What came of a tool call, in words; `was_made` unless there is no such tool or nobody allowed it."""
+
+    words: str
+    was_made: bool
 
 
 def reads_only(tool: Message) -> bool:
@@ -49,16 +57,21 @@ def use_first(turn: Turn, tool: str, arguments: Message, *, title: str) -> None:
 
 def use(turn: Turn, name: str, tool: str, arguments: Message, *, title: str) -> None:
     """Announce the call, ask, make it, tell what came of it."""
+    turn.say(attempt(turn, name, tool, arguments, title=title).words)
+
+
+def attempt(turn: Turn, name: str, tool: str, arguments: Message, *, title: str) -> Attempt:
+    """As `use`, but whoever calls this tells what came of it."""
     server = next((each for each in ready_servers(turn, READY) if each.name == name), None)
     found = server.tool(tool) if server else None
     if server is None or found is None:
-        turn.say(f"There is no tool `{tool}` on a server `{name}`. Say `tools` to see what there is.")
-        return
+        missing = f"There is no tool `{tool}` on a server `{name}`. Say `tools` to see what there is."
+        return Attempt(missing, was_made=False)
     call = {"toolCallId": os.urandom(6).hex(), "title": title, "kind": _kind(found), "rawInput": arguments}
     turn.update("tool_call", **call, status="pending")
     try:
-        if _may(turn, server, found, call):
-            _make(turn, server, tool, call)
+        refusal = _refusal(turn, server, found, call)
+        return Attempt(refusal or _make(turn, server, tool, call), was_made=not refusal)
     except TurnCancelled:
         _report(turn, call, "failed", "cancelled")
         raise
@@ -70,39 +83,38 @@ def _kind(tool: Message) -> str:
     return "edit" if isinstance(tool.get("annotations"), dict) else "other"
 
 
-def _may(turn: Turn, server: Server, tool: Message, call: Message) -> bool:
+def _refusal(turn: Turn, server: Server, tool: Message, call: Message) -> str:
+    """Why the call may not be made; empty when it may."""
     key = (server.name, tool["name"])
     if reads_only(tool) or key in turn.session.allowed:
-        return True
+        return ""
     try:
         chosen = turn.ask_permission({**call, "status": "pending"}, OPTIONS)
     except RpcError as error:
         _report(turn, call, "failed", f"the client could not be asked: {error}")
-        turn.say(f"I did not do it, because I could not ask for permission: {error}")
-        return False
+        return f"I did not do it, because I could not ask for permission: {error}"
     if chosen is None:
         raise TurnCancelled
     if chosen == "allow-always":
         turn.session.allowed.add(key)
     if chosen in {"allow-once", "allow-always"}:
-        return True
+        return ""
     _report(turn, call, "failed", "rejected")
-    turn.say("I did not do it: permission was refused.")
-    return False
+    return "I did not do it: permission was refused."
 
 
-def _make(turn: Turn, server: Server, tool: str, call: Message) -> None:
+def _make(turn: Turn, server: Server, tool: str, call: Message) -> str:
+    """What came of it, in words."""
     turn.update("tool_call_update", toolCallId=call["toolCallId"], status="in_progress")
     try:
         result = turn.call_tool(server, tool, call["rawInput"], ANSWER)
     except (RpcError, OSError) as error:
         _report(turn, call, "failed", str(error))
-        turn.say(f"The tool `{tool}` of `{server.name}` failed: {error}")
-        return
+        return f"The tool `{tool}` of `{server.name}` failed: {error}"
     text = _text(result)
     failed = result.get("isError") is True
     _report(turn, call, "failed" if failed else "completed", text)
-    turn.say(f"The tool `{tool}` failed: {text}" if failed else text)
+    return f"The tool `{tool}` failed: {text}" if failed else text
 
 
 def _text(result: Message) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from acp_launch.document.tree import Document
 
 REQUIRED = "this key is required"
+NONE: Mapping[str, str] = {}
 UNKNOWN_KEY = frozenset({"unexpected_keyword_argument", "extra_forbidden"})  # of a dataclass, of a model
 _EXPECTED = {
     "string_type": "text",
@@ -86,10 +87,14 @@ def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | Non
     return Fault(path, f"expected {listed}, found {found(value)}", fix)
 
 
-def unknown_key(path: KeyPath, known: Sequence[str]) -> Fault:
-    """A key that is none of the `known` ones of its mapping."""
+def unknown_key(path: KeyPath, known: Sequence[str], others: Mapping[str, str] = NONE) -> Fault:
+    """A key that is none of the `known` ones of its mapping.
+
+    `others`: what one of them is called elsewhere, in lower case with underscores; it goes before what looks alike.
+    """
     key = str(path[-1])
-    nearest = next(iter(get_close_matches(key.lower().replace("-", "_"), known, 1)), "")
+    plain = key.lower().replace("-", "_")
+    nearest = next(iter([others[plain]] if others.get(plain) in known else get_close_matches(plain, known, 1)), "")
     if nearest:
         return Fault(path, f'unknown key "{key}"; did you mean "{nearest}"?', f"write {nearest}", at_key=True)
     return Fault(path, f'unknown key "{key}"', f"use one of {', '.join(known)}", at_key=True)

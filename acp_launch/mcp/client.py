@@ -1,8 +1,8 @@
 """
 Our side of a conversation with an MCP server, sans-IO: lines in, events out.
 
-What the server may ask of us is answered here: `ping`, and `roots/list`, which is all we declare. The rest of what it
-could ask (sampling, elicitation) was not offered, so it gets -32601. Batches of 2025-03-26 are read, never sent.
+What the server may ask of us is answered here: `ping`, and `roots/list`, which is all we ever declare. The rest of what
+it could ask (sampling, elicitation) was not offered, so it gets -32601. Batches of 2025-03-26 are read, never sent.
 """
 
 import re
@@ -34,9 +34,13 @@ Event = Answered | Junk | Reply | Progress | Said
 
 
 class Client:
-    def __init__(self, directories: Sequence[PurePath]) -> None:
-        """`directories` are the roots."""
+    def __init__(self, directories: Sequence[PurePath], *, declares_roots: bool = False) -> None:
+        """`directories` are the roots. They are told to a server that asks, declared or not, as a launch does.
+
+        Servers offer more to a client that declares them than most agents are shown.
+        """
         self.roots_asked = 0
+        self._capabilities = message.ROOTS if declares_roots else {}
         self._roots = roots.listing(directories)
         self._peer = Peer()
 
@@ -45,7 +49,7 @@ class Client:
             "initialize",
             {
                 "protocolVersion": message.VERSIONS[0],
-                "capabilities": message.CAPABILITIES,
+                "capabilities": self._capabilities,
                 "clientInfo": message.CLIENT_INFO,
             },
         )

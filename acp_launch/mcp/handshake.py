@@ -23,7 +23,7 @@ async def shake_hands(connection: Connection, *, limit: float) -> Server:
     except LaunchError as error:
         raise _explained(error, connection.noise) from None
     server = read_server(connection.label, result)
-    connection.is_open = True
+    connection.opened()
     connection.send(connection.client.initialized())
     return server
 

@@ -23,7 +23,7 @@ async def everything(connection: Connection, method: str, *, limit: float) -> li
 
     Raises:
         ServerRefused: as the server says.
-        RemoteProtocolError: a page is none, or the list would never end.
+        RemoteProtocolError: a page is none, or the list has too many.
     """
     items: list[dict[str, Any]] = []
     seen: set[str] = set()
@@ -35,12 +35,17 @@ async def everything(connection: Connection, method: str, *, limit: float) -> li
         empty = 0 if found else empty + 1
         if cursor is None:
             return items
-        if cursor in seen or empty == EMPTY_PAGES:
-            break
+        if cursor in seen:
+            raise _refused(connection, method, "goes in circles: a cursor came twice")
+        if empty == EMPTY_PAGES:
+            raise _refused(connection, method, f"has no end: {EMPTY_PAGES} empty pages in a row")
         seen.add(cursor)
         params = {"cursor": cursor}
-    reason = "goes in circles: a cursor came twice" if cursor in seen else f"has no end ({len(seen) + 1} pages read)"
-    raise RemoteProtocolError(f"the answer of {connection.label} to {method} {reason}")
+    raise _refused(connection, method, f"has more than {PAGES} pages")
+
+
+def _refused(connection: Connection, method: str, reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the answer of {connection.label} to {method} {reason}")
 
 
 async def _page(

@@ -17,7 +17,7 @@ from acp_launch.protocol.acp import decoded, mapping, sequence, text
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 LARGEST = 1e300
 CLIENT_INFO = {"name": "acp-launch", "version": __version__}
-CAPABILITIES: dict[str, Any] = {"roots": {"listChanged": True}}
+ROOTS: dict[str, Any] = {"roots": {"listChanged": True}}  # as a capability
 RELEASE = "use a release of it that speaks one of"
 OURS = ", ".join(VERSIONS)
 

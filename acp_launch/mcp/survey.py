@@ -12,6 +12,7 @@ from acp_launch.mcp.stdio import Connection
 from acp_launch.protocol import jsonrpc
 
 PING = 5.0  # seconds; a server that needs longer for `{}` does not answer
+ROOTS = 0.5  # seconds from the handshake for its first question about the roots; server-everything asks after 0.35
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -62,7 +63,7 @@ async def survey(connection: Connection, server: Server, *, limit: float) -> Sur
         refused=refused,
         tool_names=names,
         answers_ping=await _answers_ping(connection),
-        roots_asked=connection.client.roots_asked,
+        roots_asked=await connection.roots_asked(within=ROOTS),
     )
 
 

@@ -3,7 +3,7 @@ What is wrong at one path of a profile, before anybody knows the line. Pure.
 
 The sentences every format shares are in `document.faults`. The tables below are the only place that knows which keys
 DESIGN §4 promises for later, and which belong to the user and to no project: they get a sentence of their own
-instead of a misleading "did you mean".
+instead of a misleading "did you mean". And what others call a key of ours is meant more surely than what looks alike.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,7 @@ _USERS: Mapping[str, str] = {
     **dict.fromkeys(("secret", "store", "stores"), f'move it to "secrets" in {_MOVE}'),
     "trust": "remove it",
 }
-_REMOTE_LATER = frozenset({"required", "restart", "timeouts", "tools", "bridge", "env"})
+_REMOTE_LATER = frozenset({"required", "restart", "timeouts", "tools", "roots", "bridge", "env"})
 LATER: Mapping[type, frozenset[str]] = {
     Profile: frozenset({"extends", "client"}),
     Agent: frozenset({"mcp"}),
@@ -64,6 +64,14 @@ _SHAPES: Mapping[type, Mapping[tuple[str, ...], type]] = {
         ("timeouts",): ServerTimeouts,
         ("tools",): Tools,
     },
+}
+_OTHER_KEYS = {  # as other programs and formats call them
+    **dict.fromkeys(("cmd", "executable", "program"), "command"),
+    **dict.fromkeys(("arguments", "argv"), "args"),
+    **dict.fromkeys(("environment", "envs", "env_vars", "environment_variables"), "env"),
+    **dict.fromkeys(("directory", "workdir", "working_dir", "working_directory", "workingdirectory"), "cwd"),
+    **dict.fromkeys(("mcpservers", "servers", "mcp"), "mcp_servers"),
+    **dict.fromkeys(("uri", "endpoint", "serverurl", "server_url"), "url"),
 }
 _POLICIES = ("always", "on-failure", "never")
 _OTHER_POLICIES = {  # as other supervisors call them
@@ -134,4 +142,4 @@ def _unknown_key(path: KeyPath, shape: type) -> Fault:
     if (other := _OTHER_KIND.get(shape)) and key in other:
         fix = "remove it, or the type if the server is such a one"
         return Fault(path, f'"{key}" belongs to a server with a {other[key]}', fix, at_key=True)
-    return unknown_key(path, [field.name for field in fields(shape)])
+    return unknown_key(path, [field.name for field in fields(shape)], _OTHER_KEYS)

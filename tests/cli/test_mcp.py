@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -40,6 +41,33 @@ def shown(launch: Launcher, *arguments: str) -> str:
     done = launch("mcp", *arguments)
     assert (done.code, done.err) == (0, "")
     return done.out.decode()
+
+
+OWN = f"""
+import os
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.agents import script
+
+def hello(request):
+    offered = {{"tools": {{}}}} if "roots" in request["params"]["capabilities"] else {{"tools": {{}}, "logging": {{}}}}
+    about = {{"serverInfo": {{"name": "own"}}}}
+    script.answer(request, {{"protocolVersion": "2025-11-25", "capabilities": offered, **about}})
+
+METHODS = {{
+    "initialize": hello,
+    "ping": lambda request: script.answer(request, {{}}),
+    "tools/list": lambda request: script.answer(request, {{"tools": [{{"name": "only"}}]}}),
+}}
+"""
+
+
+def own(launch: Launcher, body: str) -> None:
+    """A server that does as `body` says; with METHODS it is an ordinary one."""
+    file = launch.project / "server.py"
+    file.write_text(OWN + body)
+    command = {"command": sys.executable, "args": ["-I", "-S", str(file)], "inherit_env": "all"}
+    profile(launch, own={**command, "env": {"ACP_TEST_TRANSCRIPT": ""}})
 
 
 def answer(launch: Launcher, tool: str, *arguments: str) -> Any:
@@ -246,13 +274,97 @@ def test_every_page_is_read(launch: Launcher) -> None:
     ("mode", "message"),
     [
         ("circle", 'the answer of the MCP server "pager" to tools/list goes in circles: a cursor came twice'),
-        ("endless", 'the answer of the MCP server "pager" to tools/list has no end (100 pages read)'),
+        ("endless", 'the answer of the MCP server "pager" to tools/list has no end: 100 empty pages in a row'),
+        ("many", 'the answer of the MCP server "pager" to tools/list has more than 1000 pages'),
         ("none", 'the MCP server "pager" answered tools/list without a list of tools'),
     ],
 )
 def test_pages_that_never_end_are_a_broken_protocol(launch: Launcher, mode: str, message: str) -> None:
     profile(launch, pager=server("probe_pager", mode))
     assert failure(launch, "tools", "p", "pager") == (5, f"acp-launch: {message}\n")
+
+
+def test_the_answer_is_there_before_the_server_has_ended(launch: Launcher) -> None:
+    gate = launch.project / "gate"
+    os.mkfifo(gate)
+    own(launch, f"script.serve(METHODS)\nos.read(os.open({str(gate)!r}, os.O_RDONLY), 1)")
+    opened = os.open(gate, os.O_RDWR)
+    try:
+        with launch.start("mcp", "tools", "p", "own") as running:
+            running.shows("only")
+            assert any(str(launch.project / "server.py") in each for each in alive(running.mark))
+            os.write(opened, b"x")
+            assert running.end().code == 0
+    finally:
+        os.close(opened)
+    assert " own stopped, exited with status 0 ---" in launch("logs", "p").out.decode()
+
+
+def test_a_reader_that_is_slow_does_not_make_us_deaf(launch: Launcher) -> None:
+    polite(launch)
+    with launch.start("mcp", "call", "p", "polite", "big", "size:=1000000") as running:
+        running.gets_stuck()
+        running.kill(signal.SIGTERM)
+        _, err = running.process.communicate(timeout=PATIENCE)
+        assert (running.process.returncode, err) == (143, b"acp-launch: stopped\n")
+        assert alive(running.mark) == []
+
+
+def test_what_a_server_still_asks_is_answered_before_its_input_ends(launch: Launcher) -> None:
+    """Servers that wait for an answer do not end with their input."""
+    own(
+        launch,
+        """
+answered = []
+METHODS["notifications/initialized"] = lambda message: script.send({"id": "late", "method": "roots/list"})
+METHODS[None] = lambda response: answered.append(response["id"])
+script.serve(METHODS)
+script.complain(f"answered: {answered}")
+""",
+    )
+    assert shown(launch, "tools", "p", "own") == "only\n"
+    assert "answered: ['late']\n" in launch("logs", "p").out.decode()
+
+
+def test_roots_are_declared_to_be_inspected_and_else_as_the_profile_says(launch: Launcher) -> None:
+    """Some servers have more tools for clients with roots, which most agents are not."""
+    own(launch, "script.serve(METHODS)")
+    assert json.loads(shown(launch, "inspect", "p", "own", "--json"))["capabilities"] == {"tools": {}}
+    polite(launch)
+    assert answer(launch, "client")["capabilities"] == {}
+    polite(launch, roots="session")
+    assert answer(launch, "client")["capabilities"] == {"roots": {"listChanged": True}}
+
+
+@pytest.mark.parametrize("verb", ["inspect", "tools", "call"])
+def test_without_a_name_the_servers_of_the_profile_are_listed(launch: Launcher, verb: str) -> None:
+    profile(launch, notes=server("probe_polite"), files={"command": "no-such-server"})
+    assert failure(launch, verb, "p") == (
+        2,
+        "acp-launch: which MCP server? p has notes, files\n    fix: name one; acp-launch mcp list p says more\n",
+    )
+    profile(launch)
+    assert failure(launch, verb, "p") == (
+        2,
+        "acp-launch: p has no MCP servers\n    fix: add some under mcp_servers in the profile\n",
+    )
+
+
+def test_without_a_tool_the_way_to_the_tools_is_shown(launch: Launcher) -> None:
+    polite(launch)
+    assert failure(launch, "call", "p", "polite") == (
+        2,
+        "acp-launch: which tool?\n    fix: acp-launch mcp tools p polite lists them\n",
+    )
+
+
+def test_the_stderr_of_a_server_is_kept_for_logs(launch: Launcher) -> None:
+    polite(launch)
+    assert shown(launch, "call", "p", "polite", "progress") == "done\n"
+    began, said, ended = launch("logs", "p", "polite").out.decode().splitlines()
+    assert re.fullmatch(r"--- [-\d]+ [:\d]+ polite starting \(pid \d+\) ---", began)
+    assert said == "probe_polite: working"
+    assert re.fullmatch(r"--- [-\d]+ [:\d]+ polite stopped, exited with status 0 ---", ended)
 
 
 # call
@@ -289,6 +401,22 @@ def test_arguments_come_from_stdin_or_a_file(launch: Launcher, tmp_path: Path) -
     assert failure(launch, *call[1:], "a=1", "-f", str(file)) == (
         2,
         "acp-launch: the arguments are given twice\n    fix: give them as words, or with --file\n",
+    )
+
+
+def test_a_file_without_end_is_read_up_to_a_limit(launch: Launcher) -> None:
+    polite(launch)
+    assert failure(launch, "call", "p", "polite", "echo", "-f", "/dev/zero") == (
+        2,
+        "acp-launch: the arguments in /dev/zero are more than 64 MiB\n    fix: name a file of JSON\n",
+    )
+
+
+def test_a_tool_whose_name_is_no_text_is_refused(launch: Launcher) -> None:
+    polite(launch)
+    assert failure(launch, "call", "p", "polite", "\udcff") == (
+        2,
+        "acp-launch: the tool's name is not UTF-8\n    fix: acp-launch mcp tools p polite lists them\n",
     )
 
 
@@ -357,11 +485,17 @@ def test_a_call_has_a_deadline_and_the_server_is_told(launch: Launcher, tmp_path
     file = tmp_path / "cancelled"
     polite(launch, "2025-06-18", str(file), timeouts={"call": "200ms"})
     head = 'acp-launch: no result of "wait" from the MCP server "polite" within'
-    fix = "    fix: if it needs longer: --timeout SECONDS"
+    fix = "    fix: if it needs longer: --timeout DURATION"
     key = ", or mcp_servers.polite.timeouts.call in the profile"
     assert failure(launch, "call", "p", "polite", "wait") == (124, f"{head} 0.2 s\n{fix}{key}\n")
     assert json.loads(file.read_bytes())["reason"] == "it took too long"
     assert failure(launch, "call", "p", "polite", "wait", "--timeout", "0.3") == (124, f"{head} 0.3 s\n{fix}\n")
+    assert failure(launch, "call", "p", "polite", "wait", "--timeout", "250ms")[1].startswith(f"{head} 0.25 s\n")
+    assert failure(launch, "call", "p", "polite", "wait", "--timeout", "soon") == (
+        2,
+        'acp-launch: --timeout: expected a duration, found "soon"\n'
+        "    fix: write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h\n",
+    )
 
 
 def test_ctrl_c_cancels_the_call_and_ends_the_server(launch: Launcher, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from acp_launch.cli import job
 from acp_launch.cli.app import app
 from acp_launch.cli.job import Wish
 from acp_launch.cli.quick import FLAGS, OPTIONS, plain_wish
+from acp_launch.cli.timeout import seconds
+from acp_launch.errors import UsageError
 
 VALUES = [
     "all",
@@ -22,6 +24,9 @@ VALUES = [
     "5",
     "1e3",
     "nan",
+    "250ms",
+    "2m",
+    "2 m",
     "-",
     "x",
     "a b",
@@ -82,6 +87,7 @@ def test_both_ways_wish_the_same(arguments: list[str], patcher: pytest.MonkeyPat
             "--new",
             "-v",
         ],
+        ["demo", "--timeout", "2m", "hi"],
         ["demo", "--", "--not-an-option"],
         [],
     ],
@@ -98,3 +104,30 @@ def test_what_people_type_is_read_the_quick_way(arguments: list[str], patcher: p
 )
 def test_what_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
     assert plain_wish(arguments) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("5s", 5), ("2m", 120), ("1.5", 1.5), ("90", 90), ("250ms", 0.25), ("1h", 3600), ("0.05", 0.05)],
+)
+def test_a_time_out_is_a_duration_or_a_number_of_seconds(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e3", "2 m", "5d", "soon", "", "1,5", "\u0665", "5\n"])
+def test_what_is_no_time_is_said_with_the_way_out(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        seconds(text)
+    assert (refused.value.message, refused.value.fix, refused.value.exit_code) == (
+        f'--timeout: expected a duration, found "{text}"',
+        "write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h",
+        2,
+    )
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "1e3"])
+def test_a_bad_time_out_is_left_to_typer_which_says_the_same(text: str) -> None:
+    assert plain_wish(["demo", "hi", "--timeout", text]) is None
+    with pytest.raises(UsageError) as refused:
+        app(args=["run", "demo", "hi", "--timeout", text], prog_name="acp-launch")
+    assert refused.value.message == f'--timeout: expected a duration, found "{text}"'

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from acp_launch.console.failure import show
 from acp_launch.console.ndjson import Ndjson
 from acp_launch.console.outlet import Outlet, OutputClosed
 from acp_launch.console.plain import Messages, Plain, Quiet
-from acp_launch.errors import LaunchError, ProfileError, SessionError
+from acp_launch.errors import LaunchError, MachineError, ProfileError, SessionError, SettingsError
 from acp_launch.problem import Problem
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission
@@ -137,8 +138,38 @@ def test_every_event_is_a_line_of_json_with_a_type(tmp_path: Path) -> None:
         "denied": None,
         "result": {"stopReason": "refusal", "usage": {"totalTokens": 1}},
     }
-    assert events[4]["message"] == "gone"
+    gone = {"message": "gone", "fix": "--new", "detail": ["x"], "problems": []}
+    assert events[4] == {"type": "error", "exitCode": 3, **gone}
     assert (events[5]["exitCode"], events[5]["problems"]) == (2, [problem.as_json()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "message"),
+    [
+        (ProfileError, 1, "1 problem; nothing was started"),
+        (MachineError, 2, "2 problems; nothing was started"),
+        (SettingsError, 2, "2 problems; nothing was done"),
+    ],
+)
+def test_an_error_of_problems_has_all_members_and_the_closing_line_of_stderr(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: Callable[[list[Problem]], LaunchError],
+    count: int,
+    message: str,
+) -> None:
+    problem = Problem("p.yaml", 3, 4, "agent.command", "gone", "install it")
+    failure = kind([problem] * count)
+
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet)
+        observer.failed(failure)
+        return observer
+
+    show(failure)
+    assert capsys.readouterr().err.splitlines()[-1] == message
+    said = {"message": message, "fix": "", "detail": [], "problems": [problem.as_json()] * count}
+    assert json.loads(written(tmp_path, story)) == {"type": "error", "exitCode": failure.exit_code, **said}
 
 
 def denied(*, allowed: bool = False, option: str | None = "no") -> Permission:

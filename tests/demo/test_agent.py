@@ -1,11 +1,14 @@
 """The demo agent keeps every promise of its `initialize` answer. Every line it writes is judged by the oracle."""
 
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from acp_launch.demo import replies, toolbox
 from tests.demo.client import Client, choose, prompt_params, script_entry, server_entry
 
 
@@ -36,7 +39,9 @@ def test_help_lists_every_command_in_several_chunks_of_one_message(agent: Client
     chunks = [update for update in agent.updates if update["sessionUpdate"] == "agent_message_chunk"]
     assert len(chunks) > 5
     assert len({chunk["messageId"] for chunk in chunks}) == 1
-    assert all(f"`{name}" in agent.said() for name in ("tools", "note", "notes", "call", "plan", "count", "history"))
+    assert all(
+        f"`{name}" in agent.said() for name in ("tools", "note", "notes", "call", "repeat", "plan", "count", "history")
+    )
 
 
 def test_what_it_does_not_understand_it_echoes_and_points_to_help(agent: Client, tmp_path: Path) -> None:
@@ -75,6 +80,42 @@ def test_tools_lists_each_server_with_its_tools_or_what_is_wrong_with_it(agent: 
     assert "`list_notes`: List all notes" in agent.said()
     assert "**missing**: not connected: [Errno 2]" in agent.said()
     assert "**mcp_crasher**: not connected" in agent.said()
+
+
+def test_the_tools_of_each_server_are_a_list_of_their_own_in_markdown(agent: Client, tmp_path: Path) -> None:
+    """A line right after a list would belong to its last item."""
+    session = agent.open(tmp_path, server_entry("one"), server_entry("two"))
+    agent.prompt(session, "tools")
+    listed = (
+        "connected, 3 tools\n\n"
+        "- `add_note` (asks first): Append a note to the notes file\n"
+        "- `list_notes`: List all notes\n"
+        "- `add`: Add two numbers\n\n"
+    )
+    assert agent.said() == f"**one**: {listed}**two**: {listed}"
+
+
+def test_the_first_answer_waits_until_the_servers_are_connected(agent: Client, tmp_path: Path) -> None:
+    """So that whoever asks one thing and leaves has seen them all opened."""
+    heard = tmp_path / "heard"
+    recording = {"env": [{"name": "ACP_TEST_TRANSCRIPT", "value": str(heard)}]}
+    session = agent.open(tmp_path, {**script_entry("mcp_slow", str(tmp_path / "cancelled")), **recording})
+    agent.prompt(session, "help")
+    methods = [json.loads(line)["method"] for line in heard.read_bytes().splitlines()]
+    assert methods == ["initialize", "notifications/initialized", "tools/list"]
+
+
+def test_a_server_that_does_not_answer_holds_up_the_first_answer_for_a_moment_and_no_other(
+    agent: Client, tmp_path: Path
+) -> None:
+    session = agent.open(tmp_path, script_entry("mcp_mute"))
+    begun = time.monotonic()
+    agent.prompt(session, "help")
+    first = time.monotonic() - begun
+    agent.prompt(session, "help")
+    second = time.monotonic() - begun - first
+    assert replies.FIRST <= first < toolbox.HANDSHAKE
+    assert second < replies.FIRST
 
 
 def test_a_note_is_written_after_permission_and_can_be_read_back(agent: Client, tmp_path: Path) -> None:
@@ -127,6 +168,66 @@ def test_any_tool_can_be_called_with_json_arguments(agent: Client, tmp_path: Pat
     assert agent.statuses()[-1] == "failed"
     agent.prompt(session, "call first nothing")
     assert agent.said().startswith("There is no tool `nothing` on a server `first`.")
+
+
+def test_a_call_is_repeated_each_time_as_a_call_of_its_own(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, server_entry())
+    agent.prompt(session, 'repeat 3 notes add {"a": 2, "b": 40}')
+    assert agent.said() == "1. 42\n2. 42\n3. 42\n"
+    assert agent.statuses() == ["pending", "in_progress", "completed"] * 3
+    titles = [update["title"] for update in agent.updates if update["sessionUpdate"] == "tool_call"]
+    assert titles == [f"notes: add ({number} of 3)" for number in (1, 2, 3)]
+
+
+def test_a_repeated_call_goes_on_after_an_error_in_one_line(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, script_entry("mcp_crasher"))
+    agent.prompt(session, "repeat 2 mcp_crasher crash")
+    lines = agent.said().splitlines()
+    assert [line.partition(" failed: ")[0] for line in lines] == [
+        f"{number}. The tool `crash` of `mcp_crasher`" for number in (1, 2)
+    ]
+    assert agent.statuses()[-1] == "failed"
+
+
+def test_a_repeated_call_that_is_refused_or_unknown_is_not_tried_again(agent: Client, tmp_path: Path) -> None:
+    agent.permission = choose("reject-once")
+    session = agent.open(tmp_path, server_entry())
+    agent.prompt(session, 'repeat 5 notes add_note {"text": "x"}')
+    assert agent.said() == "1. I did not do it: permission was refused.\n"
+    agent.prompt(session, "repeat 5 notes nothing")
+    assert agent.said() == "1. There is no tool `nothing` on a server `notes`. Say `tools` to see what there is.\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("repeat", 'I repeat a call from 1 to 1000 times: `repeat 20 notes add {"a":1,"b":2}`.'),
+        ("repeat 0 notes add", 'I repeat a call from 1 to 1000 times: `repeat 20 notes add {"a":1,"b":2}`.'),
+        (
+            "repeat 3 notes",
+            "Say how often, which server, which tool, and its arguments as a JSON object:"
+            ' `repeat 20 notes add {"a":1,"b":2}`.',
+        ),
+        (
+            "call notes",
+            'Say which server, which tool, and its arguments as a JSON object: `call notes add_note {"text":"hi"}`.',
+        ),
+        ("repeat 3 notes add {", "These arguments are not JSON: Expecting property name enclosed in double quotes:"),
+    ],
+)
+def test_a_call_that_is_said_wrongly_is_explained(agent: Client, tmp_path: Path, prompt: str, said: str) -> None:
+    session = agent.open(tmp_path, server_entry())
+    agent.prompt(session, prompt)
+    assert agent.said().startswith(said)
+    assert agent.statuses() == []
+
+
+def test_a_cancel_stops_the_repeating(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path, server_entry())
+    request = agent.begin_prompt(session, 'repeat 1000 notes add {"a": 1, "b": 1}')
+    agent.until(lambda message: "(2 of 1000)" in str(message.get("params")))
+    agent.notify("session/cancel", {"sessionId": session})
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
 
 
 def test_a_server_that_dies_in_a_call_fails_that_call_alone(agent: Client, tmp_path: Path) -> None:

@@ -29,11 +29,14 @@ def reply(client: Client, message: object) -> object:
     return json.loads(event.line)
 
 
-def test_initialize_names_us_the_newest_version_with_a_handshake_and_roots() -> None:
-    message = json.loads(Client(ROOTS).initialize().line)
+@pytest.mark.parametrize(("declares", "capabilities"), [(False, {}), (True, {"roots": {"listChanged": True}})])
+def test_initialize_names_us_the_newest_version_with_a_handshake_and_roots_on_demand(
+    declares: bool, capabilities: object
+) -> None:
+    message = json.loads(Client(ROOTS, declares_roots=declares).initialize().line)
     assert message["method"] == "initialize"
     assert message["params"]["protocolVersion"] == "2025-11-25"
-    assert message["params"]["capabilities"] == {"roots": {"listChanged": True}}
+    assert message["params"]["capabilities"] == capabilities
     assert message["params"]["clientInfo"]["name"] == "acp-launch"
 
 

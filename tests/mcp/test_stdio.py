@@ -166,6 +166,19 @@ def test_arguments_larger_than_a_pipe_to_a_server_that_does_not_read_are_bounded
     assert visit("probe_rude", story, "blind")[0] == 'no result of "one" from the MCP server "x" within 0.2 s'
 
 
+def test_a_server_has_a_moment_to_ask_for_the_roots_and_no_longer() -> None:
+    async def asked(connection: Connection) -> int:
+        await shake_hands(connection, limit=PATIENCE)
+        return await connection.roots_asked(within=PATIENCE)  # not to be had without waiting for it
+
+    async def not_asked(connection: Connection) -> int:
+        await shake_hands(connection, limit=PATIENCE)
+        return await connection.roots_asked(within=SHORT)
+
+    assert visit("probe_polite", asked)[0] == 1
+    assert visit("probe_pager", not_asked)[0] == 0
+
+
 def test_junk_after_the_handshake_is_noted_once() -> None:
     async def story(connection: Connection) -> int:
         await shake_hands(connection, limit=PATIENCE)

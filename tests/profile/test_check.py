@@ -167,6 +167,42 @@ def test_the_smallest_profile_is_two_lines() -> None:
             'f.yaml:4:7: mcp_servers.s.comand: unknown key "comand"; did you mean "command"?\n    fix: write command',
         ),
         (
+            with_server("{cmd: x}"),
+            'f.yaml:4:7: mcp_servers.s.cmd: unknown key "cmd"; did you mean "command"?\n    fix: write command',
+        ),
+        (
+            with_server("{command: x, arguments: []}"),
+            'f.yaml:4:19: mcp_servers.s.arguments: unknown key "arguments"; did you mean "args"?\n    fix: write args',
+        ),
+        (
+            with_server("{command: x, environment: {}}"),
+            'f.yaml:4:19: mcp_servers.s.environment: unknown key "environment"; did you mean "env"?\n'
+            "    fix: write env",
+        ),
+        (
+            with_server("{command: x, workingDirectory: y}"),
+            'f.yaml:4:19: mcp_servers.s.workingDirectory: unknown key "workingDirectory"; did you mean "cwd"?\n'
+            "    fix: write cwd",
+        ),
+        (
+            with_server("{type: http, serverUrl: y}"),
+            'f.yaml:4:19: mcp_servers.s.serverUrl: unknown key "serverUrl"; did you mean "url"?\n    fix: write url',
+        ),
+        (
+            "version: 1\nagent: {command: x}\nmcpServers: {}",
+            'f.yaml:3:1: mcpServers: unknown key "mcpServers"; did you mean "mcp_servers"?\n    fix: write mcp_servers',
+        ),
+        (
+            within("working-dir: y"),
+            'f.yaml:4:3: agent.working-dir: unknown key "working-dir"\n'
+            "    fix: use one of command, args, env, inherit_env, timeouts",
+        ),
+        (
+            with_server("{command: x, disabled: true}"),
+            'f.yaml:4:19: mcp_servers.s.disabled: unknown key "disabled"\n    fix: use one of command, type, args, env,'
+            " cwd, inherit_env, required, restart, timeouts, tools, roots, bridge",
+        ),
+        (
             with_server("{type: http, ulr: https://x}"),
             'f.yaml:4:19: mcp_servers.s.ulr: unknown key "ulr"; did you mean "url"?\n    fix: write url',
         ),
@@ -673,9 +709,7 @@ def test_tools_that_nobody_can_restrict_are_a_problem() -> None:
 
 
 def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
-    found = checked(
-        with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, inherit_env: all}")
-    )
+    found = checked(with_server("{command: x, bridge: false, required: false, restart: {}, cwd: /, inherit_env: all}"))
     assert found.profile is not None
     assert [(problem.column, problem.severity, problem.message, problem.fix) for problem in found.problems] == [
         (

@@ -1,4 +1,5 @@
-"""An MCP server with seven tools, three on a page. argv `circle`, `endless`: pages that never end; `none`: no list."""
+"""An MCP server with seven tools, three on a page. argv `circle`, `endless`, `many`: pages that never end;
+`none`: no list."""
 
 import sys
 
@@ -22,6 +23,8 @@ def page(request: script.Message) -> None:
         following = {"nextCursor": "3"}
     if MODE == "endless":
         tools, following = [], {"nextCursor": str(begin + 1)}
+    if MODE == "many":
+        tools, following = [{"name": f"tool{begin}", "inputSchema": {}}], {"nextCursor": str(begin + 1)}
     script.answer(request, {"tools": [*tools, "no tool"], **following} if MODE != "none" else {"tools": None})
 
 
