@@ -165,6 +165,7 @@ async def bridged(
         note=story.note,
         waiting=story.waiting,
         log=supplies.logs.of,
+        log_end=supplies.logs.end,
         hurry=hurry,
     )
     async with running(ours, needs) as inner:

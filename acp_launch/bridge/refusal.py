@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 from msgspec import Raw, Struct
 
+from acp_launch.process.change import Change
 from acp_launch.protocol import jsonrpc
 
 SERVER_LOST = -32010
 TIMED_OUT = -32011
+AGAIN, NOT_STARTED = "it is being started again", "could not be started"
 WORDS = 5  # stderr lines repeated in a message: agents mostly show nothing but the message
 
 
@@ -32,6 +34,14 @@ class Lost(Struct, frozen=True, kw_only=True):
         elif self.stderr:
             message += "; its last words: " + " / ".join(self.stderr[-WORDS:])
         return error(id, SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
+
+
+def lost(change: Change, name: str) -> Lost:
+    """For the agent's ears: what could not be started is not for them, its path included."""
+    if change.state == "resting":
+        return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
+    why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
+    return Lost(server=name, why=f"failed: {why}", stderr=change.detail)
 
 
 def error(id: Raw, code: int, message: str, data: object = None) -> bytes:

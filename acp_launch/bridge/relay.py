@@ -10,13 +10,13 @@ Whoever does not read makes the other side wait, as with a plain pipe, and itsel
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.link import Link, Over
-from acp_launch.bridge.refusal import Lost
+from acp_launch.bridge.programs import policy
+from acp_launch.bridge.refusal import lost
 from acp_launch.bridge.seat import Guest
 from acp_launch.plan.model import StdioPlan
 from acp_launch.process import prepare
@@ -24,15 +24,9 @@ from acp_launch.process.change import Change
 from acp_launch.process.child import Child
 from acp_launch.process.program import Program
 from acp_launch.process.supervisor import Supervisor
-from acp_launch.profile.model import Tools
 from acp_launch.secret.redact import excerpt
 
-if TYPE_CHECKING:
-    from acp_launch.bridge.toolpolicy import ToolPolicy
-
 KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
-NOT_STARTED = "could not be started"
-AGAIN = "it is being started again"
 EXCERPT = 120  # characters of a line that is no message
 LINGER = 0.5  # seconds for answers to an agent that has said all it had to say
 DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
@@ -83,7 +77,7 @@ class Relay:
         self.exchange = Exchange(
             plan.name,
             self,
-            _policy(plan),
+            policy(plan),
             directories,
             start=plan.timeouts.start,
             call=plan.timeouts.call,
@@ -152,7 +146,7 @@ class Relay:
         if change.after is not None and not self.supervisor.has_answered:
             self._probe = False  # it may be the ping that it does not bear
         self._take_kept()
-        self.exchange.lost(_lost(change, self.plan.name), for_good=change.state != "resting")
+        self.exchange.lost(lost(change, self.plan.name), for_good=change.state != "resting")
         if self._agent is not None:
             self._agent.resume()  # it waited for who is no more
 
@@ -292,20 +286,3 @@ class Relay:
         child = self.supervisor.child
         process = prepare.table().read(child.pid) if child else None
         return process is not None and process.is_stopped
-
-
-def _policy(plan: StdioPlan) -> "ToolPolicy | None":
-    if plan.tools == Tools():
-        return None
-    from acp_launch.bridge.toolpolicy import ToolPolicy  # regular expressions: rarely needed, not for nothing
-
-    policy = ToolPolicy(plan.name, plan.tools)
-    return None if policy.is_open else policy
-
-
-def _lost(change: Change, name: str) -> Lost:
-    """For the agent's ears: what could not be started is not for them, its path included."""
-    if change.state == "resting":
-        return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
-    why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
-    return Lost(server=name, why=f"failed: {why}", stderr=change.detail)

@@ -3,7 +3,7 @@ Our end of every MCP connection of the agent: a unix socket that shims (shim.py)
 
 A connection is let in when it comes from our own user and its first line (greeting.py) holds this launch's token and
 the name of a server of ours, within two seconds. All others are closed without a word, and we say why. No connection
-has a task: each is a descriptor the loop watches, and a deadline.
+has a task: each is a descriptor the loop watches, and a deadline. However many say nothing, the next is heard.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from acp_launch.bridge.peeruid import peer_uid
 from acp_launch.bridge.seatdir import SOCKET, directory
 
 PATIENCE = 2.0  # seconds for the greeting; a shim says it in the moment it connects
-MOST = 64  # connections that have not greeted yet; further ones wait in the kernel, unaccepted
-BACKLOG = 256  # of these; more than an agent has servers
+MOST = 64  # connections that have not greeted yet; the oldest makes room for a further one
+BACKLOG = 256  # that wait in the kernel, unaccepted; more than an agent has servers
 REST = 1.0  # seconds, when no connection can be taken for want of descriptors or memory
 
 
@@ -103,7 +103,8 @@ class _Door:
         self.check, self.seated, self.refused, self.patience = check, seated, refused, patience
         self._listener, self._uid_of = listener, uid_of
         self._loop = asyncio.get_running_loop()
-        self._greeters: set[_Greeter] = set()
+        self._greeters: dict[_Greeter, None] = {}  # the oldest first
+        self._is_crowded = False
         self._is_open = False
         self._rest: asyncio.TimerHandle | None = None
         self._open()
@@ -117,9 +118,8 @@ class _Door:
         self._greeters.clear()
 
     def part(self, greeter: "_Greeter") -> None:
-        """One less; there is room for the next."""
-        self._greeters.remove(greeter)
-        self._open()
+        del self._greeters[greeter]
+        self._is_crowded = self._is_crowded and bool(self._greeters)
 
     def _open(self) -> None:
         if not self._is_open and self._rest is None:
@@ -141,9 +141,19 @@ class _Door:
             self._pause(error)
             return
         connection.setblocking(False)
+        self._make_room()
         self._meet(connection)
-        if len(self._greeters) >= MOST:
-            self._shut()
+
+    def _make_room(self) -> None:
+        """Said once in a crowd: who floods us must not flood whoever reads this."""
+        if len(self._greeters) < MOST:
+            return
+        oldest = next(iter(self._greeters))
+        oldest.dismiss()
+        del self._greeters[oldest]
+        if not self._is_crowded:
+            self._is_crowded = True
+            self.refused(f"it was the oldest of {MOST} that had not said what they want; more like it are not noted")
 
     def _pause(self, error: OSError) -> None:
         self._shut()
@@ -157,7 +167,7 @@ class _Door:
     def _meet(self, connection: socket.socket) -> None:
         uid = self._uid_of(connection)
         if uid in (None, os.geteuid()):  # None: there is the directory nobody else may enter
-            self._greeters.add(_Greeter(connection, uid, self))
+            self._greeters[_Greeter(connection, uid, self)] = None
         else:
             connection.close()
             self.refused(f"it came from user {uid}, not from user {os.geteuid()}")

@@ -86,10 +86,12 @@ def _is_private(path: Path) -> bool:
 
 
 def _sweep(home: Path, start: str) -> None:
-    """Take away what killed launches have left: ours, of a process that is gone, with a socket nobody listens to."""
+    """Take away what killed launches have left: ours, of a process that is gone, with a socket nobody listens to, and
+    nothing else in it."""
     for left in home.glob(f"{start}[0-9]*-*"):
-        pid = left.name.removeprefix(start).partition("-")[0]
-        if pid.isdecimal() and _is_private(left) and not _is_running(int(pid)) and _is_deserted(left / SOCKET):
+        pid, _, made_up = left.name.removeprefix(start).partition("-")
+        is_named_so = pid.isdecimal() and len(made_up) == len(_MADE_UP)
+        if is_named_so and _is_private(left) and not _is_running(int(pid)) and _holds_a_deserted_socket(left):
             _remove(left)
 
 
@@ -101,6 +103,16 @@ def _is_running(pid: int) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
+
+
+def _holds_a_deserted_socket(left: Path) -> bool:
+    """And that alone: to connect to a file of any other kind is refused as well."""
+    try:
+        seen = (left / SOCKET).lstat()
+        is_alone = os.listdir(left) == [SOCKET]  # noqa: PTH208
+    except OSError:
+        return False
+    return is_alone and stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.geteuid() and _is_deserted(left / SOCKET)
 
 
 def _is_deserted(path: Path) -> bool:

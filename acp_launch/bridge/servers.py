@@ -27,8 +27,9 @@ HASTY = 0.6  # seconds for each polite rung of the ladder: nobody survives two
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """What running servers takes. `log` gives the log of one server's stderr; `listed` is told that the agent was shown
-    tools; `tell` runs beside the servers and passes on what they told; `hurry` is set when patience is over."""
+    """What running servers takes. `log` gives the log of one server's stderr, and `log_end` is told that no more comes
+    for it; `listed` is told that the agent was shown tools; `tell` runs beside the servers and passes on what they
+    told; `hurry` is set when patience is over."""
 
     secrets: Mapping[str, Secret]
     directories: Sequence[Path]
@@ -39,6 +40,7 @@ class Needs(Struct, frozen=True, kw_only=True):
     note: Callable[[str], None]
     waiting: Callable[[str, float, float], None]
     log: Callable[[str], Callable[[bytes], None]]
+    log_end: Callable[[str], None]
     hurry: asyncio.Event
 
 
@@ -131,6 +133,7 @@ class Servers:
         finally:
             relay.close()
             self._relays.remove(relay)
+            self._needs.log_end(relay.name)
         if not self._is_stopping and self._waiting_for(relay.plan) is None:
             self._ahead(relay.plan)
 

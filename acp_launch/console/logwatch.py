@@ -1,5 +1,6 @@
 """Which logs there are to show, now and as launches come and servers begin to speak."""
 
+import sys
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
@@ -100,7 +101,7 @@ class Watch:
 
 def _last(trail: Trail, count: int) -> Iterable[bytes]:
     """The last lines; one that is not at its end counts, and comes later."""
-    lines = deque(trail.lines(), count)
+    lines = deque(trail.lines(), min(count, sys.maxsize))
     if not count:
         trail.rest()
     elif trail.is_within_a_line and len(lines) == count:

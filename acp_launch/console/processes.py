@@ -68,6 +68,8 @@ def _rows(family: Family) -> Iterator[tuple[str, ...]]:
         yield (title, str(family.root.pid), age(family.root.age), size(family.root.memory), "", "")
     for member in family.members:
         yield from _branch(member, 1)
+    for gone in family.ended:
+        yield (INDENT + gone.name, "-", "", "", str(gone.restarts or ""), "(ended)")
 
 
 def _branch(member: Member, depth: int) -> Iterator[tuple[str, ...]]:
@@ -87,6 +89,7 @@ def _family(family: Family) -> Mapping[str, object]:
         "age": round(family.root.age, 2) if family.root else None,
         "memory": family.root.memory if family.root else None,
         "processes": [_member(member) for member in family.members],
+        "ended": [asdict(gone) for gone in family.ended],
     }
 
 

@@ -1,5 +1,7 @@
 """A launch as the tree of its processes, as it is now: what `ps` shows."""
 
+from pathlib import Path
+
 from msgspec import Struct
 
 from acp_launch.process import prepare
@@ -8,9 +10,14 @@ from acp_launch.process.leftovers import Standing, remains, standing
 from acp_launch.process.measure import measure
 from acp_launch.process.records import Known, Launch
 
+SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path, whichever installation it belongs to
+
 
 class Member(Struct, frozen=True, kw_only=True):
-    """`name` is what it is for acp-launch, empty for a descendant; `age` in seconds, `memory` resident bytes."""
+    """`name` is what it is for acp-launch: of a child its own, `shim NAME` where an agent holds a server, else empty.
+
+    `age` in seconds, `memory` resident bytes.
+    """
 
     name: str
     command: str
@@ -21,14 +28,26 @@ class Member(Struct, frozen=True, kw_only=True):
     children: "tuple[Member, ...]"
 
 
+class Gone(Struct, frozen=True):
+    """A child that has no process at the moment; `restarts` as its last one counted them."""
+
+    name: str
+    restarts: int
+
+
 class Family(Struct, frozen=True, kw_only=True):
-    """`root` is the launcher; None when it is dead, and `members` is what is left."""
+    """`root` is the launcher; None when it is dead, and `members` is what is left.
+
+    `ended` are the children that had a process and have none now: a server that rests before its next start, has
+    failed, or has done its work.
+    """
 
     profile: str
     verb: str
     standing: Standing
     root: Member | None
     members: tuple[Member, ...]
+    ended: tuple[Gone, ...] = ()
 
 
 def family(launch: Launch) -> Family | None:
@@ -54,7 +73,14 @@ def _running(launch: Launch, names: _Names) -> Family | None:
     root = _member(prepare.table(), launch.launcher.pid, names, {launch.launcher.pid})
     if root is None:
         return None
-    return Family(profile=launch.profile, verb=launch.verb, standing="running", root=root, members=root.children)
+    return Family(
+        profile=launch.profile,
+        verb=launch.verb,
+        standing="running",
+        root=root,
+        members=root.children,
+        ended=tuple(Gone(over.name, over.restarts) for over in launch.ended),
+    )
 
 
 def _left(launch: Launch, names: _Names) -> tuple[Member, ...]:
@@ -75,7 +101,7 @@ def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | 
     known = names.get((seen.pid, seen.started))
     children = [_member(table, child, names, shown) for child in table.children(pid) if child not in shown]
     return Member(
-        name=known.name if known else "",
+        name=known.name if known else _shim(pid),
         command=measured.command,
         pid=pid,
         age=measured.age,
@@ -83,3 +109,27 @@ def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | 
         restarts=known.restarts if known else 0,
         children=tuple(child for child in children if child),
     )
+
+
+def _shim(pid: int) -> str:
+    """`shim NAME` when it is one of ours, by how agents are told to start it; else nothing."""
+    match _argv(pid):
+        case [*_, program, _, name] if program.endswith(SHIM):
+            return f"shim {name}"
+    return ""
+
+
+def _argv(pid: int) -> list[str]:
+    """Nothing of a process that is gone or not ours to look at."""
+    if prepare.IS_LINUX:
+        try:
+            written = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return []
+        return written.decode(errors="replace").split("\0")[:-1]
+    import psutil
+
+    try:
+        return list(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return []

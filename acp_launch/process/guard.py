@@ -16,7 +16,7 @@ from pathlib import Path
 
 from acp_launch.errors import LaunchError
 from acp_launch.process import marker, prepare, spawn
-from acp_launch.process.identity import Process
+from acp_launch.process.identity import Process, Table
 from acp_launch.process.pidfd import LOOK_EVERY, block_until_gone
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.signalling import send
@@ -68,6 +68,7 @@ class Guard:
     def look(self) -> None:
         """List what our children have become, and tell what is new. Costs some 20 µs for each of them (Linux)."""
         table = prepare.table()
+        self._wake(table)
         with self._lock:
             now = set(descendants(table))
             now |= {old for old in self._told - now if (seen := table.read(old.pid)) == old and not seen.is_dead}
@@ -101,6 +102,12 @@ class Guard:
             self.spawned.close(stream)  # it says nothing
         self._record.guard(self.spawned.process)
         self._teach()
+
+    def _wake(self, table: Table) -> None:
+        """While it is stopped, nobody would notice our death."""
+        seen = table.read(self.spawned.pid) if self.spawned else None
+        if seen is not None and seen.is_stopped:
+            send(seen, signal.SIGCONT)
 
     def _teach(self) -> None:
         self._owed = b""

@@ -4,9 +4,13 @@ What launches left behind that died together with their guard: found by their re
 A process a record names is touched only while its time of start is the recorded one; any other only if its environment
 carries the launch's id, or it descends from one of those. Many may clean up at once: whoever locks a record does it,
 the others leave it alone.
+
+A guard that is stopped protects nothing and ends nothing, so its launch counts as dead: the guard is woken, and what it
+has not ended soon is ended here, itself included.
 """
 
 import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +20,18 @@ from typing import Literal
 from msgspec import Struct
 
 from acp_launch.process import boot, marker, prepare
+from acp_launch.process.identity import Process
 from acp_launch.process.measure import measure
-from acp_launch.process.records import Known, Launch, files, read
+from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.records import Known, Launch, files, is_stillborn, read
 from acp_launch.process.remains import Remains, Seen, end
+from acp_launch.process.signalling import send
 
+PATIENCE = 3.0  # seconds for a guard that was stopped; it needs no more than two for all it has to do
 NEWBORN = 60.0  # seconds a file may be without its first line; that is written within microseconds
 
-# running: its launcher lives. ending: its guard does. dead: neither, here and since the machine was started.
+# running: its launcher lives. ending: its guard does, and is not stopped. dead: neither, here and since the machine was
+# started.
 # foreign: of another container. over: of an earlier start of the machine.
 Standing = Literal["running", "ending", "dead", "foreign", "over"]
 
@@ -48,9 +57,10 @@ def standing(launch: Launch) -> Standing:
         return "over"
     if launch.namespace != boot.pid_namespace():
         return "foreign"
-    if _lives(launch.launcher):
+    if _living(launch.launcher):
         return "running"
-    return "ending" if launch.guard is not None and _lives(launch.guard) else "dead"
+    guard = _living(launch.guard)
+    return "ending" if guard and not guard.is_stopped else "dead"
 
 
 def remains(launch: Launch) -> Remains:
@@ -62,6 +72,7 @@ def remains(launch: Launch) -> Remains:
 def clear(state: Path) -> list[Ended]:
     """End what dead launches have left behind, at most two seconds for each, and remove their records.
 
+    Five seconds where a guard was stopped.
     Says nothing of those that left nothing. Costs one listing of a directory when there is no record.
     """
     return [ended for path in files(state) if path.name != marker.launch_id() and (ended := _clear(path))]
@@ -89,22 +100,35 @@ def _clear(path: Path) -> Ended | None:
 
 def _end(launch: Launch) -> Ended | None:
     left = remains(launch)
-    before = {each.pid: each for each in names(launch, left.alive())}
-    ended, survivors = end(left)
+    before = left.alive()
+    named = {each.pid: each for each in names(launch, before)}
+    _rouse(launch.guard)
+    found, survivors = end(left)
     if not survivors:
         _remove(launch.path)
+    ended = list({seen.identity: seen for seen in (*before, *found)}.values())
     if not ended:
         return None
-    return Ended(launch.profile, launch.verb, _lefts(ended, before), _lefts(survivors, before))
+    return Ended(launch.profile, launch.verb, _lefts(ended, named), _lefts(survivors, named))
+
+
+def _rouse(guard: Known | None) -> None:
+    """It was stopped: let it do what it knows best, and kill it if it does not come to an end."""
+    if (stopped := _living(guard)) is None:
+        return
+    send(stopped, signal.SIGCONT)
+    block_until_gone([stopped], within=PATIENCE)
+    if send(stopped, signal.SIGKILL):
+        block_until_gone([stopped], within=PATIENCE)
 
 
 def _lefts(processes: list[Seen], named: dict[int, Left]) -> tuple[Left, ...]:
     return tuple(named.get(seen.pid) or Left("", seen.pid) for seen in processes)
 
 
-def _lives(known: Known) -> bool:
-    seen = prepare.table().read(known.pid)
-    return seen is not None and seen.started == known.started and not seen.is_dead
+def _living(known: Known | None) -> Process | None:
+    seen = None if known is None else prepare.table().read(known.pid)
+    return seen if seen and known and seen.started == known.started and not seen.is_dead else None
 
 
 def _command(pid: int) -> str:
@@ -119,7 +143,7 @@ def _locked(path: Path) -> Iterator[bool]:
     import fcntl
 
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         yield False
         return
@@ -144,9 +168,9 @@ def _remove(path: Path) -> None:
 
 
 def _remove_stillborn(path: Path) -> None:
-    """A record without a first line, once it is certain that nobody is about to write it."""
+    """A record without a first line, once it is certain that nobody is about to write it; nothing else."""
     try:
-        if time.time() - path.stat().st_mtime > NEWBORN:
+        if is_stillborn(path) and time.time() - path.lstat().st_mtime > NEWBORN:
             path.unlink()
     except OSError:
         return  # gone, or not ours to touch

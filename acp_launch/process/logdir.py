@@ -1,9 +1,10 @@
-"""The log files that are there, by launch; the oldest launches go."""
+"""The log files that are there, by launch; the oldest launches go. What is not ours stays, and is not looked at."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from acp_launch.process.logname import OLDER, LogName, read
+from acp_launch.process.logname import OLDER, SUFFIX, LogName, launch_of, read
 
 KEPT = 50  # launches; an agent writes some 10 lines a session
 
@@ -22,7 +23,8 @@ def forget_the_oldest(directory: Path, launch: str) -> None:
     """Make room for `launch`: all files of those beyond the newest `KEPT` are removed."""
     launches: dict[str, list[Path]] = {}
     for file in sorted(_files(directory)):
-        launches.setdefault(_launch(file), []).append(file)
+        if (of := launch_of(file.name.removesuffix(OLDER))) is not None:
+            launches.setdefault(of, []).append(file)
     launches.pop(launch, None)
     for old in list(launches)[: max(0, len(launches) - KEPT + 1)]:  # names begin with the time
         for file in launches[old]:
@@ -30,11 +32,11 @@ def forget_the_oldest(directory: Path, launch: str) -> None:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    yield from directory.glob("*.log")
-    yield from directory.glob(f"*.log{OLDER}")
-
-
-def _launch(file: Path) -> str:
-    """What an earlier version left has a shape of its own, and is a launch of its own."""
-    name = read(file.name.removesuffix(OLDER))
-    return name.launch if name else file.name
+    """Whatever is called a log: files, and neither pipes, which would make us wait, nor links."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith((SUFFIX, SUFFIX + OLDER)) and entry.is_file(follow_symlinks=False):
+                    yield directory / entry.name
+    except OSError:
+        return  # nothing was logged yet, or nobody can know

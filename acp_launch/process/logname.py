@@ -20,7 +20,9 @@ from msgspec import Struct
 SUFFIX = ".log"
 OLDER = ".1"  # after the suffix of a file that was full
 LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
-_SHAPE = re.compile(r"(\d{8}T\d{6}\.\d{3}Z-\d+)\+([^+]+)(?:\+([^+]+))?\.log")
+_STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
+_SHAPE = re.compile(rf"({_STAMP}-[0-9]{{1,10}})\+([^+]+)(?:\+([^+]+))?\.log")
+_EARLIER = re.compile(r"[0-9]{8}-[0-9]{6}-.*-[0-9]{1,10}\.log")  # what version 0.1 has left
 
 
 class LogName(Struct, frozen=True):
@@ -40,11 +42,12 @@ def this_launch() -> str:
 
 
 def began(launch: str) -> float:
-    """When a launch began, in Unix seconds."""
+    """When a launch began, in Unix seconds; a 31st of February is a day in March."""
     from calendar import timegm
 
-    stamp, milliseconds = launch[:15], launch[16:19]
-    return timegm(time.strptime(stamp, "%Y%m%dT%H%M%S")) + int(milliseconds) / 1000
+    date, clock, milliseconds = launch[:8], launch[9:15], launch[16:19]
+    moment = (int(date[:4]), int(date[4:6]), int(date[6:]), int(clock[:2]), int(clock[2:4]), int(clock[4:]))
+    return timegm(moment) + int(milliseconds) / 1000
 
 
 def written(name: LogName) -> str:
@@ -57,6 +60,13 @@ def read(file: str) -> LogName | None:
         return None
     launch, profile, server = found.groups(default="")
     return LogName(launch, _unquoted(profile), _unquoted(server))
+
+
+def launch_of(file: str) -> str | None:
+    """The launch whose log it is; what an earlier version left is one of its own. None for what is no log of ours."""
+    if name := read(file):
+        return name.launch
+    return file if _EARLIER.fullmatch(file) else None
 
 
 def kept(name: str) -> str:

@@ -1,6 +1,7 @@
 """Read a log while it is written."""
 
 import os
+import stat
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
@@ -63,14 +64,20 @@ class Trail:
             self._sources += [source for source in (older, current) if source]
 
     def _new(self, file: Path, *known: FileIO | None) -> FileIO | None:
-        """The file, unless it is gone, `known` or one that we hold."""
+        """The file, unless it is gone, no file, `known` or one that we hold."""
         try:
-            found = FileIO(file)
+            found = FileIO(file, opener=_without_waiting)
         except FileNotFoundError:
             return None
         status = os.fstat(found.fileno())
         held = [source for source in (*self._sources, *known) if source]
-        if any(os.path.samestat(status, os.fstat(source.fileno())) for source in held):
+        is_held = any(os.path.samestat(status, os.fstat(source.fileno())) for source in held)
+        if is_held or not stat.S_ISREG(status.st_mode):
             found.close()
             return None
         return found
+
+
+def _without_waiting(file: str, flags: int) -> int:
+    """For a writer, should it be a pipe."""
+    return os.open(file, flags | os.O_NONBLOCK)

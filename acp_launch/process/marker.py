@@ -34,3 +34,8 @@ def mark_of(pid: int) -> str | None:
     beginning = f"\0{VARIABLE}=".encode()
     _, found, rest = (b"\0" + environment(pid)).partition(beginning)
     return rest.partition(b"\0")[0].decode(errors="replace") if found else None
+
+
+def is_ours(pid: int) -> bool:
+    """Whether a living process shows the mark of something this very launch has started."""
+    return (mark_of(pid) or "").startswith(f"{launch_id()}.")

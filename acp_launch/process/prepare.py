@@ -4,7 +4,8 @@ What this process must be before its first child: done once, here, and undone on
 - Child subreaper (Linux): descendants that daemonise come back to us instead of to init, so we can end them.
 - Room for file descriptors: three for each child; the soft limit is often 256 or 1024.
 - SIGCHLD not ignored: inherited as ignored, it would make the kernel throw every exit status away.
-- The baseline: children we already have are somebody else's and are never listed, signalled or reaped.
+- The baseline: children we already have are somebody else's and are never listed, signalled or reaped. Nor are
+  their orphans signalled, which come to us as well (tree.py).
 """
 
 import os

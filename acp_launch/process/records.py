@@ -15,6 +15,8 @@ place; a file whose launcher is dead is for `leftovers`.
 """
 
 import os
+import re
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +30,11 @@ from acp_launch.secret.private import make_private
 
 FOLDER = "launches"  # in the state directory
 ROOM = 1024 * 1024  # bytes of `seen` lines: an agent that runs commands all day long must not fill the disk
+LONGEST = 4 * 1024 * 1024  # bytes of a record that are read
+MOST = 2**31 - 1  # of a pid
+_NAME = re.compile(r"[0-9a-f]{16}")  # as marker.launch_id
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
+_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|[tnr\\])")
 
 
 class LaunchRecord:
@@ -123,7 +130,10 @@ class Known(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What a record says. `children` have a name and have not ended; `guard` is the latest."""
+    """What a record says. `children` have a name and have not ended; `guard` is the latest.
+
+    `ended` are the latest processes of those that have none at the moment.
+    """
 
     path: Path
     id: str
@@ -135,14 +145,16 @@ class Launch(Struct, frozen=True, kw_only=True):
     guard: Known | None
     children: tuple[Known, ...]
     seen: tuple[Known, ...]
+    ended: tuple[Known, ...] = ()
 
 
 def files(state: Path) -> list[Path]:
-    """Every record there is, oldest name first."""
+    """Every record there is, oldest name first; what has no name of a record is somebody else's."""
     try:
-        return [state / FOLDER / name for name in sorted(os.listdir(state / FOLDER))]  # noqa: PTH208
+        names = sorted(os.listdir(state / FOLDER))  # noqa: PTH208
     except OSError:
         return []  # nothing was launched yet, or nobody can know
+    return [state / FOLDER / name for name in names if _NAME.fullmatch(name)]
 
 
 def read_all(state: Path) -> list[Launch]:
@@ -150,20 +162,20 @@ def read_all(state: Path) -> list[Launch]:
 
 
 def read(path: Path) -> Launch | None:
-    """None when it is gone, cannot be read, or does not begin as a record does."""
-    try:
-        text = path.read_bytes().decode("ascii", errors="replace")
-    except OSError:
-        return None
+    """None when it is gone, cannot be read, or does not begin as the record of this name does."""
+    content = _content(path)
+    text = "" if content is None else content.decode("ascii", errors="replace")
     lines = [[_plain(field) for field in line.split("\t")] for line in text.split("\n")[:-1]]
     match lines[:1]:
         case [["launch", id, pid, started, boot, namespace, verb, profile]] if _are_numbers(pid, started):
             pass
         case _:
             return None
-    children = {known.identity: known for known in _knowns(lines, "child")}
-    for over in _knowns(lines, "ended"):
-        children.pop(over.identity, None)
+    if id != path.name:
+        return None
+    begun = list(_knowns(lines, "child"))
+    over = {known.identity for known in _knowns(lines, "ended")}
+    latest = {known.name: known for known in begun}
     return Launch(
         path=path,
         id=id,
@@ -173,16 +185,38 @@ def read(path: Path) -> Launch | None:
         verb=verb,
         profile=profile,
         guard=next(reversed(list(_knowns(lines, "guard"))), None),
-        children=tuple(children.values()),
+        children=tuple(known for known in begun if known.identity not in over),
         seen=tuple(_knowns(lines, "seen")),
+        ended=tuple(known for known in latest.values() if known.identity in over),
     )
+
+
+def is_stillborn(path: Path) -> bool:
+    """Whether it is a file of ours whose launcher never came to write its first line."""
+    content = _content(path)
+    return content is not None and b"\n" not in content and content.startswith(b"launch\t"[: len(content)])
+
+
+def _content(path: Path) -> bytes | None:
+    """None for what is gone, unreadable, or no file: a pipe would make us wait, a link be anything."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:  # a directory is none
+            return file.read(LONGEST) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _knowns(lines: list[list[str]], kind: str) -> Iterator[Known]:
     for line in lines:
         match line:
             case [first, pid, started, *rest] if first == kind and _are_numbers(pid, started):
-                named = len(rest) == 2 and rest[0].isdecimal()
+                named = len(rest) == 2 and _is_pid(rest[0])
                 yield Known(int(pid), float(started), rest[1], int(rest[0])) if named else _known(pid, started)
 
 
@@ -191,10 +225,13 @@ def _known(pid: str, started: str) -> Known:
 
 
 def _are_numbers(pid: str, started: str) -> bool:
-    try:
-        return pid.isdecimal() and float(started) >= 0
-    except ValueError:
-        return False
+    """Such as a process can have: a longer one costs, or cannot be asked about."""
+    return _is_pid(pid) and _NUMBER.fullmatch(started) is not None
+
+
+def _is_pid(text: str) -> bool:
+    """A count of restarts will do as well."""
+    return len(text) <= 10 and _NUMBER.fullmatch(text) is not None and "." not in text and int(text) <= MOST
 
 
 def _escaped(text: str) -> str:
@@ -202,7 +239,5 @@ def _escaped(text: str) -> str:
 
 
 def _plain(field: str) -> str:
-    try:
-        return field.encode("ascii", errors="replace").decode("unicode_escape")
-    except UnicodeDecodeError:
-        return field  # no line of ours
+    """What is no escape of ours stays as it is."""
+    return _ESCAPE.sub(lambda found: found[0].encode("ascii").decode("unicode_escape"), field)

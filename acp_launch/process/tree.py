@@ -9,6 +9,11 @@ time match what was listed, and never anything in our own session.
 An orphan belongs to the tree whose mark it carries (marker.py). Where that cannot be read, or was scrubbed, it belongs
 to the tree whose session it is still in. One that left its session too, and whose parents died before we looked, could
 be anybody's: it is left alone while other trees live, and the last tree to end takes it along.
+
+Where this process had children before it spawned any (a wrapper started them and then became us), orphans of theirs
+come to us as well, and to the first process of a container anybody's. There an orphan must prove that it is ours: by
+its mark, by a session of ours, or by having been seen below what we spawned. A child of our own that scrubs its
+environment, leaves its session and loses its parents before anybody looked is spared then.
 """
 
 import os
@@ -17,6 +22,8 @@ from collections.abc import Iterable
 from acp_launch.process import marker, prepare
 from acp_launch.process.identity import Process, Table
 from acp_launch.process.spawn import Spawned, is_aside, is_unreaped, live
+
+_met: set[Process] = set()  # who was seen below what we spawned, and lives as far as we know
 
 
 class Tree:
@@ -36,6 +43,8 @@ class Tree:
         _walk(table, (orphan for orphan in adopted(table) if self._is_ours(orphan)), found)
         self._seen = set(found.values())
         self._sessions |= {process.session for process in found.values()}
+        _met.difference_update(self._seen)  # equal, but perhaps of another session by now
+        _met.update(self._seen)
         return list(found.values())
 
     def alive_for_sure(self) -> list[Process]:
@@ -61,7 +70,7 @@ class Tree:
         mark = marker.mark_of(orphan.pid)
         if mark == self.spawned.mark or any(mark == other.mark for other in others):
             return mark == self.spawned.mark
-        return orphan.session in self._sessions or not others
+        return orphan.session in self._sessions or (not others and not _is_stranger(orphan))
 
 
 def _walk(table: Table, roots: Iterable[Process], found: dict[int, Process]) -> None:
@@ -79,8 +88,29 @@ def _walk(table: Table, roots: Iterable[Process], found: dict[int, Process]) -> 
 def descendants(table: Table) -> list[Process]:
     """Every living process that came of what we spawned, whichever tree it is in, and orphans that came to us."""
     found: dict[int, Process] = {}
-    _walk(table, (child for child in _children(table) if not is_aside(child)), found)
+    _walk(table, (child for child in _children(table) if not is_aside(child) and not _is_stranger(child)), found)
+    _meet(table, set(found.values()))
     return list(found.values())
+
+
+def _meet(table: Table, now: set[Process]) -> None:
+    """A listing may leave somebody out (`alive_for_sure`), and who is orphaned is in none before it comes to us."""
+    missing = [table.read(old.pid) for old in _met - now]
+    now.update(seen for seen in missing if seen is not None and seen in _met and not seen.is_dead)
+    _met.clear()
+    _met.update(now)
+
+
+def _is_stranger(child: Process) -> bool:
+    """Whether nothing tells that a child of ours, who came after `prepare`, is no orphan of strangers."""
+    if is_unreaped(child) or not _adopts_strangers():
+        return False
+    sessions = {met.session for met in _met} | {spawned.pid for spawned in live()}
+    return child not in _met and child.session not in sessions and not marker.is_ours(child.pid)
+
+
+def _adopts_strangers() -> bool:
+    return prepare.IS_LINUX and (os.getpid() == 1 or any(not before.is_dead for before in prepare.baseline()))
 
 
 def adopted(table: Table) -> list[Process]:

@@ -41,6 +41,7 @@ async def main(count: int) -> None:
         waiting=lambda what, seconds, limit: None,
         note=lambda text: print(text, file=sys.stderr),
         log=lambda server: lambda data: None,
+        log_end=lambda server: None,
         hurry=asyncio.Event(),
     )
     began = time.perf_counter()

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import shutil
 import socket
 import stat
 import struct
@@ -299,23 +300,45 @@ def test_two_hundred_shims_at_once_are_all_let_in() -> None:
     run(story)
 
 
-def test_two_hundred_who_say_nothing_hold_64_places_at_most_and_a_shim_still_gets_in() -> None:
+def test_however_many_say_nothing_a_shim_gets_in_at_once_and_64_places_are_taken_at_most() -> None:
     async def story() -> None:
-        met = most = 0
-
         def uid_of(connection: socket.socket) -> int:
-            nonlocal met, most
-            met += 1
-            most = max(most, met - here.refusals.qsize())
+            descriptors.append(connection.fileno())
             return os.geteuid()
 
-        async with hall(patience=BRIEF, uid_of=uid_of) as here:
-            for _ in range(200):
-                here.connect()
+        descriptors: list[int] = []
+        async with hall(patience=10 * PATIENCE, uid_of=uid_of) as here:
+            silent = [here.connect() for _ in range(200)]
             here.say(here.greeting())
             assert (await here.guest()).name == "github"
-            assert here.refusals.qsize() >= 200 - MOST
-            assert most == MOST
+            closed = [client for client in silent if is_closed(client)]
+            assert closed == silent[: 200 + 1 - MOST]  # with the shim
+            assert len(set(descriptors)) <= MOST + 1
+            why = f"it was the oldest of {MOST} that had not said what they want; more like it are not noted"
+            assert here.refusals.get_nowait() == why
+            assert here.refusals.empty()
+
+    run(story)
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
+
+
+def test_a_second_crowd_is_noted_again() -> None:
+    async def story() -> None:
+        async with hall(patience=10 * PATIENCE) as here:
+            for _ in range(2):
+                crowd = [here.connect() for _ in range(MOST + 2)]
+                assert "more like it are not noted" in await here.refusals.get()
+                for client in crowd:
+                    client.close()
+                for _ in range(MOST):
+                    assert await here.refusals.get() == "it hung up before it had said what it wants"
 
     run(story)
 
@@ -589,9 +612,9 @@ def test_what_a_killed_launch_left_is_taken_away_and_what_others_use_is_not(
         assert launch.stdout
         left = Path(launch.stdout.readline().decode().strip())
         launch.kill()
-    elsewhere = home / f"{start}999999999-abc"  # of a container: its process id says nothing here
-    fresh = home / f"{start}999999999-def"
-    starting = home / f"{start}{os.getpid()}-ghi"  # of a launch that does not listen yet
+    elsewhere = home / f"{start}999999999-abc12345"  # of a container: its process id says nothing here
+    fresh = home / f"{start}999999999-def12345"
+    starting = home / f"{start}{os.getpid()}-ghi12345"  # of a launch that does not listen yet
     unrelated = home / f"{start}notes"
     for directory in (elsewhere, fresh, starting, unrelated):
         directory.mkdir(mode=0o700)
@@ -602,6 +625,33 @@ def test_what_a_killed_launch_left_is_taken_away_and_what_others_use_is_not(
         assert left.parent.parent == home and left.exists()
         with seatdir.directory() as ours, seatdir.directory() as ours_too:
             assert set(home.iterdir()) == {elsewhere, fresh, starting, unrelated, ours, ours_too}
+
+
+@pytest.mark.parametrize("left", ["a file", "a link", "a pipe", "a socket and a file", "a name of another shape"])
+def test_what_is_not_what_a_killed_launch_leaves_is_not_taken_away(left: str, a_place_of_its_own: Path) -> None:
+    is_ours = left != "a name of another shape"
+    directory = a_place_of_its_own / f"acp-launch-999999999-{'notes123' if is_ours else 'notes'}"
+    directory.mkdir(mode=0o700)
+    place = directory / seatdir.SOCKET
+    with socket.socket(socket.AF_UNIX) as deaf, socket.socket(socket.AF_UNIX) as elsewhere:
+        match left:
+            case "a file":
+                place.write_text("mine")
+            case "a link":
+                elsewhere.bind(str(a_place_of_its_own / "socket"))
+                place.symlink_to(a_place_of_its_own / "socket")
+            case "a pipe":
+                os.mkfifo(place)
+            case _:
+                deaf.bind(str(place))
+        if left == "a socket and a file":
+            (directory / "notes").write_text("mine")
+        before = {*directory.iterdir()}
+        with seatdir.directory():
+            pass
+    assert {*directory.iterdir()} == before
+    shutil.rmtree(directory)
+    (a_place_of_its_own / "socket").unlink(missing_ok=True)
 
 
 # Who it is

@@ -1,5 +1,6 @@
 """Ring 3. `logs`: what the agent and its servers said, found again, prefixed, followed."""
 
+import errno
 import json
 import os
 import re
@@ -9,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import logfile
+from acp_launch.console.logs import Shown
+from acp_launch.console.logwatch import Watch
+from acp_launch.errors import LaunchError
+from acp_launch.process import logfile, logread
 from acp_launch.process.logfile import LogFile
 from acp_launch.process.serverlog import ServerLogs
 from tests.cli.launcher import PATIENCE, Launcher, Running
@@ -187,14 +191,41 @@ def test_a_server_nobody_knows_is_an_error_and_one_that_is_silent_is_not(launch:
         assert done.err == f'acp-launch: "{name}" said nothing in the latest launch of "p"\n'
 
 
-def test_a_log_that_cannot_be_read_is_said(launch: Launcher, logs: Logs) -> None:
-    """A directory stands for a file without permission, which root could read."""
+def test_a_log_that_cannot_be_read_is_said(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this very process, since root could read anything."""
+
+    def refuse(file: str, flags: int) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), file)
+
+    logs.agent("x\n")
+    monkeypatch.setattr(logread, "_without_waiting", refuse)
+    watch = Watch(logs.directory, Shown(as_json=False), profile="p", server=None)
+    with pytest.raises(LaunchError) as raised:
+        watch.look()
     file = logs.directory / f"{NEW}+p.log"
-    file.mkdir(parents=True)
+    assert (raised.value.message, raised.value.fix) == (
+        f"cannot read {file}: Permission denied",
+        "see who owns it: ls -l",
+    )
+
+
+@pytest.mark.parametrize("count", ["9223372036854775807", "99999999999999999999"])
+def test_more_lines_than_a_computer_counts_are_all_lines(launch: Launcher, logs: Logs, count: str) -> None:
+    logs.agent("1\n2\n")
+    done = launch("logs", "p", "-n", count)
+    assert (done.code, done.out) == (0, b"1\n2\n")
+
+
+def test_what_somebody_else_has_put_there_is_not_looked_at(launch: Launcher, logs: Logs, tmp_path: Path) -> None:
+    logs.agent("1\n")
+    (logs.directory / "99999999T999999.000Z-1+p+x.log").write_text("no such day\n")
+    (logs.directory / "notes.log").write_text("no log\n")
+    (logs.directory / f"{NEWER}+p+folder.log").mkdir()
+    (logs.directory / f"{NEWER}+p+link.log").symlink_to("/dev/zero")
+    os.mkfifo(logs.directory / f"{NEWER}+p+pipe.log")
+    os.mkfifo(logs.directory / f"{NEW}+p.log.1")
     done = launch("logs", "p")
-    assert (done.code, done.out) == (1, b"")
-    said = f"acp-launch: cannot read {file}: Is a directory\n    fix: see who owns it: ls -l\n"
-    assert done.err == STARTED.format("p", "2020-01-02") + said
+    assert (done.code, done.out, done.err) == (0, b"1\n", STARTED.format("p", "2020-01-02"))
 
 
 def test_a_reader_that_had_enough_ends_it_quietly(launch: Launcher, logs: Logs) -> None:

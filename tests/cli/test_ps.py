@@ -83,6 +83,46 @@ def pids(processes: list[dict[str, Any]]) -> list[int]:
     return [pid for each in processes for pid in (each["pid"], *pids(each["children"]))]
 
 
+@pytest.fixture
+def supplied(launch: Launcher) -> Iterator[Running]:
+    """The demo agent in its turn, with a server it has opened and one that has failed."""
+    program = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
+    gone = {"command": sys.executable, "args": ["-I", "-S", "-c", "raise SystemExit(3)"], "required": False}
+    servers = {
+        "notes": {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server"]},
+        "gone": {**gone, "restart": {"policy": "never"}},
+    }
+    launch.write({"agent": program, "mcp_servers": servers})
+    with launch.start("run", "p", "count 10000", "--output", "json") as running:
+        awaited = {("server", "gone", "failed"), ("update", "agent_message_chunk")}
+        while awaited:
+            awaited.discard(told(json.loads(running.shows(""))))
+        yield running
+
+
+def told(event: dict[str, Any]) -> tuple[str, ...]:
+    if event["type"] == "server":
+        return "server", event["name"], event["state"]
+    return event["type"], event.get("update", {}).get("sessionUpdate", "")
+
+
+def test_shims_are_named_and_a_server_without_a_process_is_listed(launch: Launcher, supplied: Running) -> None:
+    done = launch("ps")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.decode().splitlines()
+    assert [line for line in lines if re.fullmatch(r"    shim notes +\d+ +\d+s +\d+ MiB", line)] != []
+    assert [line for line in lines if re.fullmatch(r"  notes +\d+ +\d+s +\d+ MiB", line)] != []
+    assert re.fullmatch(r"  gone +- +\(ended\)", lines[-1])
+
+
+def test_json_names_shims_and_what_has_ended(launch: Launcher, supplied: Running) -> None:
+    (found,) = listed(launch)
+    by_name = {each["name"]: each for each in found["processes"]}
+    assert set(by_name) == {"agent", "guard", "notes"}
+    assert "shim notes" in [child["name"] for child in by_name["agent"]["children"]]
+    assert found["ended"] == [{"name": "gone", "restarts": 0}]
+
+
 def test_nothing_is_said_plainly(launch: Launcher) -> None:
     for verb, said in (("ps", "nothing is running\n"), ("reap", "nothing was left behind\n")):
         done = launch(verb)

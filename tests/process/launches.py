@@ -6,7 +6,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,10 @@ class Running:
 
 
 @contextmanager
-def launched(state: Path, alive: Liveness, *argvs: list[str]) -> Iterator[Running]:
+def launched(state: Path, alive: Liveness, *argvs: list[str], wrapper: Sequence[str] = ()) -> Iterator[Running]:
     """Leaving kills it; its guard, and with it its children, are waited for, and buried here: orphans come to us."""
     with subprocess.Popen(
-        [sys.executable, str(CHILDREN / "launch.py"), str(state), *map(json.dumps, argvs)],
+        [*wrapper, sys.executable, str(CHILDREN / "launch.py"), str(state), *map(json.dumps, argvs)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

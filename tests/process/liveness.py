@@ -26,13 +26,17 @@ class Liveness:
 
     def hear(self, *names: str) -> None:
         """Wait until exactly these have said hello, in any order."""
-        heard = []
-        for _ in names:
+        assert sorted(self.heard(len(names))) == sorted(names)
+
+    def heard(self, count: int) -> list[str]:
+        """What the next `count` say."""
+        names = []
+        for _ in range(count):
             line, _ = self._listener.accept()
             line.settimeout(PATIENCE)
             self._lines.append(line)
-            heard.append(line.makefile("r").readline().strip())
-        assert sorted(heard) == sorted(names)
+            names.append(line.makefile("r").readline().strip())
+        return names
 
     def assert_all_dead(self) -> None:
         """Those heard, and those that came later (respawned ones)."""

@@ -159,6 +159,17 @@ def test_a_guard_that_does_not_read_blocks_nobody_and_is_killed_in_the_end(guard
         guard.dismiss()
 
 
+def test_a_guard_that_somebody_stops_is_woken_by_the_next_look(guard: Guard) -> None:
+    guard.start()
+    assert guard.spawned is not None
+    pid = guard.spawned.pid
+    os.kill(pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, pid, os.WSTOPPED)
+    guard.look()
+    assert os.waitid(os.P_PID, pid, os.WCONTINUED | os.WNOHANG) is not None
+    guard.dismiss()
+
+
 def test_a_guard_that_cannot_be_started_is_said_and_the_run_goes_on(
     guard: Guard, said: list[str], alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

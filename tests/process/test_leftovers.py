@@ -16,10 +16,11 @@ from acp_launch.process.leftovers import Left, clear, standing
 from acp_launch.process.records import files, launcher, read_all
 from acp_launch.process.remains import Remains, end
 
-from .launches import bury, launched
+from .launches import bury, gone, launched
 from .liveness import PATIENCE, Liveness, program
 
 GONE = 2**22 + 1  # larger than any pid
+MINE = "00112233445566aa"  # the id of a launch
 REAP = """
 import sys
 from pathlib import Path
@@ -44,24 +45,65 @@ def test_what_a_run_left_that_died_with_its_guard_is_ended_by_the_next(tmp_path:
     assert clear(tmp_path) == []
 
 
-def test_a_running_launch_and_one_whose_guard_lives_are_left_alone(tmp_path: Path, alive: Liveness) -> None:
-    with launched(tmp_path, alive, program("deaf", "stubborn")) as running:
+def test_a_running_launch_is_left_alone(tmp_path: Path, alive: Liveness) -> None:
+    with launched(tmp_path, alive, program("deaf", "stubborn")):
         alive.hear("stubborn")
         (launch,) = read_all(tmp_path)
         assert standing(launch) == "running"
         assert clear(tmp_path) == []
+        assert launch.path.exists()
+
+
+def test_a_launch_whose_guard_is_at_work_is_left_to_it(tmp_path: Path, alive: Liveness) -> None:
+    guard, child = stranger(alive), stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    try:
+        file = written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
+        (launch,) = read_all(tmp_path)
+        assert standing(launch) == "ending"
+        assert clear(tmp_path) == []
+        assert child.poll() is None
+        assert file.exists()
+    finally:
+        for each in (guard, child):
+            each.kill()
+            each.wait(PATIENCE)
+
+
+def test_a_guard_that_was_stopped_is_woken_and_what_it_ends_is_told(tmp_path: Path, alive: Liveness) -> None:
+    with launched(tmp_path, alive, program("deaf")) as running:
+        alive.hear("deaf")
+        (launch,) = read_all(tmp_path)
         os.kill(running.guard, signal.SIGSTOP)
         running.kill()
-        try:
-            assert standing(launch) == "ending"
-            assert clear(tmp_path) == []
-            assert launch.path.exists()
-        finally:
-            os.kill(running.guard, signal.SIGCONT)
-    alive.assert_all_dead()
+        until_stopped(running.guard)  # a child of ours, now
+        assert standing(launch) == "dead"
+        with gone(running.guard):
+            (ended,) = clear(tmp_path)
+        alive.assert_all_dead()
+    assert (ended.processes, ended.survivors) == ((Left("child0", running.children[0]),), ())
+    assert files(tmp_path) == []
 
 
-def written(state: Path, *lines: str, launch: str = "mine", where: str | None = None) -> Path:
+def test_a_guard_that_was_stopped_and_does_not_come_to_itself_is_killed(
+    tmp_path: Path, alive: Liveness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child would stay, and would be told as one that was left behind for ever."""
+    monkeypatch.setattr(leftovers, "PATIENCE", 0.05)
+    guard, child = stranger(alive), stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    os.kill(guard.pid, signal.SIGSTOP)
+    until_stopped(guard.pid)
+    written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
+    (ended,) = clear(tmp_path)
+    assert [each.wait(PATIENCE) for each in (guard, child)] == [-signal.SIGKILL] * 2
+    assert [left.pid for left in ended.processes] == [child.pid]
+    assert files(tmp_path) == []
+
+
+def until_stopped(pid: int) -> None:
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def written(state: Path, *lines: str, launch: str = MINE, where: str | None = None) -> Path:
     """The record of a launch that died."""
     place = where if where is not None else f"{boot.boot_id()}\t{boot.pid_namespace()}"
     file = state / "launches" / launch
@@ -102,7 +144,7 @@ def test_a_recycled_pid_and_a_stranger_without_the_mark_are_not_touched(tmp_path
 def test_a_recorded_pid_with_its_start_and_an_unknown_one_with_the_mark_are_ended(
     tmp_path: Path, alive: Liveness
 ) -> None:
-    known, marked = stranger(alive), stranger(alive, ACP_LAUNCH_ID="mine.3")
+    known, marked = stranger(alive), stranger(alive, ACP_LAUNCH_ID=f"{MINE}.3")
     written(tmp_path, f"child\t{known.pid}\t{started(known.pid)}\t0\tgithub")
     (ended,) = clear(tmp_path)
     assert [child.wait(PATIENCE) for child in (known, marked)] == [-signal.SIGKILL] * 2
@@ -146,19 +188,42 @@ def test_a_record_of_another_container_is_left_to_it(tmp_path: Path) -> None:
     assert file.exists()
 
 
-def test_an_unfinished_record_is_removed_only_when_it_is_old(tmp_path: Path) -> None:
-    file = tmp_path / "launches" / "newborn"
+@pytest.mark.parametrize("content", [b"", b"lau", b"launch\t00112233"])
+def test_an_unfinished_record_is_removed_only_when_it_is_old(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "launches" / MINE
     file.parent.mkdir()
-    file.write_bytes(b"launch\t")
+    file.write_bytes(content)
     assert clear(tmp_path) == []
     assert file.exists()
-    os.utime(file, (time.time() - leftovers.NEWBORN - 1,) * 2)
+    make_old(file)
     assert clear(tmp_path) == []
     assert not file.exists()
 
 
+def make_old(file: Path) -> None:
+    os.utime(file, (time.time() - leftovers.NEWBORN - 1,) * 2, follow_symlinks=False)
+
+
+def test_what_is_no_record_of_ours_is_never_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "launches"
+    directory.mkdir()
+    (tmp_path / "precious").write_bytes(b"")
+    (directory / "notes.txt").write_bytes(b"")
+    (directory / MINE.upper()).write_bytes(b"")
+    (directory / "1111111111111111").write_bytes(b"notes of mine\n")
+    (directory / "2222222222222222").symlink_to(tmp_path / "precious")
+    (directory / "3333333333333333").mkdir()
+    os.mkfifo(directory / "4444444444444444")
+    there = set(directory.iterdir())
+    for file in there:
+        make_old(file)
+    assert clear(tmp_path) == []
+    assert set(directory.iterdir()) == there
+    assert (tmp_path / "precious").exists()
+
+
 def test_ten_clean_up_at_once_and_one_of_them_does_it(tmp_path: Path, alive: Liveness) -> None:
-    child = stranger(alive, ACP_LAUNCH_ID="mine.1")
+    child = stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     written(tmp_path)
 
     def reap(_: int) -> str:
@@ -175,10 +240,10 @@ def test_ten_clean_up_at_once_and_one_of_them_does_it(tmp_path: Path, alive: Liv
 
 def test_who_cleans_up_is_spared_although_it_carries_the_mark_itself(tmp_path: Path, alive: Liveness) -> None:
     """An agent that was left behind runs `acp-launch reap`."""
-    child = stranger(alive, ACP_LAUNCH_ID="mine.1")
+    child = stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     written(tmp_path)
     argv = [sys.executable, "-c", REAP, str(tmp_path)]
-    env = {**os.environ, "ACP_LAUNCH_ID": "mine.1"}
+    env = {**os.environ, "ACP_LAUNCH_ID": f"{MINE}.1"}
     done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=env, start_new_session=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
     assert child.wait(PATIENCE) == -signal.SIGKILL

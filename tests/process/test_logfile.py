@@ -146,13 +146,17 @@ def test_a_name_that_no_file_could_have_is_cut_and_is_still_nobody_elses() -> No
     assert kept(kept(long)) == kept(long)
 
 
-@pytest.mark.parametrize("file", ["20200101-000000-p-1.log", "x.log", f"{LAUNCH}+p.log.1", f"{LAUNCH}+p+q+r.log"])
+@pytest.mark.parametrize(
+    "file",
+    ["20200101-000000-p-1.log", "x.log", f"{LAUNCH}+p.log.1", f"{LAUNCH}+p+q+r.log", "99999999T999999.000Z-1+p.log"],
+)
 def test_other_files_are_nobodys(file: str) -> None:
     assert logname.read(file) is None
 
 
 def test_a_launch_tells_when_it_began() -> None:
     assert began("20200101T000001.250Z-99") == 1577836801.25
+    assert began("20200231T235960.000Z-1") == began("20200303T000000.000Z-1") == 1583193600
     assert re.fullmatch(rf"\d{{8}}T\d{{6}}\.\d{{3}}Z-{os.getpid()}", this_launch())
 
 
@@ -166,13 +170,18 @@ def test_the_oldest_launches_go_with_all_their_files(tmp_path: Path, monkeypatch
             (tmp_path / f"2020010{day}T000000.000Z-1+{name}").write_bytes(b"")
     (tmp_path / "20200105-000000-p-1.log").write_bytes(b"")  # as an earlier version left it
     (tmp_path / "notes.txt").write_bytes(b"")
+    for file in ("0-mine.log", "2019-notes.log", "20190101T000000.000Z-1.log"):  # nobody's
+        (tmp_path / file).write_bytes(b"")
+    (tmp_path / "20190101T000000.000Z-1+p.log").mkdir()
     own = LogFile(tmp_path, "p", launch="20200106T000000.000Z-1")
     own(b"x")
     server = LogFile(tmp_path, "p", "github", launch="20200106T000000.000Z-1")
     server(b"x")
     own.close()
     server.close()
-    launches = [file.name[:8] for file in sorted(tmp_path.iterdir())]
+    kept = sorted(file.name for file in tmp_path.iterdir())
+    assert kept[:4] == ["0-mine.log", "2019-notes.log", "20190101T000000.000Z-1+p.log", "20190101T000000.000Z-1.log"]
+    launches = [name[:8] for name in kept[4:]]
     assert launches == ["20200105"] + ["20200105"] * 3 + ["20200106"] * 2 + ["notes.tx"]
 
 

@@ -1,5 +1,6 @@
 """Reading a log that grows, is renamed when it is full, and may be removed."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,3 +127,9 @@ def test_lines_are_the_same_however_often_somebody_looks(
     whole = "".join(piece for piece, _ in pieces).encode()
     assert b"\n".join([*found, trail.rest()]) == whole
     trail.close()
+
+
+def test_what_is_no_file_has_no_lines_and_is_not_waited_for(trail: Trail, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"{LAUNCH}+p.log")
+    (tmp_path / f"{LAUNCH}+p.log.1").symlink_to("/dev/null")
+    assert read(trail) == []

@@ -1,5 +1,8 @@
 """Launch records: readable at any moment, without a secret, and never in the way."""
 
+import os
+import socket
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,10 @@ def test_a_record_tells_who_launched_what_and_what_lives(record: LaunchRecord, t
     assert launch.guard.pid == 6
     assert [(known.name, known.pid, known.restarts) for known in launch.children] == [("agent", 3, 0), ("github", 5, 1)]
     assert [known.pid for known in launch.seen] == [8]
+    assert launch.ended == ()
+    record.ended(child(5))
+    (launch,) = read_all(tmp_path)
+    assert [(known.name, known.pid, known.restarts) for known in launch.ended] == [("github", 5, 1)]
     record.remove()
     assert files(tmp_path) == []
 
@@ -56,38 +63,117 @@ def test_a_record_can_be_read_after_every_byte_of_it(record: LaunchRecord, tmp_p
     record.began(child(34))
     record.began(child(56))
     assert record.path is not None
-    whole = record.path.read_bytes()
-    record.remove()
-    torn = tmp_path / "torn"
+    torn, whole = record.path, record.path.read_bytes()
     counts = []
     for length in range(len(whole) + 1):
         torn.write_bytes(whole[:length])
         launch = read(torn)
         counts.append(-1 if launch is None else len(launch.children))
         assert launch is None or {known.pid for known in launch.children} <= {34, 56}
+    record.remove()
     assert counts == sorted(counts)
     assert (counts[0], counts[-1]) == (-1, 2)
 
 
+NAME = "00112233445566aa"
+DIGITS = b"9" * 5000
+
+
+def line(*, launch: str = NAME, pid: bytes = b"3", started: bytes = b"7") -> bytes:
+    return b"launch\t%s\t%s\t%s\tboot\tspace\trun\tp\n" % (launch.encode(), pid, started)
+
+
+def there(state: Path) -> Path:
+    file = state / "launches" / NAME
+    file.parent.mkdir()
+    return file
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\n", b"launch\n", b"launch\ta\tb\t1\t\t\trun\tp\n", b"\xff\x00\n", b"child\t3\t7\t0\tagent\n"],
+    [
+        b"",
+        b"\n",
+        b"launch\n",
+        line(pid=b"b"),
+        line(launch="ffffffffffffffff"),
+        line(pid=DIGITS),
+        line(pid=b"4294967299"),
+        line(pid="\u0663".encode()),
+        line(pid=b"\\u0663"),
+        line(started=DIGITS),
+        line(started=b"inf"),
+        line(started=b"-1"),
+        line()[:-1],
+        b"\xff\x00\n",
+        b"child\t3\t7\t0\tagent\n",
+    ],
 )
 def test_what_is_no_record_is_none(content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "launches" / "x"
-    file.parent.mkdir()
+    file = there(tmp_path)
     file.write_bytes(content)
+    assert files(tmp_path) == [file]
     assert read_all(tmp_path) == []
+
+
+def test_a_process_with_numbers_that_none_can_have_is_passed_over(tmp_path: Path) -> None:
+    absurd = (b"child\t%s\t7\t0\tx\n" + b"seen\t3\t%s\n" + b"guard\t%s\t7\n") % (DIGITS, DIGITS, DIGITS)
+    there(tmp_path).write_bytes(line() + absurd + b"child\t4\t7\t%s\ty\n" % DIGITS)
+    (launch,) = read_all(tmp_path)
+    assert [(known.pid, known.name, known.restarts) for known in launch.children] == [(4, "", 0)]
+    assert (launch.guard, launch.seen) == (None, ())
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "directory", "socket"])
+def test_what_is_no_file_is_none_and_nobody_waits_for_it(kind: str, tmp_path: Path) -> None:
+    file = there(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listener:
+        match kind:
+            case "pipe":
+                os.mkfifo(file)
+            case "link":
+                file.symlink_to("/dev/zero")
+            case "directory":
+                file.mkdir()
+            case "socket":
+                listener.bind(str(file))
+        assert read(file) is None
+
+
+def test_of_a_file_without_end_no_more_is_read_than_a_record_can_have(tmp_path: Path) -> None:
+    file = there(tmp_path)
+    file.write_bytes(line() + b"child\t4\t7\t0\tx\n")
+    os.truncate(file, 2**40)
+    tracemalloc.start()
+    launch = read(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert launch is not None
+    assert [known.pid for known in launch.children] == [4]
+    assert peak < 8 * records.LONGEST
+
+
+def test_what_has_another_name_is_no_record(tmp_path: Path) -> None:
+    there(tmp_path).with_name("notes").write_bytes(line(launch="notes"))
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["a\\q", "a\\", "tab\there", "\u00e9\U0001f600", "\udcff", "\\x41", "line\n"])
+def test_every_name_comes_back_as_it_was(name: str, record: LaunchRecord, tmp_path: Path) -> None:
+    record.begin("run", name)
+    (launch,) = read_all(tmp_path)
+    record.remove()
+    assert launch.profile == name
 
 
 def test_lines_that_mean_nothing_are_passed_over(record: LaunchRecord, tmp_path: Path) -> None:
     record.begin("run", "p")
     assert record.path is not None
     with record.path.open("ab") as file:
-        file.write(b"future\t1\t2\nchild\tnan\tx\t\t\nchild\t3\t7\t0\tagent\nseen\t\\x\t1\n\n")
+        file.write(b"future\t1\t2\nchild\tnan\tx\t\t\nchild\t3\t7\t0\tagent\nseen\t\\x\t1\nchild\t5\t7\t0\ta\\q\n\n")
     (launch,) = read_all(tmp_path)
     record.remove()
-    assert [known.pid for known in launch.children] == [3]
+    assert [(known.pid, known.name) for known in launch.children] == [(3, "agent"), (5, "a\\q")]
     assert launch.seen == ()
 
 

@@ -66,6 +66,7 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
         waiting=lambda what, seconds, limit: None,
         note=lambda text: say(type="note", text=text),
         log=lambda server: lambda data: None,
+        log_end=lambda server: None,
         hurry=asyncio.Event(),
     )
     async with running(plans, needs) as ours:

@@ -1,8 +1,8 @@
 """
 A process that runs servers as a launch does, and tells what it sees; for tests.soak: `python -m tests.soak.host WISH`.
 
-Every line of stdout is an object with one member: first `seat`, then `change`, `note` and `stderr` as they come, and,
-after its stdin has ended, `left`: whatever there still is that was not there before.
+Every line of stdout is an object with one member: first `seat`, then `change`, `note`, `stderr` and `over` (a log) as
+they come, and, after its stdin has ended, `left`: whatever there still is that was not there before.
 """
 
 import asyncio
@@ -103,6 +103,7 @@ def needs(wish: Wish) -> Needs:
         waiting=lambda what, seconds, limit: None,
         note=lambda text: tell(note=text),
         log=lambda server: log(server, is_disk_full=wish.is_disk_full),
+        log_end=lambda server: tell(over=server),
         hurry=asyncio.Event(),
     )
 

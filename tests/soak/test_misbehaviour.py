@@ -76,6 +76,15 @@ def test_an_agent_that_comes_and_goes_a_hundred_times_has_few_processes_at_once(
         assert most_at_once(stage) < 10
 
 
+def test_the_log_of_a_process_is_over_when_the_agent_has_left_it() -> None:
+    with hosting(Wished(name="echo")) as stage:
+        agents = [stage.guest("echo").introduce() for _ in range(2)]
+        for agent, name in zip(agents, ("echo", "echo#2"), strict=True):
+            agent.close()
+            assert stage.until(lambda event: "over" in event) == {"over": name}
+            assert stage.changes(name)[-1]["state"] == "stopped"
+
+
 def test_a_hundred_connections_that_say_nothing_leave_nothing() -> None:
     with hosting(Wished(name="echo")) as stage:
         for _ in range(STORM):

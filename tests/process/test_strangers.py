@@ -1,0 +1,116 @@
+"""Whoever was there before us is nobody's business: neither a run's end nor its guard touches their orphans."""
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from acp_launch.process import prepare
+
+from .launches import Running, gone, launched
+from .liveness import CHILDREN, PATIENCE, Liveness, liveness, program
+
+# One of ours that has nothing of ours left, once its parent is dead: no mark, and no session we know.
+SCRUBBED = f"setsid env -i LIVENESS=$LIVENESS {shlex.join(program('deaf', 'stubborn'))} </dev/null & read _"
+
+
+class Strangers:
+    """A nurse and its worker, children of a launcher before it was one (tests/children/wrapper.py)."""
+
+    def __init__(self, alive: Liveness) -> None:
+        self._alive = alive
+        self.wrapper = [sys.executable, str(CHILDREN / "wrapper.py"), alive.env["LIVENESS"]]
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """They live until the end of the block."""
+        heard = dict(name.split() for name in self._alive.heard(2))
+        self.nurse, self.worker = int(heard["nurse"]), int(heard["worker"])
+        try:
+            yield
+        finally:
+            for pid in (self.nurse, self.worker):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._alive.assert_all_dead()
+
+    @contextmanager
+    def launched(self, state: Path, alive: Liveness, argv: list[str]) -> Iterator[Running]:
+        with launched(state, alive, argv, wrapper=self.wrapper) as running, self.begun():
+            yield running
+
+    def orphaned(self) -> None:
+        """From here on the worker is a child of the launcher."""
+        with gone(self.nurse):
+            os.kill(self.nurse, signal.SIGTERM)
+
+    def assert_worker_lives(self) -> None:
+        seen = prepare.table().read(self.worker)
+        assert seen is not None
+        assert not seen.is_dead
+
+
+@pytest.fixture
+def strangers() -> Iterator[Strangers]:
+    with liveness() as alive:
+        yield Strangers(alive)
+
+
+def parent_dies(running: Running) -> None:
+    """What our only child has started is seen, then comes to the launcher."""
+    running.look()
+    with gone(running.children[0]):
+        os.kill(running.children[0], signal.SIGKILL)
+
+
+def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end(
+    strangers: Strangers, alive: Liveness, tmp_path: Path
+) -> None:
+    with (
+        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=strangers.wrapper) as running,
+        strangers.begun(),
+    ):
+        alive.hear("stubborn")
+        strangers.orphaned()
+        parent_dies(running)
+        with gone(running.guard):
+            running.tell("end")
+            assert running.process.wait(PATIENCE) == 0
+        alive.assert_all_dead()
+        strangers.assert_worker_lives()
+
+
+def test_an_orphan_of_a_child_that_was_there_before_us_outlives_a_launcher_that_is_killed(
+    strangers: Strangers, alive: Liveness, tmp_path: Path
+) -> None:
+    with (
+        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=strangers.wrapper) as running,
+        strangers.begun(),
+    ):
+        alive.hear("stubborn")
+        strangers.orphaned()
+        parent_dies(running)
+        running.look()
+        with gone(running.guard):
+            running.kill()
+        alive.assert_all_dead()
+        strangers.assert_worker_lives()
+
+
+def test_our_own_daemon_is_known_by_its_mark_where_strangers_live(
+    strangers: Strangers, alive: Liveness, tmp_path: Path
+) -> None:
+    with (
+        launched(tmp_path, alive, program("forker", "daemon"), wrapper=strangers.wrapper) as running,
+        strangers.begun(),
+    ):
+        alive.hear("forker", "daemon")
+        running.tell("end")
+        assert running.process.wait(PATIENCE) == 0
+        alive.assert_all_dead()
+        strangers.assert_worker_lives()
