@@ -21,6 +21,7 @@ from acp_launch.protocol.framing import LineFramer, LineTooLong
 from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.secret.redact import excerpt
 
+FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers a server may leave unread
 LAST_WORDS = 1.0  # seconds for a server that closed a pipe to end, so that we can say how
 FAREWELL = 0.5  # seconds for it to take the last we have to say
@@ -60,6 +61,7 @@ class Connection:
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._unsent = 0
         self._junk = 0
+        self._junk_bytes = 0  # since its last message
         self._progressed = self._opened = self._clock()
         self._asked_for_roots = asyncio.Event()
 
@@ -147,6 +149,8 @@ class Connection:
 
     def _take(self, line: bytes) -> None:
         for event in self.client.receive(line):
+            if not isinstance(event, Junk):
+                self._junk_bytes = 0
             if isinstance(event, Answered):
                 self._answer(event)
             elif isinstance(event, Reply):
@@ -176,6 +180,16 @@ class Connection:
             self._asked_for_roots.set()
 
     def _note_junk(self, junk: Junk, line: bytes) -> None:
+        """
+        Raises:
+            RemoteProtocolError: there is nothing else on its stdout, and no end of it.
+        """
+        self._junk_bytes += len(line) + 1
+        if self._junk_bytes > FLOOD:
+            raise RemoteProtocolError(
+                f"{self.label} floods its stdout with lines that are no messages",
+                fix="is the command right? some servers speak MCP on stdio only with a flag or a subcommand",
+            )
         if not line.strip():
             return
         if not self.is_open:  # banners are common; they are quoted if the handshake fails

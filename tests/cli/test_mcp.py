@@ -643,3 +643,12 @@ def test_a_reader_that_leaves_early_is_no_failure_of_ours(launch: Launcher) -> N
         command, shell=True, capture_output=True, cwd=launch.project, env=launch.env, timeout=PATIENCE, check=False
     )
     assert (done.stdout, done.stderr) == (b"x" * 10, b"")
+
+
+def test_a_flood_that_is_no_protocol_is_not_waited_out(launch: Launcher) -> None:
+    flood = "import os\nwhile True: os.write(1, b'y\\n' * 30000)"
+    launch.profile("polite", mcp_servers={"yes": {"command": sys.executable, "args": ["-I", "-S", "-c", flood]}})
+    done = launch("mcp", "inspect", "p", "yes")
+    assert done.code == 5
+    said = 'acp-launch: the MCP server "yes" floods its stdout with lines that are no messages\n'
+    assert done.err == said + "    it printed: y\n" * 5 + f"    fix: {STDIO}\n"
