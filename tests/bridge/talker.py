@@ -32,7 +32,7 @@ class Talker:
     tools: Tools = field(default_factory=Tools)
     start: float = 30.0
     call: float | None = None
-    directories: Sequence[PurePosixPath] = (PurePosixPath("/work/a b"), PurePosixPath("/lib/é%"))
+    directories: Sequence[PurePosixPath] = (PurePosixPath("/project/a b"), PurePosixPath("/lib/é%"))
     gives_roots: bool = False
     clock: float = 1000.0
     agent_heard: list[bytes] = field(default_factory=list)

@@ -487,7 +487,7 @@ def test_more_than_may_wait_is_refused() -> None:
 def test_roots_are_answered_by_us_when_the_agent_declared_none() -> None:
     talker = Talker().introduced()
     talker.server(ask("roots-request-1", "roots/list"))
-    roots = [{"uri": "file:///work/a%20b", "name": "a b"}, {"uri": "file:///lib/%C3%A9%25", "name": "é%"}]
+    roots = [{"uri": "file:///project/a%20b", "name": "a b"}, {"uri": "file:///lib/%C3%A9%25", "name": "é%"}]
     assert talker.server_hears() == [answer("roots-request-1", {"roots": roots})]
     assert talker.agent_heard == []
 

@@ -12,9 +12,9 @@ from acp_launch.mcp.client import Client, Event, Reply
 from acp_launch.mcp.message import Progress, Said
 from acp_launch.protocol.peer import Answered, Junk
 
-ROOTS = (PurePosixPath("/work/a b%c"), PurePosixPath("/lib/é"))
+ROOTS = (PurePosixPath("/project/a b%c"), PurePosixPath("/lib/é"))
 LISTED = {
-    "roots": [{"uri": "file:///work/a%20b%25c", "name": "a b%c"}, {"uri": "file:///lib/%C3%A9", "name": "é"}],
+    "roots": [{"uri": "file:///project/a%20b%25c", "name": "a b%c"}, {"uri": "file:///lib/%C3%A9", "name": "é"}],
 }
 
 
