@@ -154,7 +154,8 @@ class Exchange:
         if asked.method == PING:
             self._talk.pong(asked)
         elif asked.method == INITIALIZE and not for_good:
-            self._talk.ledger.ask(asked)  # the next process answers it: nothing was done yet
+            asked.silent_since = self._talk.around.now()  # from now on it waits for a process, not for an answer
+            self._talk.ledger.ask(asked)  # the next one answers it: nothing was done yet
         else:
             self._talk.refuse(asked, was_sent=asked.method != INITIALIZE)
 

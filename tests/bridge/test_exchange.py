@@ -731,3 +731,15 @@ def test_a_handshake_without_a_place_for_roots_passes_as_it_is(params: str) -> N
     said = b'{"id":1,"jsonrpc":"2.0","method":"initialize","params":%b}' % params.encode()
     talker.agent(said)
     assert talker.server_heard == [said]
+
+
+def test_a_handshake_of_a_process_that_was_slow_to_die_still_waits_for_the_next() -> None:
+    talker = Talker(start=30)
+    talker.exchange.attached()
+    talker.agent(INITIALIZE)
+    talker.clock += 40
+    talker.exchange.lost(KILLED, for_good=False)
+    talker.exchange.tick()
+    assert talker.agent_heard == []
+    talker.back()
+    assert talker.agent_hears() == [answer(0, HELLO)]
