@@ -88,8 +88,12 @@ class Exchange:
 
     def detached(self) -> None:
         """The process cannot be written to any more; what it was asked is still open, what comes now has to wait."""
-        if self._talk.phase != "final":
-            self._talk.phase = "absent"
+        if self._talk.phase == "final":
+            return
+        self._talk.phase = "absent"
+        for asked in self._talk.ledger.wanted():
+            if asked.method == INITIALIZE:
+                asked.silent_since = self._talk.around.now()  # from now on it waits for a process, not for an answer
 
     def lost(self, lost: Lost, *, for_good: bool) -> None:
         """The process is gone, and all it wrote was given to `from_server`."""
@@ -154,8 +158,8 @@ class Exchange:
         if asked.method == PING:
             self._talk.pong(asked)
         elif asked.method == INITIALIZE and not for_good:
-            asked.silent_since = self._talk.around.now()  # from now on it waits for a process, not for an answer
-            self._talk.ledger.ask(asked)  # the next one answers it: nothing was done yet
+            asked.silent_since = self._talk.around.now()
+            self._talk.ledger.ask(asked)  # the next process answers it: nothing was done yet
         else:
             self._talk.refuse(asked, was_sent=asked.method != INITIALIZE)
 

@@ -738,6 +738,8 @@ def test_a_handshake_of_a_process_that_was_slow_to_die_still_waits_for_the_next(
     talker.exchange.attached()
     talker.agent(INITIALIZE)
     talker.clock += 40
+    talker.exchange.detached()
+    talker.exchange.tick()
     talker.exchange.lost(KILLED, for_good=False)
     talker.exchange.tick()
     assert talker.agent_heard == []
