@@ -12,15 +12,10 @@ from msgspec import Raw, Struct
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
+from acp_launch.protocol import authmethod
 
 PROTOCOL_VERSION = 1
 CLIENT_INFO = {"name": "acp-launch", "title": "acp-launch", "version": __version__}
-# Nothing that is not wholly served is offered (C-20): files, terminals, elicitation and terminal login come later.
-CLIENT_CAPABILITIES: dict[str, Any] = {
-    "fs": {"readTextFile": False, "writeTextFile": False},
-    "terminal": False,
-    "session": {"notices": {}, "compaction": {}},
-}
 
 
 class Capabilities(Struct, frozen=True):
@@ -34,15 +29,10 @@ class Capabilities(Struct, frozen=True):
     additional_directories: bool = False
     http: bool = False
     sse: bool = False
-
-
-class AuthMethod(Struct, frozen=True):
-    """A way to log in. A missing or unknown `type` is `agent` (C-28)."""
-
-    id: str
-    name: str
-    description: str
-    type: str
+    image: bool = False
+    audio: bool = False
+    embedded_context: bool = False
+    logout: bool = False
 
 
 class Negotiated(Struct, frozen=True):
@@ -53,7 +43,7 @@ class Negotiated(Struct, frozen=True):
     name: str  # of the agent, for the session store; empty when it does not say
     title: str  # of the agent, for people
     agent_version: str
-    auth_methods: tuple[AuthMethod, ...]
+    auth_methods: tuple[authmethod.AuthMethod, ...]
     raw: Raw
 
 
@@ -80,7 +70,7 @@ def read_negotiated(result: Raw) -> Negotiated:
         name=name,
         title=text(info.get("title")) or name,
         agent_version=text(info.get("version")),
-        auth_methods=tuple(filter(None, map(_auth_method, sequence(answer.get("authMethods"))))),
+        auth_methods=authmethod.read(answer.get("authMethods")),
         raw=result.copy(),
     )
 
@@ -88,6 +78,7 @@ def read_negotiated(result: Raw) -> Negotiated:
 def _capabilities(said: dict[str, Any]) -> Capabilities:
     session = mapping(said.get("sessionCapabilities"))
     mcp = mapping(said.get("mcpCapabilities"))
+    prompt = mapping(said.get("promptCapabilities"))
     return Capabilities(
         load=said.get("loadSession") is True,
         resume=isinstance(session.get("resume"), dict),
@@ -97,16 +88,11 @@ def _capabilities(said: dict[str, Any]) -> Capabilities:
         additional_directories=isinstance(session.get("additionalDirectories"), dict),
         http=mcp.get("http") is True,
         sse=mcp.get("sse") is True,
+        image=prompt.get("image") is True,
+        audio=prompt.get("audio") is True,
+        embedded_context=prompt.get("embeddedContext") is True,
+        logout=isinstance(mapping(said.get("auth")).get("logout"), dict),
     )
-
-
-def _auth_method(item: object) -> AuthMethod | None:
-    said = mapping(item)
-    id, name = said.get("id"), said.get("name")
-    if not isinstance(id, str) or not isinstance(name, str):
-        return None
-    kind = "terminal" if said.get("type") == "terminal" else "agent"
-    return AuthMethod(id=id, name=name, description=text(said.get("description")), type=kind)
 
 
 def read_session_id(result: Raw) -> str:

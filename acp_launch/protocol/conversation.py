@@ -12,60 +12,30 @@ bounded store, until `session/new` is answered (C-43). What we do not know is ig
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from acp_launch.errors import AgentError, LocalProtocolError
 from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.early import Early
+from acp_launch.protocol.event import (
+    Completed,
+    Event,
+    How,
+    Opened,
+    PermissionAsked,
+    Reply,
+    ServiceAsked,
+    Updated,
+    Withdrawn,
+)
+from acp_launch.protocol.offers import Offers
 from acp_launch.protocol.peer import Answered, Call, Called, Junk, Notified, Peer
 
-EARLY_UPDATES = (
-    1_000  # kept for sessions not opened yet; copilot sends one, a loop of a broken agent must not fill memory
-)
-EARLY_BYTES = 8 * 1024 * 1024
+ELICITATION = "elicitation/create"
 
-How = Literal["new", "load", "resume"]
-
-
-class Updated(Struct, frozen=True):
-    """One `session/update`; `update` is the bytes of its `update` member, untouched."""
-
-    session_id: str
-    kind: str
-    update: Raw
-    replay: bool
-
-
-class Opened(Struct, frozen=True):
-    """A session is open; comes right before the updates that were kept for it."""
-
-    session_id: str
-    how: How
-    result: Raw
-
-
-class PermissionAsked(Struct, frozen=True):
-    id: Raw
-    session_id: str
-    tool_call: dict[str, Any]
-    options: list[Any]
-
-
-class Withdrawn(Struct, frozen=True):
-    """The agent gave up a request of its own (`$/cancel_request`); it is owed an answer all the same (C-65)."""
-
-    id: Raw
-
-
-class Reply(Struct, frozen=True):
-    """A line to send: the answer to something we do not serve."""
-
-    line: bytes
-
-
-Event = Updated | Opened | PermissionAsked | Withdrawn | Reply | Answered | Junk
 NOTHING: tuple[Event, ...] = ()
 
 
@@ -81,23 +51,25 @@ class Conversation:
         self._peer = Peer()
         self._phase: Literal["fresh", "initializing", "open"] = "fresh"
         self._negotiated: acp.Negotiated | None = None
+        self._served: frozenset[str] = frozenset()
         self._sessions: dict[str, _Session] = {}
         self._opening: dict[int, tuple[How, str]] = {}
-        self._early: list[Updated] = []
-        self._early_bytes = 0
+        self._early: Early[Updated] = Early()
 
     # what we may say
 
-    def initialize(self) -> Call:
+    def initialize(self, offers: Offers | None = None) -> Call:
         """The first message, sent alone; its answer is read with `negotiated` (C-15, C-16, C-18)."""
+        offers = offers or Offers()
         if self._phase != "fresh":
             raise LocalProtocolError("initialize is sent once")
         self._phase = "initializing"
+        self._served = offers.methods
         return self._peer.call(
             "initialize",
             {
                 "protocolVersion": acp.PROTOCOL_VERSION,
-                "clientCapabilities": acp.CLIENT_CAPABILITIES,
+                "clientCapabilities": offers.as_json(),
                 "clientInfo": acp.CLIENT_INFO,
             },
         )
@@ -141,6 +113,36 @@ class Conversation:
             raise LocalProtocolError(f"the agent does not advertise session/{how}")  # C-33, C-35
         return self._peer.call(f"session/{how}", {"sessionId": session_id})
 
+    def authenticate(self, method_id: str) -> Call:
+        """Let the agent log in by itself; `terminal` methods are not for this (C-23, C-24)."""
+        self._able()
+        offered = self._negotiated.auth_methods if self._negotiated else ()
+        if not any(method.id == method_id and method.type == "agent" and not method.command for method in offered):
+            raise LocalProtocolError(f"the agent does not advertise the login {method_id}")
+        return self._peer.call("authenticate", {"methodId": method_id})
+
+    def logout(self) -> Call:
+        if not self._able().logout:
+            raise LocalProtocolError("the agent does not advertise logout")  # C-29
+        return self._peer.call("logout", {})
+
+    def set_mode(self, session_id: str, mode_id: str) -> Call:
+        self._able()
+        return self._peer.call("session/set_mode", {"sessionId": session_id, "modeId": mode_id})
+
+    def set_model(self, session_id: str, model_id: str) -> Call:
+        """Removed from ACP on 2026-06-01, and the only way with agents that have no config options."""
+        self._able()
+        return self._peer.call("session/set_model", {"sessionId": session_id, "modelId": model_id})
+
+    def set_option(self, session_id: str, config_id: str, value: str | bool) -> Call:
+        """A boolean says that it is one, a choice does not (C-51)."""
+        self._able()
+        params = {"sessionId": session_id, "configId": config_id, "value": value}
+        return self._peer.call(
+            "session/set_config_option", params | ({"type": "boolean"} if isinstance(value, bool) else {})
+        )
+
     def prompt(self, session_id: str, blocks: Sequence[object]) -> Call:
         """One turn; at most one at a time in a session (C-67). Ends the replay of a loaded session."""
         session = self._sessions[session_id]
@@ -164,6 +166,14 @@ class Conversation:
         self._forget(session_id, id)
         outcome = {"outcome": "cancelled"} if option_id is None else {"outcome": "selected", "optionId": option_id}
         return self._peer.respond(id, {"outcome": outcome})
+
+    def serve(self, id: Raw, result: object) -> bytes:
+        """Answer a request we serve; b"" when it was answered already."""
+        return self._peer.respond(id, result) if self._peer.owes(id) else b""
+
+    def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
+        """The same with an error."""
+        return self._peer.refuse(id, code, message, data) if self._peer.owes(id) else b""
 
     def withdraw(self, session_id: str, id: Raw) -> bytes:
         """Answer a request the agent gave up with -32800; b"" when it was answered already."""
@@ -190,6 +200,9 @@ class Conversation:
             return self._updated(message.params)
         if message.method == "$/cancel_request":
             return self._withdrawn(message.params)
+        if message.method == "elicitation/complete":
+            found = acp.text(acp.mapping(acp.decoded(message.params)).get("elicitationId"))
+            return (Completed(found),) if found else NOTHING
         return NOTHING  # C-9
 
     def _updated(self, params: Raw) -> Sequence[Event]:
@@ -204,12 +217,9 @@ class Conversation:
         return (Updated(update.sessionId, kind, update.update, session.replaying),)
 
     def _keep(self, update: Updated) -> Sequence[Event]:
-        size = len(bytes(update.update))
-        if len(self._early) >= EARLY_UPDATES or self._early_bytes + size > EARLY_BYTES:
-            return (Junk("an update for a session that was never opened, beyond what is kept"),)
-        self._early.append(update)
-        self._early_bytes += size
-        return NOTHING
+        if self._early.keep(update.session_id, len(bytes(update.update)), update):
+            return NOTHING
+        return (Junk("an update for a session that was never opened, beyond what is kept"),)
 
     def _withdrawn(self, params: Raw) -> Sequence[Event]:
         try:
@@ -229,14 +239,13 @@ class Conversation:
         if how == "new":
             session_id = acp.read_session_id(message.result)
             self._sessions.setdefault(session_id, _Session())
-        kept = [update for update in self._early if update.session_id == session_id]
-        self._early = [update for update in self._early if update.session_id != session_id]
-        self._early_bytes = sum(len(bytes(update.update)) for update in self._early)
-        return [Opened(session_id, how, message.result.copy()), *kept, message]
+        return [Opened(session_id, how, message.result.copy()), *self._early.take(session_id), message]
 
     def _called(self, message: Called) -> Event:
         if message.method == "initialize" and self._phase == "initializing":
             raise AgentError("this is no ACP agent: it only echoes what it is sent")
+        if message.method in self._served:
+            return self._service(message)
         if message.method != "session/request_permission":
             return Reply(self._peer.refuse(message.id, jsonrpc.METHOD_NOT_FOUND, "method not found"))  # C-8, C-68
         params = acp.mapping(acp.decoded(message.params))
@@ -248,6 +257,19 @@ class Conversation:
         if session.cancelling:  # a late question of a cancelled turn (C-61)
             return Reply(self.permit(session_id, message.id, None))
         return PermissionAsked(message.id, session_id, acp.mapping(params.get("toolCall")), options)
+
+    def _service(self, message: Called) -> Event:
+        params = acp.decoded(message.params)
+        if not isinstance(params, dict):
+            return Reply(self._peer.refuse(message.id, jsonrpc.INVALID_PARAMS, "params must be an object"))
+        session_id = acp.text(params.get("sessionId"))
+        session = self._sessions.get(session_id)
+        if message.method == ELICITATION:
+            if session is not None and session.cancelling:  # nobody is asked about a turn that is over
+                return Reply(self._peer.respond(message.id, {"action": "cancel"}))
+        elif session is None:  # a file or a command belongs to a session
+            return Reply(self._peer.refuse(message.id, jsonrpc.INVALID_PARAMS, "no such session is open"))
+        return ServiceAsked(message.id, message.method, session_id, params)
 
     def _able(self) -> acp.Capabilities:
         if self._negotiated is None:

@@ -127,5 +127,6 @@ def result(id: Raw, value: object) -> bytes:
     return bytes(encode({"jsonrpc": "2.0", "id": id, "result": value})) + b"\n"
 
 
-def error(id: Raw, code: int, message: str) -> bytes:
-    return bytes(encode({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})) + b"\n"
+def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
+    said = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return bytes(encode({"jsonrpc": "2.0", "id": id, "error": said})) + b"\n"

@@ -84,9 +84,9 @@ class Peer:
         self._settle(id)
         return jsonrpc.result(id, value)
 
-    def refuse(self, id: Raw, code: int, message: str) -> bytes:
+    def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
         self._settle(id)
-        return jsonrpc.error(id, code, message)
+        return jsonrpc.error(id, code, message, data)
 
     def owes(self, id: Raw) -> bool:
         """Whether their request `id` still waits for our answer."""

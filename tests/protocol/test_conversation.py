@@ -9,16 +9,21 @@ from msgspec import Raw
 
 from acp_launch.errors import AgentError, LocalProtocolError, RemoteProtocolError
 from acp_launch.protocol.conversation import (
-    EARLY_UPDATES,
     Conversation,
+)
+from acp_launch.protocol.early import EARLY_UPDATES
+from acp_launch.protocol.event import (
+    Completed,
     Event,
     How,
     Opened,
     PermissionAsked,
     Reply,
+    ServiceAsked,
     Updated,
     Withdrawn,
 )
+from acp_launch.protocol.offers import Offers
 from acp_launch.protocol.peer import Answered, Call, Junk
 from tests.oracle import check_client_message
 
@@ -389,3 +394,109 @@ def test_a_new_session_without_an_id_is_the_agents_fault(result: str) -> None:
     call = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=[]))
     with pytest.raises(RemoteProtocolError, match="without a sessionId"):
         talk.hear({"id": call["id"], "result": json.loads(result)})
+
+
+SERVING = Offers(read_files=True, write_files=True, terminals=True, forms=True, urls=True)
+LOGINS = [
+    {"id": "browser", "name": "In the browser"},
+    {"id": "tty", "name": "On the terminal", "type": "terminal", "args": ["--login"]},
+]
+
+
+class Serving(Talk):
+    """A conversation in which everything is offered, and the agent has two ways to log in."""
+
+    def __init__(self) -> None:
+        self.client = Conversation()
+        call = self.said(self.client.initialize(SERVING))
+        capabilities = {**EVERYTHING, "auth": {"logout": {}}}
+        answer = {"protocolVersion": 1, "agentCapabilities": capabilities, "authMethods": LOGINS}
+        (event,) = self.hear({"id": call["id"], "result": answer})
+        assert isinstance(event, Answered)
+        self.negotiated = self.client.negotiated(event.result)
+
+
+def test_what_was_offered_is_handed_on_and_answered_once() -> None:
+    talk = Serving()
+    talk.session()
+    params = {"sessionId": "s1", "path": "/w/a"}
+    (event,) = talk.hear({"id": "r", "method": "fs/read_text_file", "params": params})
+    assert isinstance(event, ServiceAsked)
+    assert (event.method, event.session_id, event.params) == ("fs/read_text_file", "s1", params)
+    line = talk.client.serve(event.id, {"content": "x"})
+    assert check_client_message(line, answers="fs/read_text_file") == []
+    assert talk.client.serve(event.id, {}) == b""
+    assert talk.client.refuse(event.id, -1, "no") == b""
+
+
+@pytest.mark.parametrize("method", sorted(SERVING.methods))
+def test_what_was_not_offered_is_no_method_of_ours(method: str) -> None:
+    """C-68."""
+    talk = Talk()
+    talk.session()
+    (event,) = talk.hear({"id": 1, "method": method, "params": {"sessionId": "s1"}})
+    assert isinstance(event, Reply)
+    assert json.loads(event.line)["error"]["code"] == -32601
+
+
+def test_a_file_of_no_session_is_refused_and_a_form_of_no_session_is_not() -> None:
+    """A form may belong to a login, before any session (ACP v1 "elicitation", scope)."""
+    talk = Serving()
+    (event,) = talk.hear({"id": 1, "method": "fs/read_text_file", "params": {"sessionId": "nobody", "path": "/a"}})
+    assert isinstance(event, Reply)
+    assert json.loads(event.line)["error"] == {"code": -32602, "message": "no such session is open"}
+    (event,) = talk.hear({"id": 2, "method": "elicitation/create", "params": {"requestId": 0, "mode": "form"}})
+    assert isinstance(event, ServiceAsked)
+    assert event.session_id == ""
+    (event,) = talk.hear({"id": 3, "method": "terminal/create", "params": ["no", "object"]})
+    assert isinstance(event, Reply)
+    assert json.loads(event.line)["error"]["code"] == -32602
+
+
+def test_a_form_of_a_cancelled_turn_is_cancelled_at_once() -> None:
+    talk = Serving()
+    talk.session()
+    talk.said(talk.client.prompt("s1", []))
+    talk.client.cancel("s1")
+    (event,) = talk.hear({"id": 1, "method": "elicitation/create", "params": {"sessionId": "s1", "mode": "form"}})
+    assert isinstance(event, Reply)
+    assert check_client_message(event.line, answers="elicitation/create") == []
+    assert json.loads(event.line)["result"] == {"action": "cancel"}
+
+
+def test_the_end_of_an_elicitation_is_heard_and_nonsense_is_not() -> None:
+    """C-75."""
+    talk = Serving()
+    assert talk.hear({"method": "elicitation/complete", "params": {"elicitationId": "e1"}}) == (Completed("e1"),)
+    nonsense: list[object] = [{}, [], {"elicitationId": 3}, None]
+    for params in nonsense:
+        assert list(talk.hear({"method": "elicitation/complete", "params": params})) == []
+
+
+def test_only_an_advertised_login_of_the_agents_own_is_asked_for() -> None:
+    """C-23, C-24."""
+    talk = Serving()
+    assert talk.said(talk.client.authenticate("browser"))["params"] == {"methodId": "browser"}
+    for wrong in ("tty", "nothing"):
+        with pytest.raises(LocalProtocolError, match="does not advertise the login"):
+            talk.client.authenticate(wrong)
+
+
+def test_nobody_is_logged_out_of_an_agent_that_does_not_offer_it() -> None:
+    """C-29."""
+    assert Serving().client.logout().method == "logout"
+    with pytest.raises(LocalProtocolError, match="does not advertise logout"):
+        Talk().client.logout()
+
+
+def test_a_boolean_option_says_that_it_is_one() -> None:
+    """C-51, C-53."""
+    talk = Talk()
+    talk.session()
+    chosen = talk.said(talk.client.set_option("s1", "model", "m2"))
+    assert chosen["params"] == {"sessionId": "s1", "configId": "model", "value": "m2"}
+    switched = talk.said(talk.client.set_option("s1", "fast", True))
+    assert switched["params"] == {"sessionId": "s1", "configId": "fast", "value": True, "type": "boolean"}
+    assert talk.said(talk.client.set_mode("s1", "plan"))["params"] == {"sessionId": "s1", "modeId": "plan"}
+    legacy = json.loads(talk.client.set_model("s1", "m1").line)
+    assert (legacy["method"], legacy["params"]) == ("session/set_model", {"sessionId": "s1", "modelId": "m1"})
