@@ -15,9 +15,9 @@ from typing import Any
 from acp_launch.console import problems
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
-from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, RemotePlan, RulePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.resolve import Resolved
-from acp_launch.profile.model import Restart, Tools
+from acp_launch.profile.model import Client, Match, Restart, Tools
 from acp_launch.secret.credential import masked
 from acp_launch.secret.outcome import Outcome
 
@@ -57,7 +57,10 @@ def described(plan: LaunchPlan) -> dict[str, Any]:
         "cwd": str(plan.cwd),
         "additional_directories": [str(directory) for directory in plan.additional_directories],
         "session": plan.session,
-        "permissions": {"default": plan.permission},
+        "mode": plan.mode,
+        "config": {masked(name): _setting(value) for name, value in plan.config.items()},
+        "permissions": {"default": plan.permission, "rules": [_rule(rule) for rule in plan.rules]},
+        "client": asdict(plan.client),
         "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
         "agent": {**_program(plan.agent), "cwd": str(plan.agent.cwd)},
         "mcp_servers": [_server(server) for server in plan.servers],
@@ -67,6 +70,18 @@ def described(plan: LaunchPlan) -> dict[str, Any]:
 
 def _timeouts(plan: LaunchPlan) -> Mapping[str, float]:
     return {name: getattr(plan.timeouts, name) for name in ("initialize", "session", "silence")}
+
+
+def _setting(value: str | bool) -> str | bool:
+    return masked(value) if isinstance(value, str) else value
+
+
+def _rule(rule: RulePlan) -> dict[str, Any]:
+    return {"answer": rule.answer, "match": _globs(rule.match), "origin": str(rule.origin)}
+
+
+def _globs(match: Match) -> dict[str, list[str]]:
+    return {key: [masked(glob) for glob in globs] for key, globs in asdict(match).items() if globs}
 
 
 def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
@@ -115,7 +130,11 @@ def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     for directory in plan.additional_directories:
         yield f"also         {directory}"
     yield f"session      {plan.session or '(a new one)'}"
+    yield from _chosen_lines(plan)
     yield f"permissions  {plan.permission}"
+    yield from map(_rule_line, plan.rules)
+    if plan.client != Client():
+        yield f"client       {_services(plan.client)}"
     yield "timeouts     " + ", ".join(f"{name} {seconds}" for name, seconds in _timeouts(plan).items())
     yield "agent"
     yield from _program_lines(plan.agent, verbose)
@@ -123,6 +142,24 @@ def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
         yield from (
             _stdio_lines(server, plan, verbose) if isinstance(server, StdioPlan) else _remote_lines(server, verbose)
         )
+
+
+def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
+    if plan.mode is not None:
+        yield f"mode         {masked(plan.mode)}"
+    for index, (name, value) in enumerate(plan.config.items()):
+        shown = value if isinstance(value, str) else str(value).lower()
+        yield f"{'' if index else 'config':12} {masked(name)}: {masked(shown)}"
+
+
+def _rule_line(rule: RulePlan) -> str:
+    match = "; ".join(f"{key} {', '.join(globs)}" for key, globs in _globs(rule.match).items())
+    return f"  {rule.answer:10} {match}  {rule.origin}"
+
+
+def _services(client: Client) -> str:
+    files = {True: ["reads and writes files"], False: [], "read": ["reads files"]}[client.fs]
+    return ", ".join([*files, *(["runs commands"] if client.terminal else [])]) + " for the agent"
 
 
 def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Self
 from msgspec import Struct, field
 
 from acp_launch.problem import Problem
-from acp_launch.profile.model import Approval, Restart, Roots, ServerTimeouts, Timeouts, Tools
+from acp_launch.profile.model import Approval, Client, Match, Restart, Roots, ServerTimeouts, Timeouts, Tools
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 from acp_launch.secret.value import Secret
 
@@ -110,6 +110,17 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
 ServerPlan = StdioPlan | RemotePlan
 
 
+class RulePlan(Struct, frozen=True):
+    """A rule about tool calls. The globs in `match.path` are absolute; where a link leads elsewhere, both are there."""
+
+    answer: Approval
+    match: Match
+    origin: Origin
+
+    def __str__(self) -> str:
+        return f"{self.origin.path} ({self.origin})"
+
+
 class LaunchPlan(Struct, frozen=True, kw_only=True):
     """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`)."""
 
@@ -124,6 +135,11 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     session: str | None
     permission: Approval
     servers: tuple[ServerPlan, ...]
+    mode: str | None = None
+    config: Mapping[str, str | bool] = field(default_factory=dict)
+    settings: Mapping[str, Origin] = field(default_factory=dict)  # where `mode`, and each key of `config`, is written
+    rules: tuple[RulePlan, ...] = ()
+    client: Client = field(default_factory=Client)
 
     @property
     def values(self) -> tuple[Value, ...]:

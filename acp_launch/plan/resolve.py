@@ -15,13 +15,15 @@ from acp_launch.plan.directory import distinct, usable
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.executable import CannotRun
 from acp_launch.plan.machine import Machine
-from acp_launch.plan.model import LaunchPlan, ProcessPlan, Value
+from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.plan.needs import Need, needs
+from acp_launch.plan.permissions import rules
 from acp_launch.plan.servers import servers
 from acp_launch.plan.substitute import Substitution
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
 from acp_launch.profile.load import Loaded
+from acp_launch.profile.model import Session
 
 
 class Resolved(Struct, frozen=True):
@@ -78,6 +80,7 @@ class _Walk(Struct):
         own = self.substitution.values(("agent", "env"), profile.agent.env)
         agent = self._agent(cwd or self.typed, own)
         used = tuple(servers(self.machine, cwd=cwd or self.typed, agent_env=own))
+        given = rules(self.substitution)
         if cwd is None or agent is None:
             return None
         return LaunchPlan(
@@ -92,6 +95,11 @@ class _Walk(Struct):
             session=session,
             permission=profile.permissions.default,
             servers=used,
+            mode=profile.session.mode,
+            config=profile.session.config,
+            settings=self._settings(profile.session),
+            rules=given,
+            client=profile.client,
         )
 
     def _cwd(self, override: Path | None) -> Path | None:
@@ -112,6 +120,10 @@ class _Walk(Struct):
         path = ("workspace", "additional_directories")
         directories = (self.machine.directory((*path, index), text) for index, text in enumerate(written))
         return [directory for directory in directories if directory is not None]
+
+    def _settings(self, session: Session) -> dict[str, Origin]:
+        found = {name: self.substitution.origin(("session", "config", name)) for name in session.config}
+        return found if session.mode is None else {**found, "mode": self.substitution.origin(("session", "mode"))}
 
     def _session(self, override: str | None) -> str | None:
         if override is None:

@@ -70,9 +70,23 @@ def _validated(shape: type[_Shape], value: Plain, path: KeyPath, faults: list[Fa
         valid: _Shape = _adapter(cast("Any", shape)).validate_python(value)  # mypy doubts that a class can be hashed
     except ValidationError as invalid:
         reported = [error for error in invalid.errors(include_url=False) if not is_other_half(error)]
-        faults += dict.fromkeys(describe(error, shape, path) for error in reported)  # a union reports things twice
+        found = (_as_written(describe(error, shape, path), value, path) for error in reported)
+        faults += dict.fromkeys(found)  # a union reports things twice
         return None
     return valid
+
+
+def _as_written(fault: Fault, value: Plain, path: KeyPath) -> Fault:
+    """What stands for a list of one has no items to point at."""
+    for step in fault.path[len(path) : -1]:
+        value = _member(value, step)
+    return replace(fault, path=fault.path[:-1]) if isinstance(value, str) else fault
+
+
+def _member(value: Plain, step: str | int) -> Plain:
+    if isinstance(value, list):
+        return value[step] if isinstance(step, int) and step < len(value) else None
+    return value.get(step) if isinstance(value, dict) else None
 
 
 @cache

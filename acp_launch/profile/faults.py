@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING
 
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, unknown_key
 from acp_launch.document.keypath import KeyPath
+from acp_launch.document.nodes import Plain, found
 from acp_launch.profile.model import (
     Agent,
     Backoff,
+    Client,
     HttpServer,
+    Match,
     Permissions,
     Profile,
     Restart,
+    Rule,
     ServerTimeouts,
     Session,
     SseServer,
@@ -40,10 +44,8 @@ _USERS: Mapping[str, str] = {
 }
 _REMOTE_LATER = frozenset({"required", "restart", "timeouts", "tools", "roots", "bridge", "env"})
 LATER: Mapping[type, frozenset[str]] = {
-    Profile: frozenset({"extends", "client"}),
+    Profile: frozenset({"extends"}),
     Agent: frozenset({"mcp"}),
-    Session: frozenset({"mode", "config"}),
-    Permissions: frozenset({"rules"}),
     HttpServer: _REMOTE_LATER,
     SseServer: _REMOTE_LATER,
 }
@@ -57,6 +59,9 @@ _SHAPES: Mapping[type, Mapping[tuple[str, ...], type]] = {
         ("workspace",): Workspace,
         ("session",): Session,
         ("permissions",): Permissions,
+        ("permissions", "rules", "*"): Rule,
+        **{("permissions", "rules", "*", answer): Match for answer in ("allow", "deny", "ask")},
+        ("client",): Client,
     },
     StdioServer: {
         ("restart",): Restart,
@@ -72,6 +77,11 @@ _OTHER_KEYS = {  # as other programs and formats call them
     **dict.fromkeys(("directory", "workdir", "working_dir", "working_directory", "workingdirectory"), "cwd"),
     **dict.fromkeys(("mcpservers", "servers", "mcp"), "mcp_servers"),
     **dict.fromkeys(("uri", "endpoint", "serverurl", "server_url"), "url"),
+    **dict.fromkeys(("approve", "accept", "permit"), "allow"),
+    **dict.fromkeys(("reject", "refuse", "forbid", "block"), "deny"),
+    **dict.fromkeys(("tool_name", "tools"), "tool"),
+    **dict.fromkeys(("file", "files", "file_path"), "path"),
+    **dict.fromkeys(("filesystem", "file_system"), "fs"),
 }
 _POLICIES = ("always", "on-failure", "never")
 _OTHER_POLICIES = {  # as other supervisors call them
@@ -90,7 +100,15 @@ def describe(error: "ErrorDetails", shape: type, path: KeyPath) -> Fault:
         return _unknown_key((*path, *inner), _shape(shape, inner[:-1]))
     if shape is StdioServer and inner in (("restart",), ("restart", "policy")):
         return _restart(error, (*path, *inner))
+    if inner[:2] == ("session", "config") and error["type"] == "bad_scalar":
+        return replace(described(error, path), fix=misplaced(path, "text", error["input"]).fix)
+    if inner[:2] == ("permissions", "rules") and error["type"] == "tuple_type" and len(inner) > 3:
+        return _globs((*path, *inner), error["input"])
     return described(error, path)
+
+
+def _globs(path: KeyPath, value: Plain) -> Fault:
+    return replace(misplaced(path, "text", value), message=f"expected a glob or a list of them, found {found(value)}")
 
 
 def is_other_half(error: "ErrorDetails") -> bool:
@@ -99,7 +117,7 @@ def is_other_half(error: "ErrorDetails") -> bool:
 
 
 def _shape(shape: type, inner: KeyPath) -> type:
-    return _SHAPES.get(shape, {}).get(tuple(map(str, inner)), shape)
+    return _SHAPES.get(shape, {}).get(tuple("*" if isinstance(step, int) else step for step in inner), shape)
 
 
 def _united(inner: KeyPath) -> KeyPath:

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from acp_launch.document.duration import Duration
-from acp_launch.profile.scalar import COUNT, FACTOR, TRUTH
+from acp_launch.profile.scalar import COUNT, FACTOR, FILES, LISTED, SETTING, TRUTH
 from acp_launch.profile.template import Template
 from acp_launch.settings.model import STRICT
 
 Roots = Literal["agent", "session"]
 Approval = Literal["ask", "allow", "deny"]
+Globs = Annotated[tuple[str, ...], LISTED]
+Patterns = Annotated[tuple[Template, ...], LISTED]  # globs in which references are allowed
 RestartPolicy = Literal["always", "on-failure", "never"]
 _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE, _MIN_UPTIME, _START = Duration(0.2), Duration(10), Duration(10), Duration(30)  # seconds
@@ -66,6 +68,43 @@ class Session:
 
     name: str | None = None
     """The named session that `run` opens without `--session`."""
+    mode: str | None = None
+    """The mode it is put into when it is open, by id; checked against what the agent offers."""
+    config: Mapping[str, Annotated[str | bool, SETTING]] = field(default_factory=dict)
+    """The agent's config options by id or category, set one after the other when the session is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    # Every member that is written must match, by one of its globs; upper and lower case differ.
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    kind: Globs = ()
+    """What kind of call the agent says it is: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`,
+    `switch_mode` or `other`; or globs. Agents say `fetch` or `switch_mode` of things that are neither."""
+    tool: Globs = ()
+    """The tool's name, where the agent tells it, as globs."""
+    title: Globs = ()
+    """The call's title as the agent words it, as globs."""
+    path: Patterns = ()
+    """The files it names, as globs relative to the project; `*` stays within a directory, `**` does not. `allow` wants
+    all of them to match, `deny` and `ask` one. Links are not followed."""
+    command: Patterns = ()
+    """The command it runs, as globs. For `allow`, no wildcard stands for `;`, `&`, `|`, `<`, `>`, `$`, a backtick, a
+    parenthesis or a line end; for `deny` and `ask`, each command of several counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    # Exactly one of them is written, and is not empty: `permissions` sees to that.
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    allow: Match = field(default_factory=Match)
+    """Calls that are allowed without asking."""
+    deny: Match = field(default_factory=Match)
+    """Calls that are refused, even with `--approve all`."""
+    ask: Match = field(default_factory=Match)
+    """Calls that you are asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +113,18 @@ class Permissions:
 
     default: Approval = "ask"
     """What to answer when the agent asks for permission. `ask` without a terminal means deny."""
+    rules: tuple[Rule, ...] = ()
+    """What to answer about some calls; the first rule that matches decides, and `default` where none does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+
+    fs: Annotated[bool | Literal["read"], FILES] = False
+    """Whether the agent may have us read and write files in the session's directories; `read`: only read."""
+    terminal: Annotated[bool, TRUTH] = False
+    """Whether the agent may have us run commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,5 +247,7 @@ class Profile:
     """The conversation it opens."""
     permissions: Permissions = field(default_factory=Permissions)
     """What the agent may do without asking."""
+    client: Client = field(default_factory=Client)
+    """What we do for the agent; nothing unless it is said here."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     """The MCP servers the agent may use, by name."""

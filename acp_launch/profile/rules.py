@@ -12,6 +12,7 @@ from acp_launch.document.duration import Duration
 from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, shorten
+from acp_launch.profile import permissions
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
 from acp_launch.profile.model import Backoff
 from acp_launch.secret.environment import PASSPHRASE, PREFIX, is_private
@@ -29,6 +30,9 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     yield from _agent(_mapping(root, "agent"))
     yield from _workspace(_mapping(root, "workspace"))
     yield from _session(_mapping(root, "session"))
+    for path, text in permissions.patterns(root):
+        yield from _not_from_secrets(path, text, "a pattern")
+    yield from permissions.broken(root)
     for name, server in _mapping(root, "mcp_servers").items():
         path = ("mcp_servers", name)
         if not re.fullmatch(SERVER_NAME, name):
@@ -174,6 +178,12 @@ def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
     name = session.get("name")
     if isinstance(name, str) and (fault := session_name_fault(name)):
         yield Fault(("session", "name"), fault, SESSION_NAME_FIX)
+    if isinstance(mode := session.get("mode"), str) and not mode.strip():
+        yield Fault(("session", "mode"), "the mode is empty", "write the id of a mode, or remove the key")
+    for name in _mapping(session, "config"):
+        if not name.strip():
+            fix = "write the id of a config option, or its category"
+            yield Fault(("session", "config", name), "the option's name is empty", fix, at_key=True)
 
 
 def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:

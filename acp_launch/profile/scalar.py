@@ -1,8 +1,9 @@
 """
 Numbers and truth values of a profile, taken as they stand: YAML's `"5"` is text and `1` is no truth value. Pure.
 
-Used as `Annotated[int, COUNT]`. Importing this costs nothing; pydantic asks the note for its schema, and only then is
-it imported. It refuses with a `PydanticCustomError` that says what is expected and whose context carries `fix`.
+Used as `Annotated[int, COUNT]`; with `Annotated[tuple[str, ...], LISTED]` a text stands for a list of one. Importing
+this costs nothing; pydantic asks the note for its schema, and only then is it imported. It refuses with a
+`PydanticCustomError` that says what is expected and whose context carries `fix`.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,3 +60,35 @@ FACTOR = Scalar(
     _is_factor,
     {"type": "number", "minimum": 1, "maximum": MOST},
 )
+SETTING = Scalar(
+    "text, true or false",
+    "write text, true or false",
+    lambda value: isinstance(value, str | bool),
+    {"type": ["string", "boolean"]},
+)
+FILES = Scalar(
+    "true, false or read",
+    "write true, false or read",
+    lambda value: isinstance(value, bool) or value == "read",
+    {"enum": [True, False, "read"]},
+)
+
+
+class Listed:
+    """One item may stand for a list of one; an empty list is refused by whoever knows what it would mean."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(_listed, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        listed = handler(schema)
+        return {"anyOf": [listed["items"], {**listed, "minItems": 1}]}
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+LISTED = Listed()

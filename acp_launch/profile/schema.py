@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from acp_launch.document.duration import Duration
-from acp_launch.profile import model, rules
+from acp_launch.profile import model, permissions, rules
 from acp_launch.profile.address import MAX_SESSION_NAME
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -79,3 +79,21 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
         shapes[remote]["properties"]["headers"]["propertyNames"] = {"pattern": rules.HEADER_NAME}
     for tools in shapes["Tools"]["properties"].values():
         tools["items"]["pattern"] = r"\S"
+    _restrict_rules(shapes)
+
+
+def _restrict_rules(shapes: dict[str, Any]) -> None:
+    """One answer a rule, and no rule that matches everything."""
+    rule = shapes["Rule"]
+    rule.update(minProperties=1, maxProperties=1)
+    for answer in rule["properties"].values():
+        answer.pop("default", None)
+    match = shapes["Match"]
+    match["minProperties"] = 1
+    for key in match["properties"].values():
+        key.pop("default", None)  # a missing key is not the same as an empty list
+        for glob in (key["anyOf"][0], key["anyOf"][1]["items"]):
+            glob["minLength"] = 1
+    one, several = match["properties"]["kind"]["anyOf"]
+    for kind in (one, several["items"]):
+        kind["pattern"] = rf"^(?:{'|'.join(permissions.KINDS)}|.*[*?\[].*)$"

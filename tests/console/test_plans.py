@@ -101,3 +101,51 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "roots": "session",
     }
     assert servers[3] == {"name": "theirs", **command, "env": ["A"], "required": True, "bridge": False}
+
+
+CONVERSATION = """\
+version: 1
+agent: {command: "${python}", inherit_env: []}
+session: {mode: plan, config: {model: opus, fast: true}}
+permissions:
+  default: deny
+  rules:
+    - allow: {kind: [read, search], path: src/}
+    - ask: {command: "${env:TOOL} *"}
+client: {fs: read, terminal: true}
+"""
+
+
+def test_a_plan_shows_what_the_session_is_put_into_and_what_the_agent_may_do(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(CONVERSATION)
+    environ = {"TOOL": "git"}
+    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "path")), cwd=tmp_path, environ=environ)
+    assert made.plan is not None
+    lines = as_text(made.plan).replace(str(tmp_path), "/project").splitlines()
+    first = lines.index("session      (a new one)") + 1
+    assert lines[first : lines.index("agent") - 1] == [
+        "mode         plan",
+        "config       model: opus",
+        "             fast: true",
+        "permissions  deny",
+        "  allow      kind read, search; path /project/src/**  /project/p.yaml:7:7",
+        "  ask        command git *  /project/p.yaml:8:7",
+        "client       reads files, runs commands for the agent",
+    ]
+    data = json.loads(json.dumps(described(made.plan)).replace(str(tmp_path), "/project"))
+    assert {key: data[key] for key in ("mode", "config", "permissions", "client")} == {
+        "mode": "plan",
+        "config": {"model": "opus", "fast": True},
+        "permissions": {
+            "default": "deny",
+            "rules": [
+                {
+                    "answer": "allow",
+                    "match": {"kind": ["read", "search"], "path": ["/project/src/**"]},
+                    "origin": "/project/p.yaml:7:7",
+                },
+                {"answer": "ask", "match": {"command": ["git *"]}, "origin": "/project/p.yaml:8:7"},
+            ],
+        },
+        "client": {"fs": "read", "terminal": True},
+    }

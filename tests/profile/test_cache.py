@@ -25,8 +25,14 @@ agent:
 workspace:
   cwd: ${project}
   additional_directories: [../lib]
-session: {name: default}
-permissions: {default: deny}
+session: {name: default, mode: plan, config: {model: opus, fast: true}}
+permissions:
+  default: deny
+  rules:
+    - allow: {kind: read, path: ["src/**", "${home}/x"]}
+    - deny: {command: "rm *", tool: Bash, title: [a, b]}
+    - ask: {kind: [edit, "s*"]}
+client: {fs: read, terminal: true}
 mcp_servers:
   files: {command: server, args: [a], env: {X: y}}
   notes:
@@ -43,7 +49,7 @@ mcp_servers:
   old: {type: sse, url: "https://x/sse"}
 """
 SMALLEST = "version: 1\nagent: {command: agent}\n"
-MINIMAL = "version: 1\nagent: {command: agent, inherit_env: minimal}\nworkspace: {}\n"
+MINIMAL = "version: 1\nagent: {command: agent, inherit_env: minimal}\nworkspace: {}\nclient: {fs: true}\n"
 
 
 def found(file: Path) -> Found:

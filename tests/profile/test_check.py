@@ -11,7 +11,18 @@ from acp_launch.document.duration import Duration
 from acp_launch.document.tree import parse
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.check import Checked, check
-from acp_launch.profile.model import Backoff, HttpServer, Restart, ServerTimeouts, SseServer, StdioServer, Tools
+from acp_launch.profile.model import (
+    Backoff,
+    Client,
+    HttpServer,
+    Match,
+    Restart,
+    Rule,
+    ServerTimeouts,
+    SseServer,
+    StdioServer,
+    Tools,
+)
 
 GOOD = """\
 version: 1
@@ -224,8 +235,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
             'f.yaml:2:1: extends: "extends" is not supported by this version yet\n    fix: remove it',
         ),
         (
-            "version: 1\nagent: {command: x}\nsession: {mode: plan}",
-            'f.yaml:3:11: session.mode: "mode" is not supported by this version yet\n    fix: remove it',
+            "version: 1\nagent: {command: x, mcp: http}",
+            'f.yaml:2:21: agent.mcp: "mcp" is not supported by this version yet\n    fix: remove it',
         ),
         (
             with_server("{type: http, url: https://x, restart: {}}"),
@@ -585,7 +596,7 @@ def test_a_required_key_that_is_missing_beside_an_unknown_one_is_a_problem_of_it
     assert complaints("version: 1\nagent: {zzz: x}\nsession: {agnt: y}\n") == [
         "f.yaml:2:1: agent.command: this key is required\n    fix: add: command: ...",
         'f.yaml:2:9: agent.zzz: unknown key "zzz"\n    fix: use one of command, args, env, inherit_env, timeouts',
-        'f.yaml:3:11: session.agnt: unknown key "agnt"\n    fix: use one of name',
+        'f.yaml:3:11: session.agnt: unknown key "agnt"\n    fix: use one of name, mode, config',
     ]
 
 
@@ -720,3 +731,207 @@ def test_what_means_nothing_to_a_server_of_the_agents_is_a_warning() -> None:
         )
         for column, key in [(51, "restart"), (64, "cwd"), (72, "inherit_env")]
     ]
+
+
+CONVERSATION = """\
+version: 1
+agent: {command: x}
+session:
+  mode: plan
+  config: {model: opus, fast: true, level: "5"}
+permissions:
+  rules:
+    - allow: {kind: [read, search], path: ["src/**", "${home}/notes"]}
+    - deny: {kind: execute, title: "rm *", tool: Bash, command: 'rm *'}
+    - ask: {kind: "*e*"}
+client: {fs: read, terminal: true}
+"""
+
+
+def test_what_a_session_is_put_into_and_may_do_becomes_typed_values() -> None:
+    """A text stands for a list of one."""
+    found = checked(CONVERSATION)
+    assert found.profile is not None and not found.problems
+    assert (found.profile.session.mode, found.profile.session.config) == (
+        "plan",
+        {"model": "opus", "fast": True, "level": "5"},
+    )
+    assert found.profile.permissions.rules == (
+        Rule(allow=Match(kind=("read", "search"), path=("src/**", "${home}/notes"))),  # type: ignore[arg-type]
+        Rule(deny=Match(kind=("execute",), title=("rm *",), tool=("Bash",), command=("rm *",))),  # type: ignore[arg-type]
+        Rule(ask=Match(kind=("*e*",))),
+    )
+    assert found.profile.client == Client(fs="read", terminal=True)
+
+
+def test_nothing_is_served_and_nothing_is_ruled_unless_it_is_said() -> None:
+    profile = checked("version: 1\nagent: {command: x}").profile
+    assert profile is not None
+    assert (profile.client, profile.permissions.rules) == (Client(fs=False, terminal=False), ())
+    assert (profile.session.mode, profile.session.config) == (None, {})
+
+
+def with_rule(rule: str) -> str:
+    return f"version: 1\nagent: {{command: x}}\npermissions:\n  rules:\n    - {rule}\n"
+
+
+KINDS = "read, edit, delete, move, search, execute, think, fetch, switch_mode or other"
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (
+            "{allow: {}}",
+            "f.yaml:5:8: permissions.rules[0].allow: this rule matches everything\n"
+            "    fix: write permissions.default: allow",
+        ),
+        (
+            "{deny: {kind: '*'}}",
+            "f.yaml:5:8: permissions.rules[0].deny: this rule matches everything\n"
+            "    fix: write permissions.default: deny",
+        ),
+        (
+            "{}",
+            "f.yaml:5:7: permissions.rules[0]: this rule says nothing\n"
+            "    fix: write one of allow, deny or ask: {kind: ...}",
+        ),
+        (
+            "{allow: {kind: read}, deny: {kind: edit}}",
+            "f.yaml:5:29: permissions.rules[0].deny: a rule has one answer, and this one has allow and deny\n"
+            "    fix: make it two rules; the first that matches decides",
+        ),
+        (
+            "{alow: {kind: read}}",
+            'f.yaml:5:8: permissions.rules[0].alow: unknown key "alow"; did you mean "allow"?\n    fix: write allow',
+        ),
+        (
+            "{ask: {file_path: x}}",
+            'f.yaml:5:14: permissions.rules[0].ask.file_path: unknown key "file_path"; did you mean "path"?\n'
+            "    fix: write path",
+        ),
+        (
+            "{deny: {kind: reed}}",
+            f'f.yaml:5:21: permissions.rules[0].deny.kind: expected {KINDS}, found the text "reed"\n'
+            "    fix: write read",
+        ),
+        (
+            "{deny: {kind: [read, bash]}}",
+            f'f.yaml:5:28: permissions.rules[0].deny.kind[1]: expected {KINDS}, found the text "bash"\n'
+            "    fix: write execute",
+        ),
+        (
+            "{deny: {kind: 5}}",
+            "f.yaml:5:21: permissions.rules[0].deny.kind: expected a glob or a list of them, found the number 5\n"
+            '    fix: quote it: "5"',
+        ),
+        (
+            "{deny: {tool: [5]}}",
+            'f.yaml:5:22: permissions.rules[0].deny.tool[0]: expected text, found the number 5\n    fix: quote it: "5"',
+        ),
+        (
+            "{deny: {tool: []}}",
+            "f.yaml:5:21: permissions.rules[0].deny.tool: an empty list matches nothing\n"
+            "    fix: write a glob, or remove the key",
+        ),
+        (
+            "{deny: {title: ' '}}",
+            "f.yaml:5:22: permissions.rules[0].deny.title: the pattern is empty\n    fix: write a glob, or remove it",
+        ),
+        (
+            "{deny: {path: ~/x}}",
+            'f.yaml:5:21: permissions.rules[0].deny.path: "~/x": no shell runs here that would expand "~"\n'
+            "    fix: write ${home}/x",
+        ),
+        (
+            "{deny: {path: 'a/${projet}'}}",
+            "f.yaml:5:24: permissions.rules[0].deny.path: unknown reference ${projet}; did you mean ${project}?\n"
+            "    fix: write ${project}",
+        ),
+        (
+            "{deny: {command: ['x', 'a${secret:t}']}}",
+            "f.yaml:5:32: permissions.rules[0].deny.command[1]: a pattern cannot come from a secret\n"
+            "    fix: write it as text, or use ${env:NAME}",
+        ),
+        (
+            "allow",
+            'f.yaml:5:7: permissions.rules[0]: expected a mapping, found the text "allow"\n'
+            "    fix: write it on lines of its own as KEY: VALUE",
+        ),
+        (
+            "{allow: read}",
+            'f.yaml:5:15: permissions.rules[0].allow: expected a mapping, found the text "read"\n'
+            "    fix: write it on lines of its own as KEY: VALUE",
+        ),
+    ],
+)
+def test_a_rule_that_would_not_do_what_it_seems_to_is_refused(rule: str, expected: str) -> None:
+    assert complaints(with_rule(rule)) == [expected]
+
+
+@pytest.mark.parametrize("kind", ["fetch", "switch_mode", "think", "other", "[f-t]*"])
+def test_allowing_a_kind_that_agents_hide_things_behind_is_a_warning(kind: str) -> None:
+    """facts/acp.md 3.4."""
+    found = checked(with_rule(f"{{allow: {{kind: [read, '{kind}']}}}}"))
+    assert found.profile is not None
+    hidden = "switch_mode" if kind == "[f-t]*" else kind
+    assert [str(problem) for problem in found.problems] == [
+        "f.yaml:5:29: permissions.rules[0].allow.kind[1]: warning: agents hide other decisions behind the kind "
+        f"{hidden}, and this allows them unseen\n    fix: name the tool or the title too, or ask"
+    ]
+
+
+@pytest.mark.parametrize(
+    "rule", ["{allow: {kind: fetch, tool: WebFetch}}", "{deny: {kind: fetch}}", "{ask: {kind: o*}}"]
+)
+def test_a_rule_that_narrows_such_a_kind_or_denies_it_is_fine(rule: str) -> None:
+    assert not complaints(with_rule(rule))
+
+
+@pytest.mark.parametrize(
+    ("session", "expected"),
+    [
+        (
+            "mode: ' '",
+            "f.yaml:3:17: session.mode: the mode is empty\n    fix: write the id of a mode, or remove the key",
+        ),
+        (
+            "config: {a: 5}",
+            'f.yaml:3:23: session.config.a: expected text, true or false, found the number 5\n    fix: quote it: "5"',
+        ),
+        (
+            "config: {a: null}",
+            "f.yaml:3:23: session.config.a: expected text, true or false, found nothing\n"
+            "    fix: write a value, or remove the key",
+        ),
+        (
+            "config: {'': x}",
+            'f.yaml:3:20: session.config."": the option\'s name is empty\n'
+            "    fix: write the id of a config option, or its category",
+        ),
+    ],
+)
+def test_what_no_config_option_can_be_set_to_is_refused(session: str, expected: str) -> None:
+    assert complaints(f"version: 1\nagent: {{command: x}}\nsession: {{{session}}}\n") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("client", "expected"),
+    [
+        (
+            "fs: rw",
+            'f.yaml:3:14: client.fs: expected true, false or read, found the text "rw"\n'
+            "    fix: write true, false or read",
+        ),
+        (
+            "terminal: read",
+            'f.yaml:3:20: client.terminal: expected true or false, found the text "read"\n    fix: write true or false',
+        ),
+        (
+            "terminals: true",
+            'f.yaml:3:10: client.terminals: unknown key "terminals"; did you mean "terminal"?\n    fix: write terminal',
+        ),
+    ],
+)
+def test_a_service_is_given_or_not(client: str, expected: str) -> None:
+    assert complaints(f"version: 1\nagent: {{command: x}}\nclient: {{{client}}}\n") == [expected]

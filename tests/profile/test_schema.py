@@ -40,6 +40,36 @@ BAD = [
     "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: http, url: http://x, headers: {'a b': c}}}",
     "version: 1\nextends: base\nagent: {command: x}",
     *(
+        f"version: 1\nagent: {{command: x}}\npermissions: {{rules: [{rule}]}}"
+        for rule in (
+            "{}",
+            "allow",
+            "{allow: {}}",
+            "{allow: read}",
+            "{alow: {kind: read}}",
+            "{allow: {kind: read}, deny: {kind: edit}}",
+            "{allow: {kind: reed}}",
+            "{allow: {kind: [read, '']}}",
+            "{allow: {kind: 5}}",
+            "{allow: {tool: []}}",
+            "{allow: {tool: ''}}",
+            "{allow: {path: ''}}",
+            "{allow: {path: '${x}'}}",
+            "{allow: {paths: x}}",
+        )
+    ),
+    *(
+        f"version: 1\nagent: {{command: x}}\n{keys}"
+        for keys in (
+            "client: {fs: rw}",
+            "client: {terminal: 1}",
+            "client: {x: true}",
+            "session: {config: {a: 5}}",
+            "session: {config: {a: null}}",
+            "session: {mode: true}",
+        )
+    ),
+    *(
         f"version: 1\nagent: {{command: x}}\nmcp_servers: {{a: {{command: x, {keys}}}}}"
         for keys in (
             "restart: never",
@@ -108,6 +138,23 @@ def test_a_bad_profile_is_refused_by_both(yaml: str) -> None:
 @pytest.mark.parametrize("keys", GOOD)
 def test_what_supervision_may_say_is_accepted_by_both(keys: str) -> None:
     yaml = f"version: 1\nagent: {{command: x}}\nmcp_servers:\n  a: {{command: x, {keys}}}"
+    assert accepts(yaml)
+    jsonschema.Draft202012Validator(schema()).validate(root(yaml))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "permissions: {rules: [{allow: {kind: read}}, {deny: {kind: ['s*', edit], path: a/**}}]}",
+        "permissions: {rules: [{ask: {command: [x], title: y, tool: [z]}}]}",
+        "permissions: {rules: []}",
+        "client: {fs: read, terminal: false}",
+        "client: {fs: true}",
+        "session: {mode: plan, config: {model: opus, fast: false}}",
+    ],
+)
+def test_what_a_session_may_do_is_accepted_by_both(keys: str) -> None:
+    yaml = f"version: 1\nagent: {{command: x}}\n{keys}"
     assert accepts(yaml)
     jsonschema.Draft202012Validator(schema()).validate(root(yaml))
 
