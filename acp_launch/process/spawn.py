@@ -2,7 +2,7 @@
 The one place that starts a process; and the one place that reaps what it started.
 
 Synchronous and free of asyncio, so that an agent can be starting while asyncio is still being imported. A child gets
-its own session and process group, three pipes, and nothing else of ours: no inherited descriptor, no preexec_fn.
+its own session and process group, its pipes, and nothing else of ours: no inherited descriptor, no preexec_fn.
 Whoever spawns must see to it that `stop.stop` or `kill.end_now` is called.
 """
 
@@ -128,18 +128,49 @@ def require_platform() -> None:
         raise MachineError([_not_on_windows()])
 
 
-def spawn(argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, name: str = "", restarts: int = 0) -> Spawned:
+def spawn(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    name: str = "",
+    restarts: int = 0,
+    is_output_only: bool = False,
+) -> Spawned:
     """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
 
-    `name` is what `ps` calls it (`agent`, `github#2`), `restarts` how many processes it had before this one.
+    `name` is what `ps` calls it (`agent`, `github#2`), `restarts` how many processes it had before this one. One that
+    `is_output_only` has nothing to read, and its stderr goes where its stdout goes, in the order it writes.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
         MachineError: this platform cannot run agents at all.
     """
     mark = marker.fresh()
-    spawned = _spawn(argv, {**env, VARIABLE: mark}, cwd)
-    spawned.name, spawned.restarts, spawned.mark = name or Path(argv[0]).name, restarts, mark
+    spawned = _spawn(argv, {**env, VARIABLE: mark}, cwd, is_output_only=is_output_only)
+    spawned.restarts = restarts
+    return _introduced(spawned, name or Path(argv[0]).name, mark)
+
+
+def spawn_beside_us(
+    argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, name: str, streams: Sequence[int]
+) -> Spawned:
+    """Start a program in our own session, so that it can have our terminal; its group is its own.
+
+    `streams` are descriptors of ours, to be its stdin, stdout and stderr; there are no pipes. Raises as `spawn` does.
+    """
+    require_platform()
+    prepare.prepare()
+    mark = marker.fresh()
+    try:
+        pid = _start(argv, {**env, VARIABLE: mark}, cwd, streams, is_beside_us=True)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise explain(error, argv, cwd) from error
+    return _introduced(_register(pid, [-1, -1, -1]), name, mark)
+
+
+def _introduced(spawned: Spawned, name: str, mark: str) -> Spawned:
+    spawned.name, spawned.mark = name, mark
     for witness in witnesses:
         witness.began(spawned)
     return spawned
@@ -155,16 +186,16 @@ def spawn_aside(argv: Sequence[str], *, cwd: Path) -> Spawned:
     return spawned
 
 
-def _spawn(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Spawned:
+def _spawn(argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, is_output_only: bool = False) -> Spawned:
     require_platform()
     prepare.prepare()
     with ExitStack() as undo:
         try:
-            theirs, ours = _pipes(undo)
+            theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
             pid = _start(argv, env, cwd, theirs)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             raise explain(error, argv, cwd) from error
-        for descriptor in theirs:
+        for descriptor in set(theirs):
             os.close(descriptor)
         undo.pop_all()
     return _register(pid, ours)
@@ -184,10 +215,30 @@ def _pipes(undo: ExitStack) -> tuple[list[int], list[int]]:
     return theirs, ours
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, theirs: list[int]) -> int:
+def _output_pipe(undo: ExitStack) -> tuple[list[int], list[int]]:
+    """One for stdout and stderr; stdin is /dev/null, since ripgrep and others read a pipe instead of searching."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    undo.callback(os.close, nothing)
+    ours, theirs = os.pipe()
+    for end in (ours, theirs):
+        undo.callback(os.close, end)
+    os.set_blocking(ours, False)
+    return [nothing, theirs, theirs], [-1, ours, -1]
+
+
+def _start(
+    argv: Sequence[str], env: Mapping[str, str], cwd: Path, theirs: Sequence[int], *, is_beside_us: bool = False
+) -> int:
     stdin, stdout, stderr = theirs
     started = subprocess.Popen(  # vfork, and exec errors come back as OSError
-        list(argv), stdin=stdin, stdout=stdout, stderr=stderr, env=dict(env), cwd=cwd, start_new_session=True
+        list(argv),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=dict(env),
+        cwd=cwd,
+        start_new_session=not is_beside_us,
+        process_group=0 if is_beside_us else None,
     )
     # We reap it ourselves. A Popen that believes its process is over never waits, warns or reaps.
     started.returncode = 0

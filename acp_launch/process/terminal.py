@@ -1,0 +1,196 @@
+"""
+A command the agent asked us to run (ACP v1 "terminals"): no real terminal, but what a program prints, in order.
+
+Its stdin is /dev/null, stdout and stderr are one pipe. It may print without end: what is kept is
+bounded, what is told comes in steps, and more than `BURST` bytes a step are left in the pipe, so that its writer waits.
+
+The command is over when its process has ended (C-71), although what it started may live on and go on printing, as a
+server behind `&` does; `end` ends all of that. Whoever starts one must see to it that `end` or `drop` is called.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from acp_launch.process import watch
+from acp_launch.process.exit import Exit, from_wait_status
+from acp_launch.process.identity import Process
+from acp_launch.process.kill import end_now, kill_tree
+from acp_launch.process.scrollback import Scrollback
+from acp_launch.process.signalling import terminate
+from acp_launch.process.spawn import STATUS_LOST, spawn
+from acp_launch.process.tree import Tree
+
+STEP = 0.05  # seconds between two words to whoever shows it: as often as anybody can look
+BURST = 1024 * 1024  # bytes read in one step
+SHOWN = 64 * 1024  # characters of one step that are told: far more than a screen holds
+CHUNK = 64 * 1024  # bytes: what a pipe holds
+LEFTOVER = 1024 * 1024  # bytes read after its end: more than a pipe holds, less than a flood
+GRACE = 1.0  # seconds after TERM, for a command to clean up
+LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have come
+
+
+class Terminal:
+    """Lives in the running loop. `said` gets what came since it was last called, `ended` is called once."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        name: str,
+        limit: int,
+        said: Callable[[str], None],
+        ended: Callable[[Exit], None],
+    ) -> None:
+        """`name` is what `ps` calls it, `limit` the bytes of output that are kept.
+
+        Raises:
+            AgentError: it could not be started.
+        """
+        self.exit: Exit | None = None
+        self.hurry = asyncio.Event()  # set: no more grace for what is being ended
+        self.spawned = spawn(argv, env=env, cwd=cwd, name=name, is_output_only=True)
+        self._said, self._ended = said, ended
+        self._loop = asyncio.get_running_loop()
+        self._scrollback = Scrollback(limit)
+        self._fresh: list[str] = []  # not told yet
+        self._room = BURST
+        self._is_listening = False
+        self._step: asyncio.TimerHandle | None = None
+        self._over = asyncio.Event()
+        self._ending: asyncio.Task[None] | None = None
+        self._unwatch = watch.on_exit(self.spawned, self._died)
+        self._listen()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether `end` is over."""
+        return self._ending is not None and self._ending.done()
+
+    def output(self) -> tuple[str, bool]:
+        """The last of what it printed, and whether there was more."""
+        return self._scrollback.text(), self._scrollback.is_cut
+
+    async def wait(self) -> Exit:
+        """Until its process has ended."""
+        await self._over.wait()
+        assert self.exit is not None
+        return self.exit
+
+    async def end(self) -> None:
+        """TERM to whatever lives of it, and after `GRACE` KILL; what it printed can still be read.
+
+        Once, however often this is called, and seen through although the caller is cancelled. At most `GRACE`,
+        `kill.BOUND` and `LAST_STATUS` seconds.
+        """
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end())
+        await asyncio.shield(self._ending)
+
+    def drop(self) -> None:
+        """What `end` does, at once and blocking, for whoever was torn away from that; else nothing."""
+        self._rest()
+        self._unwatch()
+        end_now(self.spawned)
+
+    async def _end(self) -> None:
+        tree = Tree(self.spawned)
+        if left := tree.alive_for_sure():
+            terminate(left)
+            await self._grace(left)
+        await kill_tree(tree)
+        self.spawned.mark_ended()
+        try:
+            async with asyncio.timeout(LAST_STATUS):
+                await self._over.wait()
+        except TimeoutError:  # not even SIGKILL gets it out of the kernel
+            self._finish(from_wait_status(STATUS_LOST))
+        self._take_leftover()
+        self._hang_up()
+
+    async def _grace(self, left: list[Process]) -> None:
+        tasks = [
+            asyncio.create_task(watch.until_gone(left, within=GRACE)),
+            asyncio.create_task(self.hurry.wait()),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    def _died(self) -> None:
+        assert self.spawned.status is not None
+        self._take_leftover()
+        self._print(self._scrollback.pause())
+        self._finish(from_wait_status(self.spawned.status))
+
+    def _finish(self, exit: Exit) -> None:
+        self._tell()
+        self._unwatch()
+        self.exit = exit
+        self._over.set()
+        self._ended(exit)
+
+    def _listen(self) -> None:
+        if self.spawned.stdout >= 0 and not self._is_listening:
+            self._is_listening = True
+            self._loop.add_reader(self.spawned.stdout, self._readable)
+
+    def _rest(self) -> None:
+        if self._is_listening:
+            self._is_listening = False
+            self._loop.remove_reader(self.spawned.stdout)
+
+    def _readable(self) -> None:
+        self._room -= self._take()
+        if self._step is None:
+            self._step = self._loop.call_later(STEP, self._next_step)
+        if self._room <= 0:
+            self._rest()
+
+    def _next_step(self) -> None:
+        self._step, self._room = None, BURST
+        self._tell()
+        self._listen()
+
+    def _take(self) -> int:
+        """How many bytes there were; the end of the pipe hangs up."""
+        try:
+            chunk = os.read(self.spawned.stdout, CHUNK) if self.spawned.stdout >= 0 else b""
+        except BlockingIOError:
+            return 0
+        if chunk:
+            self._print(self._scrollback.feed(chunk))
+        else:
+            self._hang_up()
+        return len(chunk)
+
+    def _take_leftover(self) -> None:
+        """What it wrote is in the pipe by now; others may go on filling it."""
+        taken = 0
+        while taken < LEFTOVER and (got := self._take()):
+            taken += got
+
+    def _print(self, text: str) -> None:
+        if text and self.exit is None:
+            self._fresh.append(text)
+
+    def _tell(self) -> None:
+        text = "".join(self._fresh)
+        self._fresh.clear()
+        if len(text) > SHOWN:
+            text = f"\n[... {len(text) - SHOWN:,} characters are not shown ...]\n{text[-SHOWN:]}"
+        if text:
+            self._said(text)
+
+    def _hang_up(self) -> None:
+        if self.spawned.stdout < 0:
+            return
+        self._rest()
+        self.spawned.close("stdout")
+        self._print(self._scrollback.end())

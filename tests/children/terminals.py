@@ -1,0 +1,48 @@
+"""
+An agent's commands in small, in a launch of its own with a guard: `terminals.py STATE ARGV...`, each ARGV in JSON.
+
+Says as JSON on stdout what it is, as launch.py does, and waits for the end of its stdin.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from acp_launch.process.guard import Guard
+from acp_launch.process.records import LaunchRecord
+from acp_launch.process.spawn import live
+from acp_launch.process.vigil import kept
+from acp_launch.session.service import TerminalServed
+from acp_launch.session.terminals import Terminals
+
+
+async def allowed(call: dict[str, Any]) -> str:
+    return ""
+
+
+def tell(step: TerminalServed) -> None:
+    assert step.terminal_id
+
+
+async def run(guard: Guard, argvs: list[list[str]]) -> None:
+    terminals = Terminals(Path("/"), dict(os.environ), allowed=allowed, tell=tell)
+    async with kept(guard):
+        for program, *args in argvs:
+            await terminals.services()["terminal/create"]({"command": program, "args": args})
+        pids = [spawned.pid for spawned in live()]
+        print(json.dumps({"guard": guard.spawned.pid if guard.spawned else None, "children": pids}), flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+        await terminals.close()
+
+
+state, *given = sys.argv[1:]
+record = LaunchRecord(Path(state), print)
+guard = Guard(record, print)
+record.begin("run", "some profile")
+guard.start()
+asyncio.run(run(guard, [json.loads(argv) for argv in given]))
+guard.dismiss()
+record.remove()

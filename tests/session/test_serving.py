@@ -1,0 +1,198 @@
+"""Ring 2. What the agent asks of us besides permission: answered once, beside everything else, withdrawn, cancelled."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from acp_launch.protocol.offers import Offers
+from acp_launch.session.client import Client
+from acp_launch.session.connection import Connection
+from acp_launch.session.gate import Gate
+from acp_launch.session.negotiate import negotiate
+from acp_launch.session.opening import Stay, open_session
+from acp_launch.session.permission import Policy
+from acp_launch.session.service import Services, missing
+from acp_launch.session.turn import Turn
+from tests.session.recording import Agent, Recorder, connected, update
+
+EVERYTHING = Offers(read_files=True, write_files=True, terminals=True, forms=True, urls=True)
+FORM = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+@asynccontextmanager
+async def serving(
+    services: Services, completed: Any = lambda id: None, policy: Policy | None = None
+) -> AsyncIterator[tuple[Connection, Agent, Recorder, Client]]:
+    """An open session, `s1`, of an agent to which everything was offered."""
+    async with connected() as (connection, agent, recorder):
+        handshake = asyncio.create_task(negotiate(connection, limit=5, offers=EVERYTHING))
+        await agent.answers(await agent.hears("initialize"), {"protocolVersion": 1})
+        await handshake
+        client = Client(
+            connection, name="n", gate=Gate(policy or Policy("ask")), services=services, completed=completed
+        )
+        stay = Stay(Path("/w"), (), [])
+        ready = asyncio.create_task(open_session(connection, client, stay, how="new", session_id="", limit=5))
+        await agent.answers(await agent.hears("session/new"), {"sessionId": "s1"})
+        await ready
+        yield connection, agent, recorder, client
+
+
+def read(id: object, path: str = "/w/a") -> dict[str, Any]:
+    return {"id": id, "method": "fs/read_text_file", "params": {"sessionId": "s1", "path": path}}
+
+
+def test_a_slow_service_holds_up_nothing() -> None:
+    """C-11."""
+
+    async def story() -> None:
+        slow: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def reading(params: dict[str, Any]) -> object:
+            if params["path"] == "/w/slow":
+                await slow
+            return {"content": params["path"]}
+
+        async with serving({"fs/read_text_file": reading}) as (_, agent, recorder, _):
+            await agent.says(read(1, "/w/slow"), read(2, "/w/quick"), update("s1", 7))
+            answer = await agent.hears()
+            assert (answer["id"], answer["result"]) == (2, {"content": "/w/quick"})
+            await recorder.has("update", 1)
+            slow.set_result(None)
+            assert (await agent.hears())["id"] == 1
+
+    asyncio.run(story())
+
+
+def test_a_refusal_is_an_error_with_its_code_and_data() -> None:
+    async def story() -> None:
+        async def reading(params: dict[str, Any]) -> object:
+            raise missing("there is no such file", {"path": params["path"]})
+
+        async with serving({"fs/read_text_file": reading}) as (_, agent, _, _):
+            await agent.says(read("x"))
+            error = (await agent.hears())["error"]
+            assert error == {"code": -32002, "message": "there is no such file", "data": {"path": "/w/a"}}
+
+    asyncio.run(story())
+
+
+def test_a_withdrawn_request_is_stopped_and_answered_once() -> None:
+    """C-65."""
+
+    async def story() -> None:
+        begun, stopped = asyncio.Event(), asyncio.Event()
+
+        async def waiting(params: dict[str, Any]) -> object:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+            return {}
+
+        async with serving({"terminal/wait_for_exit": waiting}) as (_, agent, _, client):
+            params = {"sessionId": "s1", "terminalId": "t"}
+            await agent.says({"id": 5, "method": "terminal/wait_for_exit", "params": params})
+            await begun.wait()
+            before = asyncio.get_running_loop().time()
+            assert client.alive() >= before, "while we serve, nobody is silent"
+            await agent.says({"method": "$/cancel_request", "params": {"requestId": 5}})
+            assert (await agent.hears())["error"]["code"] == -32800
+            await stopped.wait()
+
+    asyncio.run(story())
+
+
+def test_a_cancelled_turn_cancels_its_form_and_leaves_its_command_alone() -> None:
+    async def story() -> None:
+        begun = asyncio.Semaphore(0)
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        async def asking(params: dict[str, Any]) -> object:
+            begun.release()
+            await asyncio.Event().wait()
+            return {}
+
+        async def waiting(params: dict[str, Any]) -> object:
+            begun.release()
+            await ended
+            return {"exitCode": 0}
+
+        services: Services = {"elicitation/create": asking, "terminal/wait_for_exit": waiting}
+        async with serving(services) as (connection, agent, _, client):
+            turn = Turn(connection, client, "s1", silence=5)
+            running = asyncio.create_task(turn.run([]))
+            prompt = await agent.hears("session/prompt")
+            await agent.says(
+                {"id": 1, "method": "elicitation/create", "params": {"sessionId": "s1", **FORM}},
+                {"id": 2, "method": "terminal/wait_for_exit", "params": {"sessionId": "s1", "terminalId": "t"}},
+            )
+            await begun.acquire()
+            await begun.acquire()
+            turn.cancel()
+            await agent.hears("session/cancel")
+            assert await agent.hears() == {"jsonrpc": "2.0", "id": 1, "result": {"action": "cancel"}}
+            ended.set_result(None)
+            assert (await agent.hears())["result"] == {"exitCode": 0}
+            await agent.answers(prompt, {"stopReason": "cancelled"})
+            assert (await running).stop_reason == "cancelled"
+
+    asyncio.run(story())
+
+
+def test_the_end_of_an_elicitation_is_passed_on() -> None:
+    async def story() -> None:
+        heard: asyncio.Queue[str] = asyncio.Queue()
+        async with serving({}, heard.put_nowait) as (_, agent, _, _):
+            await agent.says({"method": "elicitation/complete", "params": {"elicitationId": "e"}})
+            assert await heard.get() == "e"
+
+    asyncio.run(story())
+
+
+def test_a_tool_call_that_runs_and_was_not_asked_about_is_told_once() -> None:
+    async def story() -> None:
+        async with serving({}) as (_, agent, recorder, _):
+            call = {"toolCallId": "c", "title": "make", "kind": "execute"}
+            for status in ("pending", "in_progress", "completed"):
+                await agent.says(update("s1", status, "tool_call_update"))
+                body = {"sessionUpdate": "tool_call_update", "status": status, **call}
+                await agent.says({"method": "session/update", "params": {"sessionId": "s1", "update": body}})
+            await recorder.has("update", 6)
+            assert recorder.of("unasked") == [("c", "permissions.default: ask")]
+
+    asyncio.run(story())
+
+
+def test_what_another_session_tells_is_not_ours() -> None:
+    """A session that was left goes on talking: neither its words nor its questions are this session's."""
+
+    async def story() -> None:
+        async with serving({}) as (connection, agent, recorder, _):
+            second = Client(connection, name="two", gate=Gate(Policy("allow")))
+            stay = Stay(Path("/w"), (), [])
+            ready = asyncio.create_task(open_session(connection, second, stay, how="new", session_id="", limit=5))
+            request = await agent.hears("session/new")
+            await agent.says(update("s1", "stray"))
+            await agent.answers(request, {"sessionId": "s2"})
+            await ready
+            question = {
+                "sessionId": "s1",
+                "toolCall": {"toolCallId": "c"},
+                "options": [{"optionId": "y", "name": "Y", "kind": "allow_once"}],
+            }
+            await agent.says(
+                update("s1", "stray too"),
+                {"id": 1, "method": "session/request_permission", "params": question},
+                read(2),
+                update("s2", "ours"),
+            )
+            assert (await agent.hears())["result"] == {"outcome": {"outcome": "cancelled"}}
+            assert (await agent.hears())["error"] == {"code": -32602, "message": "this session was left"}
+            await recorder.has("update", 1)
+            assert recorder.of("update") == ["ours"]
+
+    asyncio.run(story())
