@@ -1,0 +1,128 @@
+"""What is started outside is nobody's: not our child, in none of our trees, not ended with us. Our promise."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.process import outside, prepare
+from acp_launch.process.outside import _is_subreaper
+from acp_launch.process.tree import adopted, descendants
+
+from .launches import bury, gone
+from .liveness import CHILDREN, PATIENCE, Liveness, program
+
+
+class Visited:
+    """A browser and its helper: alive until `end` has told them to end, and then dead."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._lines = []
+        self.said: dict[str, Any] = {}
+        for _ in range(2):
+            line, _ = listener.accept()
+            line.settimeout(PATIENCE)
+            self._lines.append(line)
+            said = json.loads(line.makefile("r").readline())
+            self.said[said["name"]] = said
+
+    def end(self) -> None:
+        for line in self._lines:
+            line.sendall(b"!")
+            assert line.recv(1) == b"", "it said something else than its end"
+            line.close()
+
+
+@contextmanager
+def listening() -> Iterator[tuple[socket.socket, dict[str, str]]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        yield listener, {"PATH": os.environ["PATH"], "LIVENESS": str(listener.getsockname()[1])}
+
+
+def test_it_is_not_our_child_and_has_no_part_in_our_terminal(tmp_path: Path) -> None:
+    prepare.prepare()
+    with listening() as (listener, env):
+        assert outside.start(program("browser", "https://example.com/"), {**env, "COLOUR": "blue"}) == ""
+        visited = Visited(listener)
+        browser, helper = visited.said["browser"], visited.said["helper"]
+        assert browser["parent"] != os.getpid() != helper["parent"]
+        assert browser["session"] == browser["pid"]
+        assert browser["arguments"] == ["https://example.com/"]
+        assert {**env, "COLOUR": "blue"}.items() <= browser["environment"].items()
+        assert browser["streams"] == ["/dev/null"] * 3
+        assert not browser["has_terminal"]
+        assert [process.pid for process in descendants(prepare.table())] == []
+        assert adopted(prepare.table()) == []
+        assert _is_subreaper() is prepare.IS_LINUX
+        visited.end()
+
+
+@pytest.mark.parametrize("how", ["ended", "killed"])
+def test_it_survives_a_launch_that_is(how: str, tmp_path: Path, alive: Liveness) -> None:
+    agent = program("deaf", "stubborn")
+    with listening() as (listener, env):
+        argvs = [json.dumps(argv) for argv in (agent, program("browser"))]
+        browser_env = {**os.environ, **env}
+        argvs[0] = json.dumps(["/usr/bin/env", f"LIVENESS={alive.env['LIVENESS']}", *agent])
+        with subprocess.Popen(
+            [sys.executable, str(CHILDREN / "visitor.py"), str(tmp_path), *argvs],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=browser_env,
+        ) as launcher:
+            assert launcher.stdout is not None
+            said = json.loads(launcher.stdout.readline())
+            assert said["said"] == ""
+            alive.hear("stubborn")
+            visited = Visited(listener)
+            with gone(said["guard"]):
+                if how == "killed":
+                    launcher.kill()
+                else:
+                    launcher.communicate(b"end\n", timeout=PATIENCE)
+                launcher.wait(PATIENCE)
+        alive.assert_all_dead()
+        visited.end()
+    bury()
+
+
+def test_what_cannot_be_executed_is_said(tmp_path: Path) -> None:
+    program = tmp_path / "browser"
+    program.write_text("not a program")
+    program.chmod(0o755)
+    assert outside.start([str(program)], {}) == "Exec format error"
+    assert outside.start([str(tmp_path / "none")], {}) == "No such file or directory"
+    assert outside.start(["/bin/true", "\0"], {}) == "embedded null byte"
+
+
+def test_a_starter_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mute = tmp_path / "mute.py"
+    mute.write_text("import signal; signal.pause()")
+    monkeypatch.setattr(outside, "PROGRAM", mute)
+    monkeypatch.setattr(outside, "WITHIN", 0.2)
+    assert outside.start(["/bin/true"], {}) == "it did not start in time"
+
+
+def test_a_starter_that_dies_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    dead = tmp_path / "dead.py"
+    dead.write_text("raise SystemExit")
+    monkeypatch.setattr(outside, "PROGRAM", dead)
+    assert outside.start(["/bin/true"], {}) == "it could not be started"
+
+
+def test_where_there_is_no_subreaper_it_is_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS: an orphan goes to launchd by itself. Here it comes to us, since we do have one."""
+    monkeypatch.setattr(prepare, "IS_LINUX", False)
+    with listening() as (listener, env):
+        assert outside.start(program("browser"), env) == ""
+        Visited(listener).end()
+    monkeypatch.undo()
+    bury()
