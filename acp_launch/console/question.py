@@ -1,21 +1,19 @@
-"""A permission question on the terminal: what, which options, one line of an answer."""
+"""Questions on a bare terminal: lines on stderr, one line of an answer from stdin."""
 
 import asyncio
 import os
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 from acp_launch.console.echo import forget_typed
-from acp_launch.console.stderr import YELLOW, harmless, say
-from acp_launch.protocol import acp
-from acp_launch.secret.redact import redactor
-from acp_launch.session.permission import choose
-from acp_launch.session.toolcall import title
+from acp_launch.console.stderr import DIM, YELLOW, say
+from acp_launch.session.person import Choice, Tone
 
 STDIN = 0
-SHOWN = 4000  # characters of one detail
-YES, NO = ("y", "yes"), ("", "n", "no")
+STYLES: dict[Tone, str] = {"plain": "", "dim": DIM, "heading": "1", "warning": YELLOW}
+WORDS = {"yes": "y", "no": "n"}
+NOTHING = ("", "n", "no")  # an empty line is a no, and so is the end of input
 
 
 def possible() -> bool:
@@ -23,66 +21,48 @@ def possible() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-class Question:
-    """Asks one question at a time, however many are open."""
+class Questions:
+    """A `Person` at a terminal that nothing else draws on while a question stands."""
 
     def __init__(self, pause: Callable[[], None]) -> None:
         """`pause` frees the terminal of whatever else draws on it."""
         self._pause = pause
         self._turn = asyncio.Lock()
 
-    async def ask(self, call: dict[str, Any], options: list[Any]) -> str | None:
-        """The option chosen; an empty line and the end of input deny, anything unclear is asked again."""
+    @asynccontextmanager
+    async def floor(self) -> AsyncIterator[None]:
         async with self._turn:
             self._pause()
-            offered = [option for option in map(acp.mapping, options) if isinstance(option.get("optionId"), str)]
-            _show(call, offered)
-            forget_typed()  # an answer typed before the question is none
-            while True:
-                line = await _answer()
-                chosen, is_clear = _chosen(line.strip().lower(), offered)
-                if is_clear:
-                    return chosen
+            yield
+
+    def say(self, text: str, tone: Tone = "plain") -> None:
+        say(text, style=STYLES[tone])
+
+    async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
+        """By key or by number; anything unclear is asked again. None for an empty line, and for the end of input."""
+        for number, choice in enumerate(choices, 1):
+            say(f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}")
+        forget_typed()  # an answer typed before the question is none
+        keys = [choice.key for choice in choices if choice.key.isalpha()]
+        while True:
+            answer = (await _asked(f"{prompt} [no]: ")).strip().lower()
+            if answer.isdecimal() and 0 < int(answer) <= len(choices):
+                return choices[int(answer) - 1].key
+            if (key := WORDS.get(answer, answer)) in keys:
+                return key
+            if answer in NOTHING:
+                return None
+
+    async def line(self, prompt: str, *, default: str = "") -> str | None:
+        forget_typed()
+        shown = f"{prompt} [{default}]: " if default else f"{prompt}: "
+        typed = await _asked(shown)
+        return typed.rstrip("\r\n") or default if typed else None
 
 
-def _show(call: dict[str, Any], offered: list[dict[str, Any]]) -> None:
-    # Before anything is cut: half a secret is one that nobody can recognise.
-    call, offered = redactor.tree(call), redactor.tree(offered)
-    say(f"The agent asks for permission: {harmless(title(call), keep='')}", style=YELLOW)
-    for line in _particulars(call):
-        say(f"    {_shortened(harmless(line))}")
-    for number, option in enumerate(offered, 1):
-        say(f"  {number}. {harmless(acp.text(option.get('name')) or acp.text(option.get('kind')), keep='')}")
-
-
-def _particulars(call: dict[str, Any]) -> list[str]:
-    lines = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
-    given = acp.mapping(call.get("rawInput"))
-    return [
-        f"kind: {acp.text(call.get('kind')) or 'other'}",
-        *lines,
-        *(f"{key}: {value}" for key, value in given.items()),
-    ]
-
-
-def _shortened(text: str) -> str:
-    """All of it, or a word about what is not shown: nobody should allow what they think they have seen whole."""
-    if len(text) <= SHOWN:
-        return text
-    return (
-        f"{text[: SHOWN // 2]}\n    [... {len(text) - SHOWN:,} characters are not shown ...]\n    {text[-SHOWN // 2 :]}"
-    )
-
-
-def _chosen(answer: str, offered: list[dict[str, Any]]) -> tuple[str | None, bool]:
-    """The option's id, and whether the answer was one; an empty line and the end of input mean no."""
-    if answer.isdecimal() and 0 < int(answer) <= len(offered):
-        return str(offered[int(answer) - 1]["optionId"]), True
-    return choose(answer in YES, offered), answer in YES or answer in NO
-
-
-async def _answer() -> str:
-    sys.stderr.write("Number, y or n [n]: ")
+async def _asked(prompt: str) -> str:
+    """The line, with its end; "" at the end of input."""
+    sys.stderr.write(prompt)
     sys.stderr.flush()
     line = ""
     try:

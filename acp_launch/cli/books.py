@@ -1,0 +1,49 @@
+"""Where the answers about permission go: the record, and those that are kept for the profile."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from acp_launch.errors import LaunchError
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.session.audit import Audit
+from acp_launch.session.gate import Decision, How
+from acp_launch.session.permission import Remembered, remember
+from acp_launch.session.remembered import Shelf, keep
+
+
+class Ledger:
+    """`session.gate.Books` for one launch."""
+
+    def __init__(self, plan: LaunchPlan, shelf: Shelf, home: str, note: Callable[[str], None]) -> None:
+        """`note` is told of what cannot be kept."""
+        self._cwd, self._home = str(plan.cwd), home
+        self._shelf = shelf
+        self._note = note
+        self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
+
+    def keep(self, call: dict[str, Any], *, allowed: bool) -> Remembered | None:
+        answer = remember(call, allowed, cwd=self._cwd, home=self._home, since=time.time())
+        if answer is None:
+            self._note("this answer holds for this once: the call does not say enough to be known again")
+            return None
+        try:
+            keep(self._shelf, answer)
+        except LaunchError as error:
+            self._note(f"the answer holds for this run and was not kept: {error.message}")
+        return answer
+
+    def record(self, how: How, call: dict[str, Any], options: list[Any], decision: Decision, session: str) -> None:
+        self._audit.record(
+            how,
+            call,
+            options,
+            allowed=decision.allowed,
+            by=decision.by,
+            option_id=decision.option_id,
+            session=session,
+            cwd=self._cwd,
+        )
+
+    def close(self) -> None:
+        self._audit.close()

@@ -1,0 +1,171 @@
+"""The verbs about permissions: `test`, `list`, `forget`, `log`."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from acp_launch.errors import MachineError, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.session.permission import Policy
+    from acp_launch.session.remembered import Shelf
+    from acp_launch.settings.model import Settings
+
+app = typer.Typer(help="What agents may do: test, list, forget, log.", no_args_is_help=True)
+
+Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
+Call = Annotated[str, typer.Argument(metavar="CALL", help="A tool call as ACP writes it, in JSON; - reads stdin.")]
+Approve = Annotated[
+    Literal["all", "reads", "none"] | None, typer.Option("--approve", help="As `run` takes it: all, reads or none.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every rule that was looked at, and why not.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Numbers = Annotated[list[int] | None, typer.Argument(metavar="[N]...", help="Numbers that `permission list` shows.")]
+All = Annotated[bool, typer.Option("--all", "-a", help="Forget every answer.")]
+Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="Only the last ones.")]
+
+
+@app.command()
+def test(
+    profile: Profile, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
+) -> None:
+    """Say what a run would answer to a tool call, and by which rule."""
+    from acp_launch.console import permissions
+    from acp_launch.session.permission import considered, judge
+
+    asked = _call(call)
+    policy = _policy(profile, approve)
+    verdict, looked_at = judge(policy, asked), list(considered(policy, asked))
+    if as_json:
+        typer.echo(permissions.verdict_json(verdict, looked_at))
+    else:
+        typer.echo(permissions.verdict(verdict, looked_at, verbose=verbose))
+
+
+@app.command("list")
+def list_(profile: Profile, as_json: Json = False) -> None:
+    """List the answers that are remembered for a profile in this project."""
+    import time
+
+    from acp_launch.console import permissions
+    from acp_launch.session.remembered import load
+
+    answers = load(_shelf(profile))
+    if as_json:
+        typer.echo(permissions.remembered_json(answers))
+    elif answers:
+        typer.echo(permissions.remembered(answers, now=time.time()))
+    else:
+        typer.echo(f'no answers are remembered for "{profile}" here', err=True)
+
+
+@app.command()
+def forget(profile: Profile, numbers: Numbers = None, everything: All = False) -> None:
+    """Forget remembered answers: from now on you are asked again."""
+    from acp_launch.console.permissions import about
+    from acp_launch.console.stderr import harmless
+    from acp_launch.session.remembered import forget
+
+    if everything == bool(numbers):
+        raise UsageError("forget which answers?", fix="give the numbers that permission list shows, or --all")
+    for answer in forget(_shelf(profile), None if everything else set(numbers or ())):
+        typer.echo(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}", err=True)
+
+
+@app.command()
+def log(
+    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
+    as_json: Json = False,
+    last: Last = None,
+) -> None:
+    """Show what agents asked, what was answered, and by which rule; the latest comes last."""
+    import json
+
+    from acp_launch.console import permissions
+    from acp_launch.session.auditread import entries, file_of, files
+
+    state = _settings().state
+    chosen = files(state) if profile is None else [file for file in [file_of(state, _name(profile))] if file.exists()]
+    found, damaged = entries(chosen, last)
+    for entry in found if as_json else ():
+        typer.echo(json.dumps(entry))
+    if found and not as_json:
+        typer.echo(permissions.logged(found, with_profile=profile is None))
+    if not found:
+        of = f' of "{profile}"' if profile else ""
+        typer.echo(f"no permission log{of} yet; it is kept in {state / 'log'}", err=True)
+    if damaged:
+        typer.echo(f"{damaged} damaged lines are not shown", err=True)
+
+
+def _call(written: str) -> dict[str, Any]:
+    """The tool call in `CALL`, or in the params of a `session/request_permission` that somebody copied.
+
+    Raises:
+        UsageError: it is none.
+    """
+    import json
+    import sys
+
+    text = sys.stdin.read() if written == "-" else written
+    try:
+        call = json.loads(text)
+    except (ValueError, RecursionError) as fault:
+        fix = """quote it for the shell: '{"kind": "execute", "rawInput": {"command": "rm -rf x"}}'"""
+        raise UsageError(f"the tool call is no JSON: {fault}", fix=fix) from None
+    if not isinstance(call, dict):
+        raise UsageError("the tool call is no JSON object", fix='write {"kind": ...}')
+    return call["toolCall"] if isinstance(call.get("toolCall"), dict) else call
+
+
+def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "Policy":
+    from pathlib import Path
+
+    from acp_launch.session.permission import policy
+    from acp_launch.session.remembered import Shelf, load
+
+    plan = _plan(profile)
+    kept = load(Shelf(_settings().state, str(plan.project), plan.profile))
+    return policy(plan, approve=approve, remembered=kept, home=str(Path.home()))
+
+
+def _plan(profile: str) -> "LaunchPlan":
+    """
+    Raises:
+        MachineError: this machine cannot resolve the profile.
+    """
+    from acp_launch.cli.planning import resolved_profile
+
+    resolved = resolved_profile(profile, _settings(), cwd=None)
+    if resolved.plan is None:
+        raise MachineError(resolved.problems)
+    return resolved.plan
+
+
+def _shelf(profile: str) -> "Shelf":
+    """Of a profile that may have problems; or of what was started with `run --agent`."""
+    from acp_launch.cli.planning import here
+    from acp_launch.plan.adhoc import PREFIX
+    from acp_launch.profile.discover import find, project_of
+    from acp_launch.session.remembered import Shelf
+
+    if profile.startswith(PREFIX):
+        return Shelf(_settings().state, str(project_of(here())), profile)
+    found = find(profile, start=here(), settings=_settings())
+    return Shelf(_settings().state, str(found.project), found.name)
+
+
+def _name(profile: str) -> str:
+    """As its log is called, also when there is no such profile any more."""
+    from pathlib import Path
+
+    from acp_launch.profile.discover import SUFFIXES
+
+    return Path(profile).stem if profile.endswith(SUFFIXES) else profile
+
+
+def _settings() -> "Settings":
+    from acp_launch.settings.load import load
+
+    return load()

@@ -1,0 +1,87 @@
+"""
+Verdicts, remembered answers and the permission log, for people and for scripts.
+
+Titles and commands come from agents, so nothing in them can move the cursor; JSON is ASCII for the same reason.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from acp_launch.console.columns import columns
+from acp_launch.console.sessions import ago
+from acp_launch.console.stderr import harmless
+from acp_launch.plan.model import RulePlan
+from acp_launch.session.permission import Remembered, Verdict
+
+Considered = Sequence[tuple[RulePlan, str]]  # and why it does not match; empty for the one that does
+WIDEST = 100  # characters of a title or a command in a line
+ANSWERS = {"ran": "ran, not asked"}
+
+
+def verdict(verdict: Verdict, considered: Considered, *, verbose: bool) -> str:
+    """Lines for `permission test`; `verbose` shows the rules that were looked at first."""
+    lines = [f"{verdict.answer}: {verdict.by}"]
+    if verbose:
+        lines += columns([_considered(rule, why) for rule, why in considered]) if considered else ["no rules"]
+    return "\n".join(harmless(line, keep="") for line in lines)
+
+
+def verdict_json(verdict: Verdict, considered: Considered) -> str:
+    origin = None if verdict.origin is None else str(verdict.origin)
+    rules = [
+        {"rule": rule.origin.path, "origin": str(rule.origin), "answer": rule.answer, "matches": not why, "why": why}
+        for rule, why in considered
+    ]
+    return json.dumps({"answer": verdict.answer, "by": verdict.by, "origin": origin, "rules": rules}, indent=2)
+
+
+def remembered(answers: Sequence[Remembered], *, now: float) -> str:
+    """Lines for `permission list`, with the numbers that `forget` takes; empty without answers."""
+    rows = [
+        (str(number), f"always {each.answer}", about(each), ago(each.since, now=now))
+        for number, each in enumerate(answers, 1)
+    ]
+    return "\n".join(columns([("N", "ANSWER", "WHAT", "GIVEN"), *rows])) if rows else ""
+
+
+def remembered_json(answers: Sequence[Remembered]) -> str:
+    listed = [{"number": number, **to_builtins(each)} for number, each in enumerate(answers, 1)]
+    return json.dumps({"remembered": listed}, indent=2)
+
+
+def about(answer: Remembered) -> str:
+    """Which calls an answer holds for."""
+    what = [*answer.commands, *answer.paths, *answer.addresses, *([answer.title] if answer.title else [])]
+    return _short(" ".join([answer.tool or answer.kind or "other", *what]))
+
+
+def logged(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:
+    """Lines for `permission log`; entries as `session.audit` writes them, which others may have edited since."""
+    rows = [_entry(entry, with_profile) for entry in entries]
+    return "\n".join(columns(rows)) if rows else ""
+
+
+def _entry(entry: dict[str, Any], with_profile: bool) -> list[str]:
+    said = {key: value if isinstance(value, str) else "" for key, value in entry.items()}
+    what = _short(said.get("title") or said.get("command") or "a tool call")
+    answer = said.get("answer", "")
+    return [
+        said.get("time", ""),
+        *([said.get("profile", "")] if with_profile else []),
+        ANSWERS.get(answer, answer),
+        said.get("kind") or "-",
+        what,
+        said.get("by", ""),
+    ]
+
+
+def _considered(rule: RulePlan, why: str) -> tuple[str, str, str]:
+    return f"  {rule.answer}", str(rule), f"no match: {why}" if why else "matches"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= WIDEST else f"{line[: WIDEST - 3]}..."
