@@ -1,0 +1,230 @@
+"""`login` and `logout`: the agent's own account, in whichever ways the agent offers; and a login within a run."""
+
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from acp_launch.errors import AuthRequired, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.cli.planning import Planned
+    from acp_launch.console.logins import Aloud
+    from acp_launch.opened import LogIn
+    from acp_launch.process.exit import Exit
+    from acp_launch.process.program import Program
+    from acp_launch.process.spawn import Spawned
+    from acp_launch.session.connection import Connection
+    from acp_launch.session.login import InFront, Place
+    from acp_launch.session.person import Person
+    from acp_launch.settings.model import Settings
+    from acp_launch.visit import Visit
+
+T = TypeVar("T")
+Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile whose agent it is.")]
+
+
+def login(
+    profile: Profile,
+    method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="One of those that --list shows.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Only show the ways to log in.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: answer with JSON on stdout.")] = False,
+) -> None:
+    """Log in to a profile's agent."""
+    if list_ and method is not None:
+        raise UsageError("--list shows every way to log in, so it takes no METHOD")
+    if as_json and not list_:
+        raise UsageError("--json goes with --list")
+    settings, planned = _planned(profile)
+    if list_:
+        _list(settings, planned, as_json=as_json)
+        return
+    from acp_launch.console.stderr import harmless, say
+
+    agent, used = _on_visit(settings, planned, "login", lambda *visit: _logged_in(planned, method, *visit))
+    say(harmless(f'acp-launch: logged in to {agent} with "{used}"', keep=""))
+    say(harmless(f"    whether that is all it wants: acp-launch run {planned[0].profile}", keep=""))
+
+
+def logout(profile: Profile) -> None:
+    """Log out of a profile's agent, where it offers that."""
+    from acp_launch.console.stderr import harmless, say
+    from acp_launch.session.login import log_out, name_of
+
+    settings, planned = _planned(profile)
+    limit = planned[0].timeouts.session
+
+    async def story(connection: "Connection") -> tuple[str, bool]:
+        return name_of(connection), await log_out(connection, limit=limit)
+
+    agent, was_in = _on_visit(settings, planned, "logout", lambda *visit: _visited(planned, story, *visit))
+    say(harmless(f"acp-launch: logged out of {agent}" if was_in else f"acp-launch: {agent} was not logged in", keep=""))
+
+
+def logging_in(
+    planned: "Planned",
+    person: "Person | None",
+    aloud: "Aloud | None" = None,
+    in_front: "InFront | None" = None,
+) -> "LogIn":
+    """What a run does when its agent wants a login first: asks `person` and logs in; without one it says which
+    command would.
+
+    `aloud` is whatever the agent's stderr goes through, so that it can be read meanwhile. `in_front` runs a program on
+    the terminal where something has to leave that first; the default has `person` give up the floor, and the screen.
+    """
+    from msgspec.structs import replace
+
+    from acp_launch.opened import Reconnect
+    from acp_launch.session.login import log_in
+
+    place = _place(planned, person, aloud, in_front)
+
+    async def logged_in(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
+        here = replace(place, adviser=None) if is_second else place
+        if await log_in(connection, here, wanted) == "reconnect":
+            raise Reconnect
+
+    return logged_in
+
+
+def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
+    from acp_launch.console import logins
+    from acp_launch.console.stderr import DIM, harmless, say
+    from acp_launch.process.foreground import available
+    from acp_launch.protocol.authmethod import AuthMethod
+    from acp_launch.session.login import name_of
+
+    async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
+        return name_of(connection), connection.agent.auth_methods
+
+    agent, methods = _on_visit(settings, planned, "login", lambda *visit: _visited(planned, story, *visit))
+    if as_json:
+        typer.echo(logins.as_json(agent, methods))
+    elif methods:
+        typer.echo(logins.table(methods))
+    else:
+        say(harmless(f"{agent} offers no way to log in", keep=""))
+    if not as_json and not available():
+        say("a way that needs a terminal is offered, and shown, in a terminal only", style=DIM)
+
+
+def _planned(profile: str) -> "tuple[Settings, Planned]":
+    from acp_launch.cli.planning import agent_plan
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.settings.load import load
+
+    require_platform()
+    settings = load()
+    return settings, agent_plan(profile, settings, cwd=None)
+
+
+def _on_visit(
+    settings: "Settings",
+    planned: "Planned",
+    verb: str,
+    story: "Callable[[Visit, Spawned, Aloud], Coroutine[Any, Any, T]]",
+) -> T:
+    """What `story` gives, which is handed an agent that has just been started, and what visiting it takes."""
+    import asyncio
+
+    from acp_launch.cli.start import guarded, started, stderr_log
+    from acp_launch.console.logins import Aloud
+    from acp_launch.process.foreground import available
+    from acp_launch.protocol.offers import Offers
+    from acp_launch.visit import Visit
+
+    plan, secrets = planned
+    log_file = stderr_log(settings, plan, echo=False)
+    with guarded(settings, plan, verb) as guard, started(plan, secrets) as spawned, log_file as log:
+        aloud = Aloud(log, sys.stderr)
+        needs = Visit(
+            guard=guard,
+            secrets=secrets,
+            max_line=settings.max_line,
+            log=aloud,
+            offers=Offers(terminal_login=available()),  # C-25
+        )
+        return asyncio.run(story(needs, spawned, aloud))
+
+
+async def _visited(
+    planned: "Planned",
+    story: "Callable[[Connection], Awaitable[T]]",
+    needs: "Visit",
+    spawned: "Spawned",
+    aloud: "Aloud",
+) -> T:
+    from acp_launch.console.discreet import Discreet
+    from acp_launch.console.notices import Notices
+    from acp_launch.visit import visit
+
+    return await visit(planned[0], needs, spawned, Discreet(Notices()), story)
+
+
+async def _logged_in(
+    planned: "Planned", wanted: str | None, needs: "Visit", spawned: "Spawned", aloud: "Aloud"
+) -> tuple[str, str]:
+    """The agent's name and the method's. What runs on the terminal does so while the agent does not."""
+    from contextlib import nullcontext
+
+    from acp_launch.cli.start import spawn_agent
+    from acp_launch.console.discreet import Discreet
+    from acp_launch.console.notices import Notices
+    from acp_launch.console.question import Questions, possible
+    from acp_launch.interrupts import Interrupts
+    from acp_launch.process.vigil import kept
+    from acp_launch.session.login import Begun, begin, name_of, run_on_terminal
+    from acp_launch.visit import call_on, check
+
+    plan, secrets = planned
+    observer = Discreet(Notices())
+    person = Questions(observer.pause) if possible() else None
+    place = _place(planned, person, aloud, None)
+
+    async def story(connection: "Connection") -> tuple[str, Begun]:
+        with nullcontext() if person else aloud.on():
+            return name_of(connection), await begin(connection, wanted, place)
+
+    async def initialised(connection: "Connection") -> None:
+        """That is all that can be learned (C-27)."""
+
+    async with kept(needs.guard), Interrupts() as interrupts:
+        agent, begun = await call_on(plan, needs, spawned, observer, interrupts, story)
+        check(interrupts)
+        if begun.program is not None:
+            await interrupts.watch(run_on_terminal(begun.method, begun.program, place))
+            await call_on(plan, needs, spawn_agent(plan, secrets), observer, interrupts, initialised)
+            check(interrupts)
+        return agent, begun.method.name
+
+
+def _place(planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None") -> "Place":
+    from acp_launch.bridge.programs import program
+    from acp_launch.console.logins import Logins
+    from acp_launch.plan.model import StdioPlan
+    from acp_launch.process.foreground import available
+    from acp_launch.session.login import Place
+
+    plan, secrets = planned
+    agent = plan.agent
+    same = StdioPlan(name=agent.name, command=agent.command, args=agent.args, env=agent.env, cwd=agent.cwd)
+    return Place(
+        program=program(same, agent.name, secrets),
+        profile=plan.profile if plan.file else "",
+        adviser=Logins(person, aloud) if person else None,
+        in_front=(in_front or _in_front(person)) if available() else None,
+    )
+
+
+def _in_front(person: "Person | None") -> "InFront":
+    from contextlib import nullcontext
+
+    from acp_launch.process.foreground import foreground
+
+    async def run(program: "Program") -> "Exit":
+        async with person.floor() if person else nullcontext():
+            return await foreground(program)
+
+    return run

@@ -1,0 +1,199 @@
+"""
+A program in the user's own terminal: it talks with the person, we wait, and afterwards everything is as it was.
+
+It gets our stdin and stderr, and a process group of its own, which is the terminal's foreground group meanwhile. So its
+Ctrl-C is its own and does not reach us; with Ctrl-Z it is suspended and we with it, as a shell expects of one job.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from acp_launch.errors import MachineError
+from acp_launch.problem import Problem
+from acp_launch.process import marker, orphans, prepare
+from acp_launch.process.exit import Exit, from_wait_status
+from acp_launch.process.identity import Process, Table
+from acp_launch.process.kill import rounds
+from acp_launch.process.pidfd import block_until_gone
+from acp_launch.process.program import Program
+from acp_launch.process.signalling import terminate
+from acp_launch.process.spawn import Spawned, spawn_beside_us
+from acp_launch.process.stop import GRACE
+from acp_launch.process.tree import Tree
+from acp_launch.process.watch import on_exit, until_gone
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+LOOK_EVERY = 0.2  # seconds until we notice that it was suspended, which nothing tells us on every platform
+ROUNDS, ROUND = 20, 0.25  # of the last kill, and seconds for each; one is enough, in microseconds
+# Who is killed leaves the alternate screen, a hidden cursor, mouse and paste reports, and colours behind.
+TIDY = b"\x1b[?47l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m"
+
+
+async def foreground(program: Program) -> Exit:
+    """Run it to its end, which may take as long as the person likes.
+
+    Whoever else uses the terminal has stopped doing so, and has left it in its usual mode. Afterwards its mode and its
+    foreground group are what they were, and nothing of the program's tree is left. Being cancelled ends it.
+
+    Raises:
+        AgentError: it could not be started.
+        MachineError: stdin is not a terminal of ours, or there is none to be seen on stderr.
+    """
+    if not available():
+        raise MachineError([_no_terminal()])
+    terminal = _Terminal()
+    spawned = spawn_beside_us(
+        program.argv,
+        env=program.env,
+        cwd=program.cwd,
+        name=program.name,
+        streams=(STDIN, STDOUT if os.isatty(STDOUT) else STDERR, STDERR),
+    )
+    tree = _Tree(spawned)
+    with terminal.taken_back():
+        try:
+            with orphans.reaped():
+                ended = await _until_over(tree, terminal)
+        finally:
+            await _end(tree)
+        terminal.is_tidy = ended.signal is None
+        return ended
+
+
+def available() -> bool:
+    """Whether stdin is our controlling terminal, and what is written to stderr is seen on one."""
+    try:
+        return os.isatty(STDERR) and os.tcgetpgrp(STDIN) > 0
+    except (OSError, AttributeError):  # it is none, or somebody else's; or this is Windows
+        return False
+
+
+class _Terminal:
+    """The terminal on stdin, and how it was."""
+
+    def __init__(self) -> None:
+        import termios
+
+        self._modes: list[Any] = termios.tcgetattr(STDIN)
+        self.is_tidy = False  # whoever had it last has ended in order
+
+    def give(self, group: int) -> None:
+        """From now on `group` reads from it and gets its signals. From the background, this suspends us until `fg`."""
+        try:
+            os.tcsetpgrp(STDIN, group)
+            os.killpg(group, signal.SIGCONT)  # it may have read already, and have been stopped for that
+        except OSError:
+            return  # the group, or the terminal, is gone already: the wait for the program tells
+
+    def suspend_with(self, group: int) -> None:
+        """`group` was suspended: so are we, until the shell continues us. Where no shell would, nothing happens."""
+        import termios
+
+        modes: list[Any] = termios.tcgetattr(STDIN)
+        self._take_back()
+        os.kill(0, signal.SIGTSTP)  # the whole of our job
+        termios.tcsetattr(STDIN, termios.TCSANOW, modes)
+        self.give(group)
+
+    @contextmanager
+    def taken_back(self) -> Iterator[None]:
+        """It is ours again after the block, and as it was when this object was made."""
+        try:
+            yield
+        finally:
+            self._take_back(b"" if self.is_tidy else _tidying())
+
+    def _take_back(self, tidying: bytes = b"") -> None:
+        import termios
+
+        # We are in the background now, where this would suspend us.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+        try:
+            os.tcsetpgrp(STDIN, os.getpgrp())
+            termios.tcsetattr(STDIN, termios.TCSANOW, self._modes)
+            os.write(STDERR, tidying)
+        except (OSError, termios.error):
+            return  # it hung up: there is nothing to restore
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _tidying() -> bytes:
+    """What to write after a program that was killed. The next words begin on a line of their own."""
+    return (b"" if os.environ.get("TERM", "dumb") == "dumb" else TIDY) + b"\n"
+
+
+async def _until_over(tree: Tree, terminal: _Terminal) -> Exit:
+    spawned = tree.spawned
+    terminal.give(spawned.pid)
+    over = asyncio.Event()
+    forget = on_exit(spawned, over.set)
+    try:
+        while not await _within(LOOK_EVERY, over):
+            if prepare.IS_LINUX:
+                tree.alive()  # remembers those that leave its group, scrub their environment and lose their parents
+            now = prepare.table().read(spawned.pid)
+            if now is not None and now.is_stopped:
+                terminal.suspend_with(spawned.pid)
+    finally:
+        forget()
+    assert spawned.status is not None
+    return from_wait_status(spawned.status)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
+
+
+async def _end(tree: Tree) -> None:
+    """End what is left: TERM, `GRACE` seconds unless we are in a hurry, KILL."""
+    try:
+        left = tree.alive_for_sure()
+        terminate(left)
+        await until_gone(left, within=GRACE)
+    finally:
+        for _, killed in zip(range(ROUNDS), rounds(tree), strict=False):
+            block_until_gone(killed, within=ROUND)
+        tree.spawned.mark_ended()
+
+
+class _Tree(Tree):
+    """A tree in our own session, where orphans are nobody's (tree.py): those of its group, or with its mark, are its
+    own all the same."""
+
+    def __init__(self, spawned: Spawned) -> None:
+        super().__init__(spawned)
+        self._mine: set[Process] = set()  # a dead one shows no mark any more
+
+    def reap(self) -> None:
+        super().reap()
+        for orphan in self._orphans(prepare.table()):
+            if orphan.is_dead:
+                os.waitpid(orphan.pid, os.WNOHANG)
+
+    def _roots(self, table: Table) -> list[Process]:
+        return [*super()._roots(table), *self._orphans(table)]
+
+    def _orphans(self, table: Table) -> list[Process]:
+        if not prepare.IS_LINUX:
+            return []
+        ours = os.getsid(0)
+        children = [seen for pid in table.children(os.getpid()) if (seen := table.read(pid)) and seen.session == ours]
+        self._mine.update(child for child in children if self._shows(child))
+        return [child for child in children if child in self._mine and child.pid != self.spawned.pid]
+
+    def _shows(self, child: Process) -> bool:
+        return child.group == self.spawned.pid or marker.mark_of(child.pid) == self.spawned.mark
+
+
+def _no_terminal() -> Problem:
+    message = "this needs a terminal: stdin, where a person types, and stderr, which a person sees"
+    return Problem("", 0, 0, "", message, "run it in a terminal, without redirecting either")

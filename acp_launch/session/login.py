@@ -1,0 +1,284 @@
+"""
+Logging in (ACP v1 "Authentication"): by which method, what that takes, and doing it.
+
+    agent            `authenticate`, with an id that was advertised for it (C-23, C-24); the agent does the rest
+    terminal         the configured program with the method's arguments and variables, on the user's terminal (C-26)
+    terminal-auth    a command line of the agent's choosing, no part of the protocol: a person sees it, and says yes
+    env_var          `authenticate` once the agent has its variables; before that, what the profile has to give it
+
+After a program on the terminal the agent knows nothing of its success: it has to be started anew (C-27). Nothing here
+asks twice, and nothing proves that the agent is content: only its next answer does.
+"""
+
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from acp_launch.errors import AgentRefused, AuthRequired, SessionError, UsageError, WaitExpired
+from acp_launch.plan.executable import CannotRun, find
+from acp_launch.process.exit import Exit
+from acp_launch.process.program import Program
+from acp_launch.protocol.authmethod import AuthMethod, Variable
+from acp_launch.secret.redact import redactor
+from acp_launch.session.connection import Connection
+from acp_launch.session.opening import KNOB
+
+LIMIT = 300.0  # seconds for `authenticate`: somebody looks for a browser, a password and a telephone. Not a setting
+OWN_COMMAND = "log in with the agent's own command, then run this again"
+
+InFront = Callable[[Program], Awaitable[Exit]]  # runs it on the user's terminal: `process.foreground`
+Done = Literal["done", "reconnect"]
+
+
+class Adviser(Protocol):
+    """Somebody to ask about a login: `console.logins` asks a person, tests play a part in it."""
+
+    async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
+        """None when no login is wanted."""
+
+    async def consents(self, method: AuthMethod, program: Program) -> bool:
+        """Whether this command line, which the agent has chosen, may be run."""
+
+    def waiting(self, method: AuthMethod) -> AbstractAsyncContextManager[None]:
+        """The agent has its turn while the block runs: it opens a browser, or says on stderr what is to be done."""
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where somebody logs in, and with what."""
+
+    program: Program  # the agent as it is configured, base arguments and all
+    profile: str  # for the commands we advise; empty where there is none
+    adviser: Adviser | None  # None when there is no one to ask
+    in_front: InFront | None  # None without a terminal
+
+    def advice(self, method: AuthMethod | None = None) -> str:
+        """The command that logs in here."""
+        if not self.profile:
+            return OWN_COMMAND
+        return shlex.join(["acp-launch", "login", self.profile, *([method.id] if method else [])])
+
+
+async def log_in(connection: Connection, place: Place, wanted: AuthRequired) -> Done:
+    """Log in because `wanted` was raised, asking first, whichever methods there are.
+
+    "done": try the request once more on this connection. "reconnect": stop the agent, start it again, initialise, and
+    begin again. Either way once only: what raises AuthRequired after that is raised to the user. Whatever else draws
+    on the terminal, or reads from it, has stopped when `place.in_front` runs.
+
+    Raises:
+        AuthRequired: there is no one to ask, no way, or no success; `fix` says what to do instead.
+        AgentError, WaitExpired: as `Connection.call`.
+        Stopped: a signal came.
+    """
+    methods = connection.agent.auth_methods
+    if place.adviser is None or not methods:
+        fix = place.advice() if methods else OWN_COMMAND
+        raise AuthRequired(wanted.message, fix=fix, detail=wanted.detail)
+    method = await place.adviser.which(name_of(connection), methods)
+    if method is None:
+        raise AuthRequired(wanted.message, fix=place.advice(), detail=wanted.detail)
+    program = await prepare(method, place)
+    if program is None:
+        await authenticate(connection, method, place)
+        return "done"
+    await run_on_terminal(method, program, place)
+    return "reconnect"
+
+
+class Begun(Struct, frozen=True):
+    """A login by `method`; `program` is what is left to be run on the terminal, None when it is done."""
+
+    method: AuthMethod
+    program: Program | None
+
+
+async def begin(connection: Connection, wanted: str | None, place: Place) -> Begun:
+    """Log in by the method with the id `wanted`, as far as that needs the agent; without an id by the only one there
+    is, or what a person says. When there is a program in the end, stop the agent, run that, and start the agent again.
+
+    Raises:
+        UsageError: there is no such method.
+        AuthRequired, AgentError, WaitExpired: as `choose`, `prepare` and `authenticate`.
+    """
+    method = await choose(connection, wanted, place)
+    program = await prepare(method, place)
+    if program is None:
+        await authenticate(connection, method, place)
+    return Begun(method, program)
+
+
+async def choose(connection: Connection, wanted: str | None, place: Place) -> AuthMethod:
+    """Ask a person only if there is something to choose.
+
+    Raises:
+        UsageError: there is no such method.
+        AuthRequired: there is none at all, or none was chosen.
+    """
+    agent, methods = name_of(connection), connection.agent.auth_methods
+    if not methods:
+        raise AuthRequired(f"{agent} offers no way to log in", fix=OWN_COMMAND)
+    if wanted is not None:
+        return _called(wanted, agent, methods, place)
+    if len(methods) == 1:
+        return methods[0]
+    if place.adviser is None:
+        raise AuthRequired(
+            f"{agent} offers several ways to log in, and there is no one to ask which",
+            fix=f"name one: {place.advice()} {shlex.quote(methods[0].id)}",
+            detail=[f"{shlex.quote(method.id)}: {_shown(method.name)}" for method in methods],
+        )
+    method = await place.adviser.which(agent, methods)
+    if method is None:
+        raise AuthRequired("no login was chosen", fix=f"choose one of these: {place.advice()}")
+    return method
+
+
+async def prepare(method: AuthMethod, place: Place) -> Program | None:
+    """What has to be run on the terminal for it; None when it is the agent's to do.
+
+    Raises:
+        AuthRequired: this method cannot be used here, or the person does not want it.
+    """
+    if lacking := [variable for variable in method.variables if _is_lacking(variable, place.program.env)]:
+        raise _wants_variables(method, lacking)
+    if method.type != "terminal" and not method.command:
+        return None
+    if place.in_front is None:
+        raise AuthRequired(
+            f'the login "{_shown(method.name)}" needs a terminal, with nothing redirected',
+            fix=f"in one: {place.advice(method)}",
+        )
+    if method.type == "terminal":
+        own = place.program
+        return Program("login", (*own.argv, *method.args), {**own.env, **method.env}, own.cwd)
+    return await _foreign(method, place)
+
+
+async def authenticate(connection: Connection, method: AuthMethod, place: Place) -> None:
+    """Let the agent log in, which may take `LIMIT` seconds.
+
+    Raises:
+        AuthRequired: it did not.
+        AgentError: it ended.
+        WaitExpired: it did not answer.
+    """
+    call = connection.conversation.authenticate(method.id)
+    try:
+        async with place.adviser.waiting(method) if place.adviser else nullcontext():
+            await connection.call(call, what=f'end of the login "{_shown(method.name)}"', limit=LIMIT)
+    except (AuthRequired, AgentRefused) as error:
+        raise _failed(method, error.message, place, error.detail if isinstance(error, AgentRefused) else ()) from error
+    except WaitExpired as error:
+        error.fix = f"begin again: {place.advice(method)}"
+        raise
+
+
+async def run_on_terminal(method: AuthMethod, program: Program, place: Place) -> None:
+    """Run what `prepare` gave; any end but status 0 is a failure (C-27).
+
+    Raises:
+        AuthRequired: it failed.
+        AgentError, MachineError: it could not be run.
+    """
+    assert place.in_front is not None, "prepare has seen to that"
+    ended = await place.in_front(program)
+    if ended.status != 0:
+        raise _failed(method, f"{Path(program.argv[0]).name} {ended}", place)
+
+
+async def log_out(connection: Connection, *, limit: float) -> bool:
+    """Whether there was a login to end: False when the agent answers that it wants one first.
+
+    Raises:
+        SessionError: the agent does not offer it (C-29).
+        AgentError, WaitExpired: as `Connection.call`.
+    """
+    if not connection.agent.capabilities.logout:
+        raise SessionError(
+            f"{name_of(connection)} does not offer to log out",
+            fix="use the agent's own command; where the login is a secret in the profile, remove it there",
+        )
+    call = connection.conversation.logout()
+    try:
+        await connection.call(call, what="answer to logout from the agent", limit=limit, knob=KNOB)
+    except AuthRequired:
+        return False
+    return True
+
+
+def secret_name(variable: str) -> str:
+    """What we would call the secret in `variable`."""
+    return variable.lower().replace("_", "-")
+
+
+async def _foreign(method: AuthMethod, place: Place) -> Program:
+    own = place.program
+    found = find(method.command[0], project=own.cwd, cwd=own.cwd, path=own.env.get("PATH"))
+    if isinstance(found, CannotRun):
+        raise _failed(method, _shown(found.message), place)
+    program = Program("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)
+    if place.adviser is None:
+        raise AuthRequired(
+            f'the login "{_shown(method.name)}" is a command of the agent\'s choosing, and there is no one to allow it',
+            fix=f"in a terminal: {place.advice(method)}",
+        )
+    if not await place.adviser.consents(method, program):
+        raise AuthRequired(
+            f'the login "{_shown(method.name)}" was not run', fix=f"choose another: {place.advice()} --list"
+        )
+    return program
+
+
+def _called(wanted: str, agent: str, methods: Sequence[AuthMethod], place: Place) -> AuthMethod:
+    known = {method.id: method for method in methods}
+    if wanted in known:
+        return known[wanted]
+    near = get_close_matches(wanted, known, 1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    raise UsageError(f'{agent} has no login "{wanted}"{hint}', fix=f"{place.advice()} --list shows what it has")
+
+
+def _is_lacking(variable: Variable, env: Mapping[str, str]) -> bool:
+    return not variable.optional and not env.get(variable.name)
+
+
+def _wants_variables(method: AuthMethod, lacking: Sequence[Variable]) -> AuthRequired:
+    """What would satisfy it: a secret for each variable, and the profile's lines that pass them on."""
+    names = ", ".join(variable.name for variable in lacking)
+    lines = [f"in the profile, under agent.env: {_line(variable)}" for variable in lacking]
+    link = [f"{_shown(method.name)}: {_shown(method.link)}"] if method.link else []
+    secrets = [f"acp-launch secret set {secret_name(variable.name)}" for variable in lacking if variable.secret]
+    return AuthRequired(
+        f'"{_shown(method.name)}" is no login: the agent reads {names} from its environment',
+        fix="; ".join([*secrets, "and add the above to the profile"]),
+        detail=[*link, *lines],
+    )
+
+
+def _line(variable: Variable) -> str:
+    value = f"${{secret:{secret_name(variable.name)}}}" if variable.secret else "…"
+    label = f"  # {_shown(variable.label)}" if variable.label else ""
+    return f"{variable.name}: {value}{label}"
+
+
+def _failed(method: AuthMethod, why: str, place: Place, detail: Sequence[str] = ()) -> AuthRequired:
+    return AuthRequired(
+        f'the login "{_shown(method.name)}" failed: {why}',
+        fix=f"try again, or another way: {place.advice()}",
+        detail=detail,
+    )
+
+
+def name_of(connection: Connection) -> str:
+    """What to call the agent in a sentence."""
+    return _shown(connection.agent.title) or "the agent"
+
+
+def _shown(text: str) -> str:
+    """A text of the agent's on one line, without our secrets; whoever prints it makes it harmless."""
+    return redactor.text(" ".join(text.split()))

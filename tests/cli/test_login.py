@@ -1,0 +1,363 @@
+"""`login` and `logout`, with real agents, and on a real terminal where a person is asked or a program needs one."""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.launcher import MARK, Launcher, alive, kill_all
+from tests.cli.terminal import Terminal, on_terminal
+
+CTRL_C = "\x03"
+WAYS = ("agent", "terminal", "key")
+
+
+class Account:
+    """A profile `p` whose agent wants a login; it is logged in while a file exists."""
+
+    def __init__(self, launch: Launcher) -> None:
+        self.launch = launch
+        self._store = launch.project / "account"
+
+    @property
+    def is_in(self) -> bool:
+        return self._store.exists()
+
+    def log_in(self) -> None:
+        self._store.touch()
+
+    def offers(self, *ways: str, **agent: object) -> None:
+        self.launch.profile("login", str(self._store), *ways, agent=agent)
+
+    @contextmanager
+    def at_terminal(self, *arguments: str) -> Iterator[Terminal]:
+        """acp-launch at a terminal; nothing that it started is left when it has ended."""
+        env = {**self.launch.env, "TERM": "dumb", MARK: f"login-{os.getpid()}-{id(self)}"}
+        try:
+            with on_terminal(*arguments, cwd=self.launch.project, env=env) as terminal:
+                yield terminal
+            assert alive(env[MARK]) == []
+        finally:
+            kill_all(env[MARK])
+
+
+@pytest.fixture
+def account(launch: Launcher) -> Account:
+    return Account(launch)
+
+
+def logged_in(method: str) -> str:
+    return f'acp-launch: logged in to test-agent with "{method}"\n    whether that is all it wants: acp-launch run p\n'
+
+
+def test_the_only_way_is_taken_and_the_agent_is_heard_meanwhile(account: Account) -> None:
+    """C-23. What it says cannot drive the terminal."""
+    account.offers("agent")
+    done = account.launch("login", "p")
+    said = "open \\x1b[31mhttps://example.com/login\n"
+    assert (done.code, done.out, done.err) == (0, b"", said + logged_in("Browser"))
+    assert done.methods == ["initialize", "authenticate"]
+    assert done.params("authenticate") == {"methodId": "browser"}
+    assert account.is_in
+    assert account.launch("run", "p", "hi").out == b"You said: hi\n"
+
+
+def test_without_a_terminal_none_is_offered_and_of_several_ways_one_has_to_be_named(account: Account) -> None:
+    """C-25."""
+    account.offers(*WAYS)
+    done = account.launch("login", "p")
+    assert (done.code, done.out, done.err) == (
+        6,
+        b"",
+        "acp-launch: test-agent offers several ways to log in, and there is no one to ask which\n"
+        "    browser: Browser\n"
+        "    key: API key\n"
+        "    fix: name one: acp-launch login p browser\n",
+    )
+    capabilities = done.params("initialize")["clientCapabilities"]
+    assert "auth" not in capabilities and "_meta" not in capabilities
+    assert account.launch("login", "p", "browser").code == 0
+
+
+def test_a_way_that_is_not_there_is_a_mistake_on_the_command_line(account: Account) -> None:
+    account.offers(*WAYS)
+    done = account.launch("login", "p", "browse")
+    assert (done.code, done.err) == (
+        2,
+        'acp-launch: test-agent has no login "browse"; did you mean "browser"?\n'
+        "    fix: acp-launch login p --list shows what it has\n",
+    )
+    assert done.methods == ["initialize"]
+
+
+def test_an_agent_that_refuses_or_offers_nothing_is_exit_6(account: Account) -> None:
+    account.offers("refusing")
+    done = account.launch("login", "p")
+    assert (done.code, done.err) == (
+        6,
+        'acp-launch: the login "Never" failed: the agent answered authenticate with an error:'
+        " the account is closed (-32603)\n"
+        "    fix: try again, or another way: acp-launch login p\n",
+    )
+    account.offers()
+    done = account.launch("login", "p")
+    assert (done.code, done.err) == (
+        6,
+        "acp-launch: test-agent offers no way to log in\n"
+        "    fix: log in with the agent's own command, then run this again\n",
+    )
+
+
+def test_an_agent_that_dies_in_its_login_is_exit_4(account: Account) -> None:
+    account.launch.scripted(
+        "def initialize(request):\n"
+        "    methods = [{'id': 'a', 'name': 'A'}]\n"
+        "    script.answer(request, {'protocolVersion': 1, 'authMethods': methods})\n"
+        "def authenticate(request):\n"
+        "    raise SystemExit('no network')\n"
+        "script.serve({'initialize': initialize, 'authenticate': authenticate})\n"
+    )
+    done = account.launch("login", "p")
+    assert (done.code, done.err) == (
+        4,
+        "no network\nacp-launch: the agent exited with status 1 before it answered authenticate\n    no network\n",
+    )
+
+
+def test_a_key_that_is_missing_is_asked_for_by_the_commands_that_would_give_it(account: Account) -> None:
+    account.offers("key")
+    done = account.launch("login", "p")
+    assert (done.code, done.err) == (
+        6,
+        'acp-launch: "API key" is no login: the agent reads LOGIN_KEY from its environment\n'
+        "    API key: https://example.com/keys\n"
+        "    in the profile, under agent.env: LOGIN_KEY: ${secret:login-key}  # your key\n"
+        "    fix: acp-launch secret set login-key; and add the above to the profile\n",
+    )
+    assert done.methods == ["initialize"]
+
+
+def test_a_key_that_is_there_is_an_ordinary_way(account: Account) -> None:
+    """C-28. What was advised does it, and the value is seen nowhere."""
+    account.offers("key", env={"LOGIN_KEY": "${secret:login-key}"})
+    done = account.launch("login", "p", ACP_LAUNCH_SECRET_LOGIN_KEY="s3cr3t-value-of-it")
+    assert (done.code, done.methods) == (0, ["initialize", "authenticate"])
+    assert done.err.endswith(logged_in("API key"))
+    assert "s3cr3t" not in done.err
+
+
+def test_the_ways_are_listed_for_people_and_for_scripts(account: Account) -> None:
+    account.offers("agent", "key", "legacy")
+    done = account.launch("login", "p", "--list")
+    hint = "a way that needs a terminal is offered, and shown, in a terminal only\n"
+    assert (done.code, done.err) == (0, hint)
+    assert done.out.decode() == (
+        "METHOD   TYPE           NAME\n"
+        "browser  agent          Browser  Opens a page\n"
+        "key      env_var        API key  (reads LOGIN_KEY)\n"
+        "old      terminal-auth  Old way\n"
+    )
+    done = account.launch("login", "p", "--list", "--json")
+    assert (done.code, done.err) == (0, "")
+    said = json.loads(done.out)
+    assert said["agent"] == "test-agent"
+    assert said["methods"][0] == {"id": "browser", "name": "Browser", "type": "agent", "description": "Opens a page"}
+    assert said["methods"][1]["variables"] == [
+        {"name": "LOGIN_KEY", "secret": "login-key", "optional": False},
+        {"name": "LOGIN_REGION", "secret": "login-region", "optional": True},
+    ]
+    account.offers()
+    done = account.launch("login", "p", "--list")
+    assert (done.code, done.out, done.err) == (0, b"", f"test-agent offers no way to log in\n{hint}")
+
+
+def test_in_a_terminal_the_ways_that_need_one_are_listed_too(account: Account) -> None:
+    """C-25."""
+    account.offers("terminal")
+    with account.at_terminal("login", "p", "--list") as terminal:
+        assert terminal.ends() == 0
+    assert terminal.text == "METHOD  TYPE      NAME\ntty     terminal  Terminal\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--json"], "acp-launch: --json goes with --list\n"),
+        (["browser", "--list"], "acp-launch: --list shows every way to log in, so it takes no METHOD\n"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(account: Account, arguments: list[str], said: str) -> None:
+    account.offers("agent")
+    done = account.launch("login", "p", *arguments)
+    assert (done.code, done.err) == (2, said)
+
+
+def test_logging_out_where_it_is_offered(account: Account) -> None:
+    """C-29."""
+    account.offers("agent")
+    account.log_in()
+    done = account.launch("logout", "p")
+    assert (done.code, done.out, done.err) == (0, b"", "acp-launch: logged out of test-agent\n")
+    assert (done.methods, account.is_in) == (["initialize", "logout"], False)
+    done = account.launch("logout", "p")
+    assert (done.code, done.err) == (0, "acp-launch: test-agent was not logged in\n")
+
+
+def test_logging_out_where_it_is_not_offered(account: Account) -> None:
+    """C-29."""
+    account.offers("agent", "stays")
+    done = account.launch("logout", "p")
+    assert (done.code, done.err) == (
+        3,
+        "acp-launch: test-agent does not offer to log out\n"
+        "    fix: use the agent's own command; where the login is a secret in the profile, remove it there\n",
+    )
+    assert done.methods == ["initialize"]
+
+
+def test_ctrl_c_gives_up_waiting_for_the_agent(account: Account) -> None:
+    account.offers("deaf")
+    with account.at_terminal("login", "p") as terminal:
+        terminal.until('logging in with "Deaf"; Ctrl-C gives up\n')
+        terminal.types(CTRL_C)
+        assert terminal.ends() == 130
+    assert terminal.text.endswith("acp-launch: stopped\n")
+
+
+def test_a_person_chooses_and_the_program_on_the_terminal_does_it(account: Account) -> None:
+    """C-24, C-26, C-27: the configured command with the method's arguments, then a fresh agent."""
+    account.offers(*WAYS)
+    with account.at_terminal("login", "p") as terminal:
+        terminal.until("Log in with which?")
+        terminal.types("3\n")
+        terminal.until("ask, new: ")
+        terminal.types("please\n")
+        assert terminal.ends() == 0
+    assert "  1. Browser: Opens a page\n  2. API key: (reads LOGIN_KEY)\n  3. Terminal\n" in terminal.text
+    assert terminal.text.endswith(logged_in("Terminal"))
+    assert account.is_in
+
+
+def test_a_login_that_was_a_lie_is_no_business_of_the_login(account: Account) -> None:
+    """C-27: success is the exit status; nothing the agent answers would prove more."""
+    account.offers("terminal:lie")
+    with account.at_terminal("login", "p") as terminal:
+        assert terminal.ends() == 0
+    assert terminal.text == "lie, new: " + logged_in("Terminal")
+
+
+def test_a_run_logs_in_when_the_agent_wants_it_and_goes_on_with_its_prompt(account: Account) -> None:
+    """C-30."""
+    account.offers("agent")
+    with account.at_terminal("run", "p", "hi") as terminal:
+        terminal.until("Log in with which?")
+        terminal.types("1\n")
+        assert terminal.ends() == 0
+    assert "test-agent wants a login\n  1. Browser: Opens a page\n" in terminal.text
+    assert terminal.text.rstrip().endswith("You said: hi")
+
+
+def test_a_run_starts_its_agent_again_after_a_login_on_the_terminal(account: Account) -> None:
+    """C-27."""
+    account.offers("agent", "terminal")
+    with account.at_terminal("run", "p", "hi") as terminal:
+        terminal.until("Log in with which?")
+        terminal.types("2\n")
+        terminal.until("ask, new: ")
+        terminal.types("please\n")
+        assert terminal.ends() == 0
+    assert terminal.text.rstrip().endswith("You said: hi")
+
+
+def test_a_run_with_nobody_to_ask_names_the_command_that_logs_in(account: Account) -> None:
+    """C-30."""
+    account.offers("agent")
+    done = account.launch("run", "p", "hi")
+    assert (done.code, done.out, done.err) == (
+        6,
+        b"",
+        "acp-launch: the agent wants a login first: Authentication required\n"
+        "    it offers: Browser (browser): Opens a page\n"
+        "    fix: acp-launch login p\n",
+    )
+    assert done.methods == ["initialize", "session/new"]
+
+
+def test_a_person_who_wants_none_is_let_go(account: Account) -> None:
+    account.offers(*WAYS)
+    with account.at_terminal("login", "p") as terminal:
+        terminal.until("Log in with which?")
+        terminal.types("\n")
+        assert terminal.ends() == 6
+    assert terminal.text.endswith("acp-launch: no login was chosen\n    fix: choose one of these: acp-launch login p\n")
+
+
+@pytest.mark.parametrize(
+    ("way", "keys", "why"),
+    [
+        ("fail", "", "exited with status 3"),
+        ("ask", "no\n", "exited with status 3"),
+        ("wait", CTRL_C, "was killed by SIGINT"),
+        ("raw", "", "was killed by SIGKILL"),
+    ],
+)
+def test_any_end_but_status_0_is_a_failure_and_leaves_the_terminal_as_it_was(
+    account: Account, way: str, keys: str, why: str
+) -> None:
+    """C-27."""
+    account.offers(f"terminal:{way}")
+    with account.at_terminal("login", "p") as terminal:
+        terminal.until(f"{way}, new: ")
+        terminal.types(keys)
+        terminal.until("another way: acp-launch login p\n")
+        assert terminal.ends() == 6
+    assert b"\r\n    fix: try again" in terminal.raw, "line ends are made by the terminal again"
+    assert f'acp-launch: the login "Terminal" failed: {Path(sys.executable).name} {why}\n' in terminal.text
+    assert not account.is_in
+
+
+def test_a_signal_in_the_login_ends_everything(account: Account) -> None:
+    account.offers("terminal:wait")
+    with account.at_terminal("login", "p") as terminal:
+        terminal.until("wait, new: ")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ends() == 143
+    assert terminal.text.endswith("acp-launch: stopped\n")
+
+
+@pytest.mark.parametrize(("keys", "code"), [("y\n", 0), ("n\n", 6), ("\n", 6)])
+def test_a_command_of_the_agents_choosing_is_shown_whole_and_run_only_when_allowed(
+    account: Account, keys: str, code: int
+) -> None:
+    account.offers("legacy")
+    with account.at_terminal("login", "p") as terminal:
+        terminal.until("Run it?")
+        terminal.types(keys)
+        assert terminal.ends() == code
+    shown = f"WAY='an old one' {shutil.which('touch')} {account.launch.project / 'account'}"
+    assert (
+        '"Old way" is a command of the agent\'s choosing, not of your profile:\n'
+        f"    {shown}\n    in {account.launch.project}\n" in terminal.text
+    )
+    assert account.is_in is (code == 0)
+    if code:
+        assert terminal.text.endswith(
+            'acp-launch: the login "Old way" was not run\n    fix: choose another: acp-launch login p --list\n'
+        )
+
+
+def test_a_command_of_the_agents_choosing_is_not_run_where_there_is_no_one_to_allow_it(account: Account) -> None:
+    account.offers("legacy")
+    done = account.launch("login", "p", "old")
+    assert (done.code, done.err) == (
+        6,
+        'acp-launch: the login "Old way" needs a terminal, with nothing redirected\n'
+        "    fix: in one: acp-launch login p old\n",
+    )
+    assert not account.is_in
