@@ -1,189 +1,237 @@
 """
-`--output text` on a terminal: Markdown as it grows, thoughts dimmed, tool calls, plans, usage (rich).
+`--output text` on a terminal, and an interactive session: Markdown as it grows, thoughts, tool calls, plans, usage.
 
-What is finished is printed once and scrolls away; only the unfinished end of a message and the tool calls that run
-are drawn again, at most twelve times a second, so nothing flickers and a long answer costs what it adds.
+What is finished is printed once and scrolls away; what is not is drawn again below it. An update only adds to what
+is known; all drawing is done when a frame is due, at most twelve times a second, and a frame costs no more than a
+screen. So a long answer costs what it adds, however many updates it comes in.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group, RenderResult
-from rich.markdown import Markdown
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.segment import Segment
+from rich.style import Style
 from rich.text import Text
 
+from acp_launch.console import thoughts
+from acp_launch.console.canvas import Canvas
+from acp_launch.console.contents import said
 from acp_launch.console.halves import Halves
-from acp_launch.console.markdown import finished
+from acp_launch.console.news import KINDS as TOLD
+from acp_launch.console.news import News
 from acp_launch.console.notices import Notices
+from acp_launch.console.outside import prose
+from acp_launch.console.pace import Pace
+from acp_launch.console.plain import SAME_MESSAGE
 from acp_launch.console.region import Region
-from acp_launch.console.stderr import harmless, say
+from acp_launch.console.stderr import DIM, RED, YELLOW, say
+from acp_launch.console.talk import Talk
+from acp_launch.console.work import Work
 from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp
-from acp_launch.protocol.conversation import Updated
-from acp_launch.session.observer import TurnEnd
-from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
+from acp_launch.protocol.event import Updated
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.service import FileServed, TerminalServed
+from acp_launch.session.toolcall import KINDS as CALLS
 
-MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "in_progress": "…", "pending": "…"}
-BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
-STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow"}
+STYLES = {DIM: "dim", RED: "red", YELLOW: "yellow"}
+MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
 
-
-class Block:
-    """Markdown without the blank line that rich puts before a list or a heading."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = console.render_lines(Markdown(self._text), options, pad=False)
-        while lines and not "".join(segment.text for segment in lines[0]).strip():
-            lines.pop(0)
-        for line in lines:
-            yield from line
-            yield Segment.line()
+Say = Callable[[str, str], None]
 
 
 class Live(Notices):
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console(highlight=False)
-        self._region = Region(self._console)
+    def __init__(
+        self,
+        canvas: Canvas | None = None,
+        *,
+        history: bool = False,
+        thoughts: bool = False,
+        say: Say | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Draws on `canvas`, by default the bare terminal on stdout, beside which notices go to stderr.
+
+        With `history` the updates of a replay are shown, dimmed; with `thoughts` those are shown whole. `say` takes
+        each notice and its style instead of the canvas.
+        """
+        self._canvas = canvas or Region()
+        self._say = say or (None if canvas else _on_stderr)
+        self._history = history
         self._halves = Halves()
-        self._text = ""
-        self._begun = False  # whether a part of this message was printed already
-        self._thought = ""
-        self._plan: list[Text] = []
-        self._calls = ToolCalls()
-        self._running: dict[str, dict[str, Any]] = {}
-        self._usage: dict[str, Any] = {}
+        self._voices = {MESSAGE: Talk(), THOUGHT: _thinking(thoughts, clock), PROMPT: Talk(_prompt)}
+        self._speaking = ""  # whose words came last
+        self._message_id = ""
+        self._work = Work(clock)
+        self._news = News(titles=history)
+        self._replaying = False
+        self._ready: list[RenderableType] = []  # to be printed with the next frame
+        self._aside: list[RenderableType] = []  # with the end of the message
+        self._pace = Pace(self._frame)
+
+    def ready(self, session: SessionReady) -> None:
+        self._flush()
+        self._replaying = False
+        self._news.opened(acp.decoded(session.result))
+        super().ready(session)
+        self._pace.wake()  # what was being drawn of a history has been printed
 
     def update(self, update: Updated) -> None:
-        if update.replay:
+        kind = update.kind
+        if update.replay and not self._history:
+            self._learn(update)
             return
-        if update.kind == "agent_message_chunk":
-            self._say(self._halves.whole(acp.read_chunk(update.update)[0]))
-        elif update.kind == "agent_thought_chunk":
-            self._think(self._halves.whole(acp.read_chunk(update.update)[0]))
-        else:
-            self._act(update.kind, acp.mapping(acp.decoded(update.update)))
-        self._redraw()
+        if update.replay is not self._replaying:
+            self._flush()
+            self._replaying = update.replay
+        if kind in self._voices:
+            self._hear(update)
+        elif kind in CALLS:
+            self._flush_voices()
+            self._print(self._work.call(_body(update), replay=update.replay))
+        elif kind in TOLD:
+            self._told(kind, self._news.apply(kind, _body(update)))
+        self._pace.wake()
 
-    def _act(self, kind: str, body: dict[str, Any]) -> None:
-        """What the agent does besides talking."""
-        if kind in KINDS:
-            self._tool(acp.text(body.get("toolCallId")), self._calls.merge(body))
-        elif kind == "plan":
-            self._plan = [_entry(entry) for entry in map(acp.mapping, acp.sequence(body.get("entries")))]
-        elif kind == "usage_update":
-            self._usage = body
-        elif kind == "notice":
-            self._print(Text(f"{acp.text(body.get('severity'))}: {harmless(acp.text(body.get('title')))}", "yellow"))
+    def _learn(self, update: Updated) -> None:
+        """From a history that is not shown: what holds now."""
+        if update.kind in TOLD:
+            self._news.apply(update.kind, _body(update))
+
+    def _hear(self, update: Updated) -> None:
+        if update.kind == PROMPT and not update.replay:
+            return  # it was typed here
+        text, message_id = acp.read_chunk(update.update)
+        if update.kind != self._speaking or (message_id and message_id != self._message_id):
+            self._flush_voices()
+            self._print(self._work.rest())
+        self._speaking, self._message_id = update.kind, message_id or self._message_id
+        self._voices[update.kind].add(self._halves.whole(text) if text else said(_content(update)))
+
+    def _told(self, kind: str, lines: Sequence[RenderableType]) -> None:
+        """What does not end a message waits for its end: nobody's sentence is broken for the name of a session."""
+        if kind in SAME_MESSAGE and self._speaking:
+            self._aside += lines
+        else:
+            self._tell(lines)
+
+    def _tell(self, lines: Sequence[RenderableType]) -> None:
+        if lines:
+            self._flush_voices()
+            self._print(lines)
+
+    def permission(self, permission: Permission) -> None:
+        self._work.asked(permission.tool_call)
+        super().permission(permission)
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        self._tell(self._work.unasked(call, by))
+        self._pace.wake()
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self._tell(self._work.served(step))
+        self._pace.wake()
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         super().cancelled(())
         self._flush()
-        for call in calls:
-            self._running.pop(acp.text(call.get("toolCallId")), None)
-            self._print(_line(call, "cancelled"))
+        self._print(self._work.cancel(calls))
+        self._pace.wake()
 
     def pause(self) -> None:
         """Give the terminal to somebody else, a question for instance; the next update takes it back."""
-        self._region.close()
+        self._settle()
+        self._pace.rest()
+        self._canvas.close()
 
     def ended(self, turn: TurnEnd) -> None:
         self._close()
         super().ended(turn)
-        if line := _usage(self._usage, turn.usage):
-            self._console.print(Text(line, "dim"))
+        if line := self._news.usage(turn.usage):
+            self._canvas.print(Text(line, "dim"))
 
     def failed(self, error: LaunchError) -> None:
         self._close()
 
-    def _say(self, text: str) -> None:
-        self._flush_thought()
-        done, self._text = finished(self._text + harmless(text))
-        if done:
-            self._print_message(done)
+    def tell(self, text: str, style: str) -> None:
+        """Beside the answer: on stderr, which may be the same screen, or above what is drawn."""
+        self._settle()
+        if self._say is None:
+            self._canvas.print(Text(text, STYLES.get(style, "")))
+            self._pace.wake()
+            return
+        was_drawn = self._canvas.erase()
+        self._say(text, style)
+        if was_drawn:  # the next update may be far: a server dies in the middle of a long call
+            self._canvas.show(self._picture())
 
-    def _think(self, text: str) -> None:
-        self._flush_text()
-        self._thought += harmless(text)
+    def _frame(self) -> None:
+        self._settle()
+        self._canvas.show(self._picture())
 
-    def _tool(self, id: str, call: dict[str, Any]) -> None:
-        self._flush()
-        status = acp.text(call.get("status")) or "pending"
-        if status in OVER:
-            self._running.pop(id, None)
-            self._print(_line(call, status))
-        else:
-            self._running[id] = call
+    def _picture(self) -> Group:
+        """All that is not finished; another one each time, since a canvas need not draw the same one twice."""
+        return Group(*self._voices.values(), self._work, self._news)
+
+    def _settle(self) -> None:
+        """Print what is finished."""
+        for voice in self._voices.values():
+            self._print(voice.take())
+        if self._ready:
+            ready, self._ready = self._ready, []
+            self._canvas.print(Group(*ready))
+
+    def _flush_voices(self) -> None:
+        """Whoever spoke has done so; whatever comes now comes below."""
+        if self._speaking:
+            self._print(self._voices[self._speaking].rest())
+        self._speaking = self._message_id = ""
+        aside, self._aside = self._aside, []
+        self._print(aside)
 
     def _flush(self) -> None:
-        self._flush_thought()
-        self._flush_text()
+        self._flush_voices()
+        self._print(self._work.rest())
 
-    def _flush_thought(self) -> None:
-        if self._thought:
-            self._print(Text(self._thought.strip(), "dim italic"))
-            self._thought = ""
-
-    def _flush_text(self) -> None:
-        if self._text.strip():
-            self._print_message(self._text)
-        self._text, self._begun = "", False
-
-    def _print_message(self, text: str) -> None:
-        if self._begun:
-            self._print(Text())
-        self._print(Block(text))
-        self._begun = True
+    def _print(self, lines: Iterable[RenderableType]) -> None:
+        self._ready += map(Dimmed, lines) if self._replaying else lines
 
     def _close(self) -> None:
         """Print what was still being drawn, and give the terminal back."""
-        self._flush()
-        for line in self._plan:
-            self._print(line)
-        self._region.close()
-
-    def _print(self, what: Text | Block) -> None:
-        self._region.print(what)
-
-    def tell(self, text: str, style: str) -> None:
-        """On stderr, which may be the same screen."""
-        was_drawn = self._region.erase()
-        say(text, style=style)
-        if was_drawn:  # the next update may be far: a server dies in the middle of a long call
-            self._redraw()
-
-    def _redraw(self) -> None:
-        calls = [_line(call, acp.text(call.get("status")) or "pending") for call in self._running.values()]
-        thought = [Text(self._thought, "dim italic")] if self._thought else []
-        tail = [Block(self._text)] if self._text else []
-        self._region.show(Group(*thought, *tail, *calls, *self._plan))
+        self._flush_voices()
+        self._print(self._work.left())
+        self._print(self._work.rest())
+        self._print(self._news.plan())
+        self.pause()
 
 
-def _line(call: dict[str, Any], status: str) -> Text:
-    text = f"{MARKS.get(status, '?')} {harmless(title(call), keep='')}"
-    return Text.assemble(
-        (text, STYLES.get(status, "cyan")), (f"  {acp.text(call.get('kind'))}", "dim"), (f" {status}", "dim")
-    )
+class Dimmed:
+    """Something that was before."""
+
+    def __init__(self, what: RenderableType) -> None:
+        self._what = what
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from Segment.apply_style(console.render(self._what, options), post_style=Style(dim=True))
 
 
-def _entry(entry: dict[str, Any]) -> Text:
-    status = acp.text(entry.get("status"))
-    text = harmless(acp.text(entry.get("content")), keep="")
-    return Text(f"{BOXES.get(status, '[?]')} {text}", "dim" if status == "completed" else "")
+def _thinking(whole: bool, clock: Callable[[], float]) -> Talk | thoughts.Folded:
+    return thoughts.whole() if whole else thoughts.Folded(clock)
 
 
-def _usage(update: dict[str, Any], result: dict[str, Any] | None) -> str:
-    """One line about tokens and cost, as far as the agent tells."""
-    parts = []
-    if isinstance(update.get("used"), int) and isinstance(update.get("size"), int):
-        parts.append(f"context {update['used']:,} of {update['size']:,} tokens")
-    cost = acp.mapping(update.get("cost"))
-    if isinstance(cost.get("amount"), int | float):
-        parts.append(f"cost {cost['amount']:.4g} {harmless(acp.text(cost.get('currency')), keep='')}")
-    for key, value in (result or {}).items():
-        if key.endswith("Tokens") and isinstance(value, int):
-            parts.append(f"{harmless(key[:-6], keep='')} {value:,}")
-    return " · ".join(parts)
+def _prompt(text: str, coloured: bool) -> Text:
+    return Text("\n".join(f"> {line}" for line in prose(text).strip().split("\n")))
+
+
+def _on_stderr(text: str, style: str) -> None:
+    say(text, style=style)
+
+
+def _body(update: Updated) -> dict[str, Any]:
+    return acp.mapping(acp.decoded(update.update))
+
+
+def _content(update: Updated) -> dict[str, Any]:
+    return acp.mapping(_body(update).get("content"))

@@ -22,11 +22,12 @@ from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated, read_negotiated
-from acp_launch.protocol.conversation import Updated
+from acp_launch.protocol.event import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.needles import joined
 from acp_launch.secret.redact import Redactor
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
+from acp_launch.session.service import FileServed, TerminalServed
 from tests.console.updates import chunk, end, tool, update
 from tests.secret.canaries import SECRETS, knowing, texts
 
@@ -53,6 +54,12 @@ class Shown:
 
     def permission(self, permission: Permission) -> None:
         self._take(permission)
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        self._take(call, by)
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self._take(step)
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         self._take(calls)

@@ -49,6 +49,26 @@ def test_a_crash_tells_how_its_last_words_and_when_it_comes_back(capsys: pytest.
     )
 
 
+def test_a_restart_by_hand_is_no_failure_whatever_it_did_before(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = Change(server="github", state="failed", restarts=5, exit="exited with status 1", detail=("old words",))
+    wish = Change(
+        server="github",
+        state="resting",
+        budget=5,
+        exit="was restarted by the user",
+        retry=0,
+        detail=("last words",),
+        by_hand=True,
+    )
+    starting = Change(server="github", state="starting", pid=13, budget=5, by_hand=True)
+    again = Change(server="github", state="ready", pid=13, budget=5, after=0.8712, by_hand=True)
+    told = "acp-launch: mcp server github was restarted by you; starting again\n"
+    back = "acp-launch: mcp server github is back after 0.87 s\n"
+    said(capsys, failed)
+    assert said(capsys, wish, starting, again) == told + back
+    assert said(capsys, again, CRASH).startswith("acp-launch: mcp server github is back after 0.87 s\nacp-launch: ")
+
+
 def test_a_start_that_fails_before_there_is_a_process_tells_why(capsys: pytest.CaptureFixture[str]) -> None:
     change = Change(
         server="x", state="resting", restarts=1, reason="/bin/x could not be started: no such file", retry=1

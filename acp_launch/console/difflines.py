@@ -1,0 +1,91 @@
+"""What changed between two texts, line by line, with a few lines around it: pure, and bounded in time."""
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Literal
+
+from msgspec import Struct
+
+CONTEXT = 3  # lines around a change
+COMPARED = 1_000_000  # pairs of lines; beyond, what differs is shown as replaced whole
+
+Sign = Literal[" ", "-", "+", "…"]
+
+
+class Line(Struct, frozen=True):
+    """`number` counts from 1: in the old text for a line that is gone, else in the new one. "…" stands for a gap."""
+
+    sign: Sign
+    number: int
+    text: str
+
+
+class Changes(Struct, frozen=True):
+    lines: tuple[Line, ...]
+    added: int
+    removed: int
+
+
+def changes(old: str | None, new: str) -> Changes:
+    """`old` is None for a file that was not there."""
+    before, after = _lines(old or ""), _lines(new)
+    lines = tuple(_shown(before, after))
+    signs = [line.sign for line in lines]
+    return Changes(lines, signs.count("+"), signs.count("-"))
+
+
+def _lines(text: str) -> list[str]:
+    """At line ends only: a form feed or an odd separator is part of a line."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _shown(before: list[str], after: list[str]) -> Iterator[Line]:
+    shown = 0  # lines of the old text that are dealt with
+    for group in _groups(before, after):
+        if group[0][1] > shown:
+            yield Line("…", 0, "")
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                yield from (Line(" ", number + 1, after[number]) for number in range(c, d))
+            else:
+                yield from (Line("-", number + 1, before[number]) for number in range(a, b))
+                yield from (Line("+", number + 1, after[number]) for number in range(c, d))
+        shown = group[-1][2]
+
+
+Opcode = tuple[str, int, int, int, int]
+
+
+def _groups(before: list[str], after: list[str]) -> list[list[Opcode]]:
+    """The changed stretches, each with its context, in lines of the whole texts."""
+    head = _same(before, after)
+    tail = min(_same(before[::-1], after[::-1]), len(before) - head, len(after) - head)
+    kept_head, kept_tail = min(head, CONTEXT), min(tail, CONTEXT)
+    skipped = head - kept_head
+    old = before[skipped : len(before) - tail + kept_tail]
+    new = after[skipped : len(after) - tail + kept_tail]
+    if old == new:
+        return []
+    if len(old) * len(new) > COMPARED:
+        return [_replaced(len(before), len(after), head, tail, kept_head, kept_tail)]
+    found = SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT)
+    return [[(tag, a + skipped, b + skipped, c + skipped, d + skipped) for tag, a, b, c, d in each] for each in found]
+
+
+def _same(before: list[str], after: list[str]) -> int:
+    """How many lines both begin with."""
+    count = 0
+    for one, other in zip(before, after, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _replaced(old: int, new: int, head: int, tail: int, kept_head: int, kept_tail: int) -> list[Opcode]:
+    a, b = old - tail, new - tail
+    return [
+        ("equal", head - kept_head, head, head - kept_head, head),
+        ("replace", head, a, head, b),
+        ("equal", a, a + kept_tail, b, b + kept_tail),
+    ]

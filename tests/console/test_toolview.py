@@ -1,0 +1,235 @@
+"""Ring 2. Tool calls, the commands and the files that we serve, as a person sees them."""
+
+from typing import Any
+
+import pytest
+
+from acp_launch.session.observer import Permission
+from acp_launch.session.service import FileServed, TerminalServed
+from tests.console.drawn import Screen
+from tests.console.updates import chunk, end, tool, update
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "content", "content": {"type": "text", "text": value}}
+
+
+def terminal(output: str = "", ended: str | None = None, id: str = "t1") -> TerminalServed:
+    return TerminalServed(terminal_id=id, command="make all", cwd="/p", output=output, exit=ended)
+
+
+def shown(screen: Screen) -> str:
+    screen.live.ended(end())
+    return screen.text
+
+
+def test_a_call_tells_its_places_and_how_long_it_took() -> None:
+    screen = Screen(80)
+    places = [{"path": "/p/a.py", "line": 3}, {"path": "/p/b.py"}, {"path": 7}, {"path": "/p/c"}, {"path": "/p/d"}]
+    screen.live.update(tool("1", "in_progress", title="Read /p/b.py", kind="read", locations=places))
+    screen.seconds += 12.3
+    screen.live.update(tool("1", "completed"))
+    assert shown(screen) == "✓ Read /p/b.py  read  /p/a.py:3  /p/c  /p/d  12 s"
+
+
+def test_more_places_than_a_few_are_counted() -> None:
+    screen = Screen(80)
+    places = [{"path": f"/{name}"} for name in "abcde"]
+    screen.live.update(tool("1", "failed", title="Look", kind="search", locations=places))
+    assert shown(screen) == "✗ Look  search  /a  /b  /c  and 2 more  failed"
+
+
+def test_a_change_is_shown_with_its_call_while_it_waits_and_when_it_is_done() -> None:
+    screen = Screen()
+    change = {"type": "diff", "path": "a.py", "oldText": "one\n", "newText": "two\n"}
+    screen.live.update(tool("1", "pending", title="Edit a.py", kind="edit", content=[change]))
+    picture = "Edit a.py  edit\n  a.py  +1 -1\n  1 - one\n  1 + two"
+    assert screen.text == f"… {picture}"
+    screen.live.update(tool("1", "completed"))
+    assert shown(screen) == f"✓ {picture}"
+
+
+def test_a_long_change_takes_no_more_than_a_few_rows_until_it_is_done() -> None:
+    screen = Screen(lines=60)
+    change = {"type": "diff", "path": "a.py", "newText": "x\n" * 100}
+    screen.live.update(tool("1", "pending", title="Edit", kind="edit", content=[change]))
+    assert screen.text.splitlines()[-1] == "  … 88 more lines"
+    screen.live.update(tool("1", "completed"))
+    assert shown(screen).splitlines()[-1] == "  … 60 more lines"
+
+
+def test_a_result_is_folded() -> None:
+    screen = Screen()
+    result = "```\n" + "".join(f"line {number}\n" for number in range(10)) + "```"
+    screen.live.update(tool("1", "completed", title="Read", kind="read", content=[text(result)]))
+    screen.live.update(tool("2", "completed", title="Run", kind="execute", content=[text(result)]))
+    assert shown(screen) == (
+        "✓ Read  read\n  line 0\n  line 1\n  line 2\n  line 3\n  … 6 more lines\n"
+        "✓ Run  execute\n  … 6 lines above\n  line 6\n  line 7\n  line 8\n  line 9"
+    )
+
+
+def test_a_result_that_is_no_text_is_named() -> None:
+    screen = Screen()
+    image = {"type": "content", "content": {"type": "image", "mimeType": "image/png", "data": "AAAA"}}
+    link = {"type": "content", "content": {"type": "resource_link", "name": "log", "uri": "file:///l"}}
+    screen.live.update(tool("1", "completed", title="Look", content=[image, link, 7, {"type": "new"}]))
+    assert shown(screen) == "✓ Look\n  [image: image/png, 3 bytes]\n  [log: file:///l]"
+
+
+def test_an_update_after_the_end_shows_the_call_once() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "completed", title="Look", kind="read"))
+    screen.live.update(tool("1", "completed", rawOutput="x"))
+    screen.live.update(update("tool_call_update", toolCallId="1", content=[text("late")]))
+    assert shown(screen) == "✓ Look  read"
+
+
+def test_a_call_that_begins_again_is_shown_again() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "completed", title="Look", kind="read"))
+    screen.live.update(tool("1", "completed", title="Look again", kind="read"))
+    assert shown(screen) == "✓ Look  read\n✓ Look again  read"
+
+
+def test_a_call_that_ran_without_being_asked_about_says_so() -> None:
+    screen = Screen(90)
+    screen.live.update(tool("1", "in_progress", title="rm x", kind="execute"))
+    screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: ask")
+    screen.live.update(tool("1", "completed"))
+    assert shown(screen) == "✓ rm x  execute  ran without asking (policy: permissions.default: ask)"
+
+
+def test_that_a_call_ran_without_being_asked_about_is_said_after_its_end_too() -> None:
+    screen = Screen(90)
+    screen.live.update(tool("1", "completed", title="rm x", kind="execute"))
+    screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: deny")
+    assert shown(screen) == "✓ rm x  execute\nrm x: ran without asking (policy: permissions.default: deny)"
+
+
+def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
+    """Gemini tells a call's title nowhere else."""
+    screen = Screen()
+    asked = Permission("rm x", {"toolCallId": "1", "title": "rm x", "kind": "execute"}, [], True, "o", "you")
+    screen.live.permission(asked)
+    screen.live.update(update("tool_call_update", toolCallId="1", status="completed"))
+    assert shown(screen) == "✓ rm x  execute"
+    assert screen.told == ["acp-launch: allowed: rm x (you)"]
+
+
+def test_a_command_shows_its_last_lines_while_it_runs_and_folded_at_its_end() -> None:
+    screen = Screen()
+    embedded = [{"type": "terminal", "terminalId": "t1"}]
+    screen.live.served(terminal())
+    screen.live.update(tool("1", "in_progress", title="Build", kind="execute", content=embedded))
+    screen.live.served(terminal("".join(f"step {number}\n" for number in range(20)) + "half a"))
+    assert (
+        screen.text
+        == "… Build  execute\n  $ make all\n  … 13 lines above\n"
+        + "".join(f"  step {number}\n" for number in range(13, 20))
+        + "  half a"
+    )
+    screen.live.served(terminal(" line\n", "exit status 2"))
+    screen.live.update(tool("1", "failed"))
+    assert (
+        shown(screen)
+        == "✗ Build  execute  failed\n  $ make all\n  … 13 lines above\n"
+        + "".join(f"  step {number}\n" for number in range(13, 20))
+        + "  half a line\n  exit status 2"
+    )
+
+
+def test_a_command_of_no_call_is_shown_when_the_agent_goes_on() -> None:
+    screen = Screen()
+    screen.live.served(terminal("ok\n"))
+    assert screen.text == "$ make all\nok"
+    screen.live.served(terminal("", "exit status 0"))
+    screen.live.update(chunk("Built."))
+    assert shown(screen) == "$ make all\nok\nexit status 0\nBuilt."
+
+
+def test_a_command_that_was_quicker_than_its_call_belongs_to_it_all_the_same() -> None:
+    screen = Screen()
+    screen.live.served(terminal("ok\n", "exit status 0"))
+    embedded = [{"type": "terminal", "terminalId": "t1"}]
+    screen.live.update(tool("1", "completed", title="Build", kind="execute", content=embedded))
+    assert shown(screen) == "✓ Build  execute\n  $ make all\n  ok\n  exit status 0"
+
+
+def test_colours_progress_bars_and_titles_of_a_command_are_left_out_and_nothing_else_acts() -> None:
+    screen = Screen()
+    screen.live.served(terminal("\x1b[1;32mgreen\x1b[0m \x1b]0;title\x07\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"))
+    screen.live.served(terminal("10 %\r50 %\r100 %\r\n\x9b2J\x1bc\u202ex"))
+    assert screen.text == "$ make all\ngreen link\n100 %\n\\x9b2J\\x1bc\\u202ex"
+
+
+def test_an_escape_that_comes_in_two_pieces_is_left_out_too() -> None:
+    screen = Screen()
+    screen.live.served(terminal("a\x1b[3"))
+    screen.live.served(terminal("1mb\n"))
+    assert screen.text == "$ make all\nab"
+
+
+def test_a_line_without_end_costs_no_more_than_its_end() -> None:
+    screen = Screen(40)
+    for _ in range(1_000):
+        screen.live.served(terminal("x" * 1_000))
+    assert screen.text == "$ make all\n" + "x" * 39 + "…"
+
+
+def test_output_that_the_agent_tells_of_in_meta_is_shown_with_its_call() -> None:
+    """Facts: a de-facto extension of the claude and codex adapters."""
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="ls", kind="execute"))
+    for data in ("a\n", "b\n"):
+        meta = {"terminal_output_delta": {"terminal_id": "x", "data": data}}
+        screen.live.update(update("tool_call_update", toolCallId="1", _meta=meta))
+    assert screen.text == "… ls  execute\n  a\n  b"
+    screen.live.update(tool("1", "completed", _meta={"terminal_exit": {"terminal_id": "x", "exit_code": 0}}))
+    assert shown(screen) == "✓ ls  execute\n  a\n  b\n  exit status 0"
+
+
+@pytest.mark.parametrize(
+    "meta", [7, {"terminal_output": 7}, {"terminal_exit": {"terminal_id": ["x"]}}, {"terminal_output": {}}]
+)
+def test_odd_meta_is_ignored(meta: object) -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "completed", title="ls", kind="execute", _meta=meta))
+    assert shown(screen) == "✓ ls  execute"
+
+
+def test_a_file_that_we_wrote_shows_what_changed() -> None:
+    screen = Screen()
+    screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
+    assert shown(screen) == "wrote /p/a\n  /p/a  +1 -1\n  1 - one\n  1 + two"
+
+
+def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
+    screen = Screen()
+    change = {"type": "diff", "path": "/p/a", "oldText": "one\n", "newText": "two\n"}
+    screen.live.update(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
+    screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
+    screen.live.update(tool("1", "completed"))
+    assert shown(screen) == "wrote /p/a\n✓ Edit  edit\n  /p/a  +1 -1\n  1 - one\n  1 + two"
+
+
+def test_a_file_that_was_read_or_refused_is_one_line() -> None:
+    screen = Screen()
+    screen.live.served(FileServed(path="/p/a", how="read", outcome="done"))
+    screen.live.served(FileServed(path="/b\x1b[2J", how="write", outcome="refused", reason="outside of the session"))
+    assert shown(screen) == "read /p/a\nrefused: write /b\\x1b[2J: outside of the session"
+
+
+def test_calls_that_are_left_running_are_shown_as_they_stand() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Watch", kind="execute"))
+    screen.live.ended(end())
+    screen.live.update(chunk("Next turn."))
+    assert shown(screen) == "… Watch  execute\nNext turn."
+
+
+def test_many_calls_at_once_leave_room_for_the_answer() -> None:
+    screen = Screen()
+    for number in range(50):
+        screen.live.update(tool(str(number), "in_progress", title=f"Call {number}", kind="read"))
+    assert screen.text.splitlines() == ["… 44 more tool calls", *(f"… Call {number}  read" for number in range(44, 50))]
