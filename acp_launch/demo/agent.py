@@ -6,17 +6,19 @@ reading of each MCP server. It ends when its stdin does, or on SIGTERM, SIGINT a
 Protocol: ACP v1; every promise in `CAPABILITIES` is kept.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
 
 import acp_launch
+from acp_launch.demo import offered, toolbox
 from acp_launch.demo import params as read
-from acp_launch.demo import toolbox
 from acp_launch.demo.session import Session
 from acp_launch.demo.store import Store
 from acp_launch.demo.wire import (
+    AUTH_REQUIRED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -30,7 +32,7 @@ from acp_launch.demo.wire import (
 
 CAPABILITIES: Message = {
     "loadSession": True,
-    "promptCapabilities": {"image": False, "audio": False, "embeddedContext": True},
+    "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
     "mcpCapabilities": {"http": False, "sse": False},
     "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {}},
 }
@@ -44,7 +46,7 @@ class Agent:
         self._wire = wire
         self._sessions: dict[str, Session] = {}
         self._opened: Store | None = None
-        self._initialized = False
+        self._offered: offered.Offered | None = None  # until we are initialized
         self._methods: dict[str, Callable[[Message], Message]] = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -53,7 +55,14 @@ class Agent:
             "session/list": self._list,
             "session/close": self._close,
             "session/delete": self._delete,
+            "session/set_mode": self._set_mode,
+            "session/set_config_option": self._set_option,
         }
+        self._wants_login = os.environ.get("ACP_LAUNCH_DEMO_LOGIN") == "1"
+        if self._wants_login:
+            from acp_launch.demo import login
+
+            self._methods |= {"authenticate": login.authenticate, "logout": login.logout}
 
     def receive(self, line: bytes) -> None:
         """Deal with one line from the client."""
@@ -104,10 +113,12 @@ class Agent:
         method, params = message["method"], message.get("params")
         if method not in self._methods and method != "session/prompt":
             raise RpcError(METHOD_NOT_FOUND, f"this agent has no method {method}")
-        if not self._initialized and method != "initialize":
+        if self._offered is None and method != "initialize":
             raise RpcError(INVALID_REQUEST, f"initialize comes before {method}")
         if not isinstance(params, dict):
             raise RpcError(INVALID_PARAMS, "params must be an object")
+        if method.startswith("session/") and not self._is_logged_in():
+            raise RpcError(AUTH_REQUIRED, "you have to log in to the demo agent first")
         return params
 
     def _notified(self, message: Message) -> None:
@@ -127,25 +138,40 @@ class Agent:
         version = params.get("protocolVersion")
         if type(version) is not int or not 0 <= version <= 65535:
             raise RpcError(INVALID_PARAMS, "protocolVersion must be an integer from 0 to 65535")
-        if self._initialized:
+        if self._offered is not None:
             raise RpcError(INVALID_REQUEST, "initialize was answered already")
-        self._initialized = True
-        return {"protocolVersion": 1, "agentCapabilities": CAPABILITIES, "agentInfo": ABOUT, "authMethods": []}
+        self._offered = offered.read(params.get("clientCapabilities"))
+        return {"protocolVersion": 1, "agentInfo": ABOUT, **self._abilities(self._offered)}
+
+    def _abilities(self, client: offered.Offered) -> Message:
+        if not self._wants_login:
+            return {"agentCapabilities": CAPABILITIES, "authMethods": []}
+        from acp_launch.demo import login
+
+        return {"agentCapabilities": {**CAPABILITIES, "auth": {"logout": {}}}, "authMethods": login.methods(client)}
+
+    def _is_logged_in(self) -> bool:
+        if not self._wants_login:
+            return True
+        from acp_launch.demo import login
+
+        return login.is_done()
 
     def _new(self, params: Message) -> Message:
         cwd = read.directory(params.get("cwd"), "cwd")
         directories, servers = read.directories(params), read.servers(params)
         identity = self._store.create(cwd, directories)
-        self._open(identity, cwd, directories).connect(servers)
-        return {"sessionId": identity}
+        session = self._open(identity, cwd, directories)
+        session.connect(servers)
+        return {"sessionId": identity, **session.state()}
 
     def _load(self, params: Message) -> Message:
-        self._reopen(params).replay()
-        return {}
+        session = self._reopen(params)
+        session.replay()
+        return session.state()
 
     def _resume(self, params: Message) -> Message:
-        self._reopen(params)
-        return {}
+        return self._reopen(params).state()
 
     def _reopen(self, params: Message) -> Session:
         identity = read.text(params, "sessionId")
@@ -162,7 +188,8 @@ class Agent:
     def _open(self, identity: str, cwd: str, directories: list[str]) -> Session:
         if identity in self._sessions:
             self._sessions.pop(identity).close()
-        session = Session(identity, cwd, directories, store=self._store, wire=self._wire)
+        assert self._offered is not None
+        session = Session(identity, cwd, directories, store=self._store, wire=self._wire, offered=self._offered)
         self._sessions[identity] = session
         return session
 
@@ -190,6 +217,20 @@ class Agent:
         self._store.delete(identity)
         return {}
 
+    def _set_mode(self, params: Message) -> Message:
+        session = self._session(params)
+        session.options.choose("mode", read.text(params, "modeId"))
+        session.tell_options()
+        return {}
+
+    def _set_option(self, params: Message) -> Message:
+        session = self._session(params)
+        option = read.text(params, "configId")
+        session.options.choose(option, read.option_value(params))
+        if option == "mode":
+            session.tell_mode()
+        return {"configOptions": session.options.listed()}
+
 
 def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
@@ -200,6 +241,10 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--login"]:
+        from acp_launch.demo import login
+
+        raise SystemExit(login.converse())
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
     for number in signals:  # Windows has no SIGHUP
         signal.signal(number, _leave)

@@ -73,6 +73,16 @@ def _variables(entry: Message, name: str) -> dict[str, str]:
     return {text(pair, "name"): text(pair, "value") for pair in pairs}
 
 
+def option_value(params: Message) -> str | bool:
+    """A boolean has to say that it is one, text must not (ACP v1 "session config options")."""
+    found = params.get("value")
+    if isinstance(found, bool) and params.get("type") == "boolean":
+        return found
+    if isinstance(found, str) and params.get("type") is None:
+        return found
+    raise wrong('value must be a string, or a boolean with "type": "boolean"')
+
+
 def prompt(params: Message) -> list[Message]:
     blocks = listing(params, "prompt")
     for block in blocks:
@@ -80,13 +90,19 @@ def prompt(params: Message) -> list[Message]:
     return blocks
 
 
-REQUIRED = {"text": ("text", str), "resource_link": ("uri", str), "resource": ("resource", dict)}
+REQUIRED = {
+    "text": ("text", str),
+    "resource_link": ("uri", str),
+    "resource": ("resource", dict),
+    "image": ("data", str),
+    "audio": ("data", str),
+}
 
 
 def _check_block(block: object) -> None:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(block, dict) or not isinstance(kind, str) or kind not in REQUIRED:
-        raise wrong(f"prompt: content of type {kind!r} was not advertised; text, resource_link and resource are")
+        raise wrong(f"prompt: content of type {kind!r} was not advertised; {', '.join(REQUIRED)} are")
     key, expected = REQUIRED[kind]
     if not isinstance(block.get(key), expected):
         raise wrong(f"prompt: a {kind} block needs {key}")

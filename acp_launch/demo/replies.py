@@ -2,194 +2,115 @@
 What the demo agent says. No model: the first word of the prompt chooses one of the replies below.
 
 A reply streams into its turn. Anything it is unsure about it says in words: a demo's errors are part of its answer.
+Its module is imported when it is first asked for, so that the agent starts as fast as if it could say nothing.
 """
 
-import json
-from collections.abc import Callable
+from importlib import import_module
 from typing import NamedTuple
 
 from acp_launch.demo import tooluse
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message
 
-BEAT = 0.05  # seconds between the chunks of `count`: slow enough to press Ctrl-C, fast enough not to bore
-STEP = 0.03  # seconds for each step of `plan`
-MOST = 10_000  # chunks of `count`
-READY = 15.0  # seconds we let servers start before listing what they have
 FIRST = 1.0  # seconds we let servers start before a session's first answer
-APART = 0.2  # seconds between two calls of `repeat`: long enough to kill the server in between
-OFTEN = 1000  # calls of `repeat`
 
-INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n\n"
+INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n"
 
 
 class Reply(NamedTuple):
-    play: Callable[[Turn, str], None]
+    """`where` is the module and the function, which takes the turn and the rest of the prompt."""
+
+    where: str
     hint: str
     description: str
 
 
-def reply(turn: Turn, text: str, blocks: list[Message], *, is_first: bool) -> None:
+GROUPS: dict[str, dict[str, Reply]] = {
+    "Talking": {
+        "help": Reply("replies.introduce", "", "what I can do"),
+        "markdown": Reply("talk.markdown", "", "headings, lists, a table, code"),
+        "think": Reply("talk.think", "TEXT", "think before answering"),
+        "plan": Reply("talk.plan", "", "show a plan and carry it out"),
+        "count": Reply("talk.count", "N", "count slowly, so that you can cancel me"),
+        "slowly": Reply("talk.slowly", "TEXT", "say it word by word"),
+        "history": Reply("talk.history", "", "how many turns this session has had: shows that it was loaded again"),
+        "where": Reply("talk.where", "", "the directories this session works in"),
+        "look": Reply("look.look", "", "describe what is attached to the prompt"),
+    },
+    "MCP servers": {
+        "tools": Reply("tools.tools", "", "the MCP servers of this session and their tools"),
+        "note": Reply("tools.note", "TEXT", "write a note with an MCP tool; asks for permission first"),
+        "notes": Reply("tools.notes", "", "read the notes back with an MCP tool"),
+        "add": Reply("tools.add", "A B", "add two numbers with an MCP tool"),
+        "call": Reply("tools.call", "SERVER TOOL {JSON}", "call any tool of any connected MCP server"),
+        "repeat": Reply(
+            "tools.repeat", "N SERVER TOOL {JSON}", "the same, N times in a row: kill the server meanwhile"
+        ),
+    },
+    "Files and commands": {
+        "read": Reply("files.read", "FILE [LINE [COUNT]]", "read a file, through the client if it serves files"),
+        "edit": Reply("files.edit", "FILE [TEXT]", "add a line to a file; asks, and shows the difference"),
+        "shell": Reply("commands.shell", "COMMAND", "run a command in a terminal of the client; asks first"),
+    },
+    "Asking you": {
+        "several": Reply("asking.several", "", "three permission questions at once"),
+        "withdraw": Reply("asking.withdraw", "", "a permission question that I take back after a second"),
+        "switch": Reply("asking.switch", "", "a permission question that would change the mode"),
+        "unasked": Reply("asking.unasked", "", "a command I pretend to run without asking"),
+        "form": Reply("forms.form", "", "a form with a field of each kind"),
+        "link": Reply("forms.link", "", "a page to be opened in the browser"),
+    },
+    "The session": {
+        "mode": Reply("state.mode", "[MODE]", "show what can be set, or change the mode by myself"),
+        "cost": Reply("state.cost", "", "say what this session has cost, from now on"),
+        "compact": Reply("state.compact", "", "a notice, and the compaction of the conversation"),
+    },
+    "Trouble": {
+        "flood": Reply("trouble.flood", "N", "N small updates as fast as possible"),
+        "hostile": Reply("trouble.hostile", "", "escape sequences that would take over a terminal"),
+        "crash": Reply("trouble.crash", "", "end in the middle of the turn, with exit status 3"),
+        "hang": Reply("trouble.hang", "", "never answer, not even when cancelled"),
+    },
+}
+REPLIES = {name: each for group in GROUPS.values() for name, each in group.items()}
+ALIASES = {"remember": "note", "slow": "count"}
+
+
+def reply(turn: Turn, text: str, *, is_first: bool) -> None:
     """Play the reply the text asks for. The first waits for the servers: a turn may be all that is asked of us."""
     if is_first:
         tooluse.ready_servers(turn, FIRST)
     word, _, rest = text.removeprefix("/").partition(" ")
-    chosen = REPLIES.get(word.strip().lower()) if text else REPLIES["help"]
+    name = word.strip().lower() if text else "help"
+    chosen = REPLIES.get(ALIASES.get(name, name))
     if chosen is None:
         _echo(turn, text)
     else:
-        chosen.play(turn, rest.strip())
-    names = [str(block.get("name") or _uri(block)) for block in blocks if block["type"] != "text"]
-    if names:
+        _play(chosen, turn, rest.strip())
+    names = [_name(block) for block in turn.blocks if block["type"] != "text"]
+    if names and chosen is not REPLIES["look"]:
         turn.say(f"\n\nAttached: {', '.join(names)}")
+    if turn.session.options.verbose:
+        turn.say(f"\n\n(mode {turn.session.options.mode}, model {turn.session.options.model})")
 
 
-def _uri(block: Message) -> object:
-    return block.get("uri") or block.get("resource", {}).get("uri", "a resource")
+def introduce(turn: Turn, rest: str) -> None:
+    turn.say(INTRODUCTION)
+    for group, replies in GROUPS.items():
+        lines = [f"- `{f'{name} {each.hint}'.strip()}`: {each.description}" for name, each in replies.items()]
+        turn.say(f"\n**{group}**\n\n" + "\n".join(lines) + "\n")
+
+
+def _play(chosen: Reply, turn: Turn, rest: str) -> None:
+    module, _, function = chosen.where.partition(".")
+    getattr(import_module(f"acp_launch.demo.{module}"), function)(turn, rest)
 
 
 def _echo(turn: Turn, text: str) -> None:
     turn.say(f"You said: {text}\n\nI am a scripted demo without a model, so that is all I can make of it. Try `help`.")
 
 
-def _help(turn: Turn, rest: str) -> None:
-    lines = [f"- `{f'{name} {each.hint}'.strip()}`: {each.description}" for name, each in REPLIES.items()]
-    turn.say(INTRODUCTION + "\n".join(lines) + "\n")
-
-
-def _tools(turn: Turn, rest: str) -> None:
-    if not turn.session.servers:
-        turn.say("No MCP server was given to this session.")
-        return
-    for server in tooluse.ready_servers(turn, READY):
-        lines = [f"**{server.name}**: {_condition(server.problem, len(server.tools))}\n", *map(_tool, server.tools)]
-        turn.say("\n".join(lines).rstrip() + "\n\n")  # Markdown: else what follows belongs to the list's last item
-
-
-def _tool(tool: Message) -> str:
-    asks = "" if tooluse.reads_only(tool) else " (asks first)"
-    described, *_ = str(tool.get("description") or "no description").strip().splitlines() or [""]
-    return f"- `{tool['name']}`{asks}: {described}"
-
-
-def _condition(problem: str, count: int) -> str:
-    return f"not connected: {problem}" if problem else f"connected, {count} tool{'' if count == 1 else 's'}"
-
-
-def _note(turn: Turn, rest: str) -> None:
-    if not rest:
-        turn.say("What should I note? Say `note buy milk`.")
-        return
-    tooluse.use_first(turn, "add_note", {"text": rest}, title=f"Note: {rest[:60]}")
-
-
-def _notes(turn: Turn, rest: str) -> None:
-    tooluse.use_first(turn, "list_notes", {}, title="Read the notes")
-
-
-def _add(turn: Turn, rest: str) -> None:
-    try:
-        a, b = (float(word) if "." in word else int(word) for word in rest.split())
-    except ValueError:
-        turn.say("I need two numbers: `add 2 3`.")
-        return
-    tooluse.use_first(turn, "add", {"a": a, "b": b}, title=f"Add {a} and {b}")
-
-
-def _call(turn: Turn, rest: str) -> None:
-    if wanted := _wanted(turn, rest, "which server", 'call notes add_note {"text":"hi"}'):
-        server, tool, arguments = wanted
-        tooluse.use(turn, server, tool, arguments, title=f"{server}: {tool}")
-
-
-def _repeat(turn: Turn, rest: str) -> None:
-    often, _, rest = rest.partition(" ")
-    example = 'repeat 20 notes add {"a":1,"b":2}'
-    if not often.isdecimal() or not 1 <= int(often) <= OFTEN:
-        turn.say(f"I repeat a call from 1 to {OFTEN} times: `{example}`.")
-        return
-    if wanted := _wanted(turn, rest, "how often, which server", example):
-        _calls(turn, int(often), *wanted)
-
-
-def _calls(turn: Turn, often: int, server: str, tool: str, arguments: Message) -> None:
-    """Each with its result or its error in a line of its own, until one may not be made."""
-    for number in range(1, often + 1):
-        attempt = tooluse.attempt(turn, server, tool, arguments, title=f"{server}: {tool} ({number} of {often})")
-        turn.say(f"{number}. {' '.join(attempt.words.split())}\n")
-        if not attempt.was_made:
-            return
-        turn.pause(APART if number < often else 0)
-
-
-def _wanted(turn: Turn, rest: str, what: str, example: str) -> tuple[str, str, Message] | None:
-    """The server, the tool and its arguments; None once it is said what is wrong with them."""
-    server, tool, text = [*rest.split(None, 2), "", "", ""][:3]
-    try:
-        arguments = json.loads(text or "{}")
-    except ValueError as error:
-        turn.say(f"These arguments are not JSON: {error}")
-        return None
-    if tool and isinstance(arguments, dict):
-        return server, tool, arguments
-    turn.say(f"Say {what}, which tool, and its arguments as a JSON object: `{example}`.")
-    return None
-
-
-def _plan(turn: Turn, rest: str) -> None:
-    steps = ["Read the request", "Do the work", "Report"]
-    for done in range(len(steps) + 1):
-        status = ["completed"] * done + ["in_progress"] + ["pending"] * len(steps)
-        turn.update(
-            "plan",
-            entries=[
-                {"content": step, "priority": "medium", "status": state}
-                for step, state in zip(steps, status, strict=False)
-            ],
-        )
-        turn.pause(STEP if done < len(steps) else 0)
-    turn.say(f"All {len(steps)} steps of the plan are done.")
-
-
-def _think(turn: Turn, rest: str) -> None:
-    turn.think(rest or "There is nothing to think about.")
-    turn.say("I have thought about it.")
-
-
-def _count(turn: Turn, rest: str) -> None:
-    if not rest.isdecimal() or not 1 <= int(rest) <= MOST:
-        turn.say(f"I count from 1 to a number up to {MOST}: `count 20`.")
-        return
-    for number in range(1, int(rest) + 1):
-        turn.say(f"{number} ")
-        turn.pause(BEAT)
-
-
-def _history(turn: Turn, rest: str) -> None:
-    *before, _ = [record["turn"] for record in turn.session.records() if "turn" in record]
-    last = f" The last prompt was: {before[-1]}" if before else ""
-    turn.say(f"Before this one, the session had {len(before)} turn{'' if len(before) == 1 else 's'}.{last}")
-
-
-def _where(turn: Turn, rest: str) -> None:
-    turn.say(f"Working directory: {turn.session.cwd}\n")
-    for directory in turn.session.directories:
-        turn.say(f"Additional directory: {directory}\n")
-
-
-REPLIES = {
-    "help": Reply(_help, "", "what I can do"),
-    "tools": Reply(_tools, "", "the MCP servers of this session and their tools"),
-    "note": Reply(_note, "TEXT", "write a note with an MCP tool; asks for permission first"),
-    "remember": Reply(_note, "TEXT", "the same as note"),
-    "notes": Reply(_notes, "", "read the notes back with an MCP tool"),
-    "add": Reply(_add, "A B", "add two numbers with an MCP tool"),
-    "call": Reply(_call, "SERVER TOOL {JSON}", "call any tool of any connected MCP server"),
-    "repeat": Reply(_repeat, "N SERVER TOOL {JSON}", "the same, N times in a row: kill the server meanwhile"),
-    "plan": Reply(_plan, "", "show a plan and carry it out"),
-    "think": Reply(_think, "TEXT", "think before answering"),
-    "count": Reply(_count, "N", "count slowly, so that you can cancel me"),
-    "slow": Reply(_count, "N", "the same as count"),
-    "history": Reply(_history, "", "how many turns this session has had: shows that it was loaded again"),
-    "where": Reply(_where, "", "the directories this session works in"),
-}
+def _name(block: Message) -> str:
+    """Of what is attached, as short as it can be told."""
+    uri = block.get("uri") or block.get("resource", {}).get("uri")
+    return str(block.get("name") or uri or f"{block['type']} ({block.get('mimeType')})")

@@ -2,9 +2,10 @@
 
 import sys
 import threading
-import traceback
 
 from acp_launch.demo import replies, toolbox
+from acp_launch.demo.offered import Offered
+from acp_launch.demo.options import Options
 from acp_launch.demo.store import Store
 from acp_launch.demo.turn import Turn, TurnCancelled
 from acp_launch.demo.wire import INTERNAL_ERROR, INVALID_REQUEST, Message, RpcError, Wire
@@ -17,11 +18,16 @@ TITLE = 60  # characters
 class Session:
     """`tell` and the journal agree: what a client was told during a turn is what a later load replays."""
 
-    def __init__(self, identity: str, cwd: str, directories: list[str], *, store: Store, wire: Wire) -> None:
+    def __init__(
+        self, identity: str, cwd: str, directories: list[str], *, store: Store, wire: Wire, offered: Offered
+    ) -> None:
         self.identity = identity
         self.cwd = cwd
         self.directories = directories
         self.allowed: set[tuple[str, str]] = set()
+        self.offered = offered
+        self.options = Options(with_booleans=offered.booleans)
+        self.cost: float | None = None
         self.turn: Turn | None = None
         self.servers: list[toolbox.Server] = []
         self._store = store
@@ -35,12 +41,30 @@ class Session:
 
     def tell(self, update: Message) -> None:
         """Send an update of the conversation, once it is in the journal."""
-        self._store.append(self.identity, {"update": update})
+        self.record(update)
         self.notify(update)
+
+    def record(self, update: Message) -> None:
+        self._store.append(self.identity, {"update": update})
 
     def notify(self, update: Message) -> None:
         """Send an update that is no part of the conversation."""
         self._wire.notify("session/update", {"sessionId": self.identity, "update": update})
+
+    def state(self) -> Message:
+        """What the answer that opens the session tells of it."""
+        return {"modes": self.options.modes(), "configOptions": self.options.listed()}
+
+    def choose_mode(self, mode: str) -> None:
+        self.options.choose("mode", mode)
+        self.tell_mode()
+        self.tell_options()
+
+    def tell_mode(self) -> None:
+        self.notify({"sessionUpdate": "current_mode_update", "currentModeId": self.options.mode})
+
+    def tell_options(self) -> None:
+        self.notify({"sessionUpdate": "config_option_update", "configOptions": self.options.listed()})
 
     def advertise(self) -> None:
         commands = [
@@ -66,8 +90,8 @@ class Session:
         if self.turn is not None:
             raise RpcError(INVALID_REQUEST, "a prompt is still running in this session")
         self._turns += 1
-        self.turn = Turn(self, self._wire, request)
-        self._thread = threading.Thread(target=self._run, args=(self.turn, blocks), daemon=True)
+        self.turn = Turn(self, self._wire, request, blocks)
+        self._thread = threading.Thread(target=self._run, args=(self.turn,), daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -78,16 +102,18 @@ class Session:
             self._thread.join(JOIN)
         toolbox.stop(self.servers)
 
-    def _run(self, turn: Turn, blocks: list[Message]) -> None:
+    def _run(self, turn: Turn) -> None:
         """The turn's thread: whatever happens, the prompt is answered exactly once."""
         try:
-            answer = self._play(turn, blocks)
+            answer = self._play(turn)
         except RpcError as error:
             self._end(turn, error)
         except (OSError, TimeoutError) as error:
             self._end(turn, RpcError(INTERNAL_ERROR, str(error)))
         except Exception:
-            traceback.print_exc(file=sys.stderr)
+            import traceback
+
+            traceback.print_exc()
             self._end(turn, RpcError(INTERNAL_ERROR, "a bug in the demo agent; its stderr has the traceback"))
         else:
             self._end(turn, answer)
@@ -102,11 +128,11 @@ class Session:
         except BrokenPipeError:
             print("the client closed our output in the middle of a turn", file=sys.stderr)
 
-    def _play(self, turn: Turn, blocks: list[Message]) -> Message:
-        text = "\n".join(block["text"] for block in blocks if block["type"] == "text").strip()
-        self._note_prompt(text, blocks)
+    def _play(self, turn: Turn) -> Message:
+        text = "\n".join(block["text"] for block in turn.blocks if block["type"] == "text").strip()
+        self._note_prompt(text, turn.blocks)
         try:
-            replies.reply(turn, text, blocks, is_first=self._turns == 1)
+            replies.reply(turn, text, is_first=self._turns == 1)
             turn.check()
             stop = "end_turn"
         except TurnCancelled:
@@ -127,7 +153,8 @@ class Session:
     def _usage(self, prompt: str, turn: Turn) -> Message:
         """Counted words, since there is no model that would count tokens."""
         asked = len(prompt.split())
-        self.notify({"sessionUpdate": "usage_update", "used": _words(self.records()), "size": WINDOW})
+        cost = {} if self.cost is None else {"cost": {"amount": self.cost, "currency": "USD"}}
+        self.notify({"sessionUpdate": "usage_update", "used": _words(self.records()), "size": WINDOW, **cost})
         return {"inputTokens": asked, "outputTokens": turn.words, "totalTokens": asked + turn.words}
 
 

@@ -8,9 +8,13 @@ from wherever it stands, and the prompt is answered `cancelled` (ACP v1 "prompt 
 import os
 import re
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from acp_launch.demo.offered import Offered
+from acp_launch.demo.options import Options
 from acp_launch.demo.toolbox import Server
 from acp_launch.demo.wire import Call, Mailbox, Message, Wire, result_of
 
@@ -25,6 +29,18 @@ class Place(Protocol):
     directories: list[str]
     servers: list[Server]
     allowed: set[tuple[str, str]]
+    offered: Offered
+    options: Options
+    cost: float | None  # US dollars so far; None until somebody asks what it costs
+
+    def choose_mode(self, mode: str) -> None:
+        """Change the mode by ourselves, and tell the client."""
+
+    def notify(self, update: Message) -> None:
+        """Send an update that is no part of the conversation: a load does not replay it."""
+
+    def record(self, update: Message) -> None:
+        """Have a load replay an update that the client was told in another form."""
 
     def tell(self, update: Message) -> None:
         """Send an update that belongs to the conversation."""
@@ -40,15 +56,16 @@ class TurnCancelled(Exception):  # noqa: N818 - it reads as what happened
 class Turn:
     """What a scripted reply may do. Only the turn's own thread calls these, except `cancel`."""
 
-    def __init__(self, session: Place, wire: Wire, request: object) -> None:
+    def __init__(self, session: Place, wire: Wire, request: object, blocks: list[Message]) -> None:
         self.session = session
         self.request = request
+        self.blocks = blocks
+        self.message = os.urandom(6).hex()  # the id of what this turn says
         self.words = 0
         self._wire = wire
         self._mail: Mailbox = SimpleQueue()
         self._cancelled = False
         self._withdraw = False
-        self._message = os.urandom(6).hex()
 
     def cancel(self, *, withdraw: bool) -> None:
         """End the turn soon. `withdraw` takes back a permission question that is still open."""
@@ -63,7 +80,7 @@ class Turn:
 
     def say(self, text: str) -> None:
         """Stream text into the turn's one message."""
-        self._stream("agent_message_chunk", text, self._message)
+        self._stream("agent_message_chunk", text, self.message)
 
     def think(self, text: str) -> None:
         self._stream("agent_thought_chunk", text, os.urandom(6).hex())
@@ -85,25 +102,54 @@ class Turn:
             RpcError: it was answered with an error.
             TimeoutError: it was not answered in time.
         """
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            arrived = self._next(left)
-            if arrived is not None and arrived[0] is call:
-                return result_of(arrived[1])
-        raise TimeoutError(f"no answer within {seconds:.0f} s")
+        return self._wait([call], seconds)[0]
+
+    def open(self, method: str, params: Message) -> Call:
+        """Ask the client; `wait` has the answer, inside `pending`."""
+        return self._wire.ask(method, {"sessionId": self.session.identity, **params}, self._mail)
+
+    def ask(self, method: str, params: Message) -> Message:
+        """The client's answer, which may take as long as a person does. A cancelled turn takes the request back."""
+        call = self.open(method, params)
+        with self.pending([call], take_back=True):
+            return self.wait(call, float("inf"))
+
+    def dismiss(self, method: str, params: Message) -> None:
+        """Ask the client, and let nobody wait for the answer: it cannot change anything."""
+        self._wire.forget(self.open(method, params))
+
+    def take_back(self, call: Call) -> None:
+        """Withdraw a question. It is answered all the same."""
+        self._wire.notify("$/cancel_request", {"requestId": call.identity})
+
+    def notify(self, method: str, params: Message) -> None:
+        self._wire.notify(method, params)
 
     def ask_permission(self, tool_call: Message, options: list[Message]) -> str | None:
         """The option the client chose, None when it answered `cancelled`. People may take as long as they like."""
-        params = {"sessionId": self.session.identity, "toolCall": tool_call, "options": options}
-        call = self._wire.ask("session/request_permission", params, self._mail)
+        return self.ask_permissions([tool_call], options)[0]
+
+    def ask_permissions(self, tool_calls: Sequence[Message], options: list[Message]) -> list[str | None]:
+        """The same for several questions at once, in their order; waits until all are answered."""
+        calls = [self.open_question(tool_call, options) for tool_call in tool_calls]
+        with self.pending(calls):
+            return [chosen(answer) for answer in self._wait(calls, float("inf"))]
+
+    def open_question(self, tool_call: Message, options: list[Message]) -> Call:
+        return self.open("session/request_permission", {"toolCall": tool_call, "options": options})
+
+    @contextmanager
+    def pending(self, calls: Sequence[Call], *, take_back: bool = False) -> Iterator[None]:
+        """While the client is asked. A permission question needs no taking back when the turn is cancelled: the client
+        has to answer it then (ACP v1 "cancellation"), unless it was the prompt itself that was withdrawn."""
         try:
-            outcome = self.wait(call, float("inf")).get("outcome")
-        except TurnCancelled:
-            self._wire.forget(call)
-            if self._withdraw:
-                self._wire.notify("$/cancel_request", {"requestId": call.identity})
+            yield
+        except (TurnCancelled, TimeoutError):
+            for call in calls:
+                self._wire.forget(call)
+                if take_back or self._withdraw:
+                    self.take_back(call)
             raise
-        return outcome.get("optionId") if isinstance(outcome, dict) and outcome.get("outcome") == "selected" else None
 
     def call_tool(self, server: Server, tool: str, arguments: Message, seconds: float) -> Message:
         """The result of `tools/call`; cancelling the turn cancels the call."""
@@ -113,6 +159,18 @@ class Turn:
         except (TurnCancelled, TimeoutError):
             server.withdraw(call)
             raise
+
+    def _wait(self, calls: Sequence[Call], seconds: float) -> list[Message]:
+        answers: dict[Call, Message] = {}
+        end = time.monotonic() + seconds
+        while len(answers) < len(calls):
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no answer within {seconds:.0f} s")
+            arrived = self._next(left)
+            if arrived is not None and arrived[0] in calls:
+                answers[arrived[0]] = arrived[1]
+        return [result_of(answers[call]) for call in calls]
 
     def _stream(self, kind: str, text: str, message: str) -> None:
         self.words += len(text.split())
@@ -128,3 +186,9 @@ class Turn:
             return None
         self.check()
         return arrived
+
+
+def chosen(answer: Message) -> str | None:
+    """The option in an answer to a permission question."""
+    outcome = answer.get("outcome")
+    return outcome.get("optionId") if isinstance(outcome, dict) and outcome.get("outcome") == "selected" else None

@@ -343,7 +343,8 @@ def test_methods_come_after_initialize_and_unknown_ones_are_not_found(agent: Cli
     assert agent.code("session/new", {"cwd": str(tmp_path), "mcpServers": []}) == -32600
     agent.initialize()
     assert agent.code("_vendor/thing", {}) == -32601
-    assert agent.code("session/set_mode", {"sessionId": "x", "modeId": "y"}) == -32601
+    assert agent.code("session/fork", {"sessionId": "x"}) == -32601
+    assert agent.code("authenticate", {"methodId": "demo-agent"}) == -32601
     agent.notify("_vendor/notice", {})
     agent.notify("session/cancel", {"sessionId": "nobody"})
     agent.raw(b'{"jsonrpc":"2.0","id":true,"result":{}}\n{"jsonrpc":"2.0","id":{"a":1},"result":{}}\n')
@@ -371,13 +372,13 @@ def test_a_session_with_wrong_parameters_is_refused(agent: Client, tmp_path: Pat
 
 def test_content_that_was_not_advertised_is_refused_and_links_are_named(agent: Client, tmp_path: Path) -> None:
     session = agent.open(tmp_path)
-    image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
-    assert agent.code("session/prompt", {"sessionId": session, "prompt": [image]}) == -32602
+    video = {"type": "video", "data": "AAAA", "mimeType": "video/mp4"}
+    assert agent.code("session/prompt", {"sessionId": session, "prompt": [video]}) == -32602
     link = {"type": "resource_link", "uri": "file:///a.py", "name": "a.py"}
     embedded = {"type": "resource", "resource": {"uri": "file:///b.py", "text": "pass"}}
-    blocks = [{"type": "text", "text": "look"}, link, embedded]
-    agent.result("session/prompt", {"sessionId": session, "prompt": blocks})
-    assert agent.said().endswith("Attached: a.py, file:///b.py")
+    sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}
+    agent.prompt(session, "hello", link, embedded, sound)
+    assert agent.said().endswith("Attached: a.py, file:///b.py, audio (audio/wav)")
 
 
 @pytest.mark.parametrize("stop", ["eof", "term"])

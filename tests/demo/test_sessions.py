@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.demo.client import Client, choose, server_entry
+from tests.demo.client import Client, Message, choose, server_entry
 
 Start = Callable[[], Client]
 
@@ -16,7 +16,7 @@ def journals(tmp_path: Path) -> Path:
     return tmp_path / "home" / "sessions"
 
 
-def again(client: Client, method: str, session: str, cwd: Path) -> dict[str, object]:
+def again(client: Client, method: str, session: str, cwd: Path) -> Message:
     client.updates.clear()
     return client.request(method, {"sessionId": session, "cwd": str(cwd), "mcpServers": []})
 
@@ -31,7 +31,7 @@ def test_load_replays_the_whole_conversation_before_it_answers(start: Start, tmp
         live += [update for update in client.updates if update["sessionUpdate"].startswith(("agent", "tool"))]
     with start() as client:
         client.initialize()
-        assert again(client, "session/load", session, tmp_path)["result"] == {}
+        assert "configOptions" in again(client, "session/load", session, tmp_path)["result"]
         assert [update for update in client.updates if update["sessionUpdate"] != "user_message_chunk"] == live
         assert client.said("user_message_chunk") == "note buy milkhello there"
         assert client.updates[0]["sessionUpdate"] == "user_message_chunk"
@@ -45,7 +45,7 @@ def test_resume_goes_on_without_replay(start: Start, tmp_path: Path) -> None:
         client.prompt(session, "hello")
     with start() as client:
         client.initialize()
-        assert again(client, "session/resume", session, tmp_path)["result"] == {}
+        assert "configOptions" in again(client, "session/resume", session, tmp_path)["result"]
         assert client.updates == []
         client.prompt(session, "history")
         assert client.said().startswith("Before this one, the session had 1 turn.")
@@ -109,7 +109,7 @@ def test_a_session_is_loaded_in_its_own_directory_only(agent: Client, tmp_path: 
     other.mkdir()
     params = {"sessionId": session, "cwd": str(other), "mcpServers": []}
     assert agent.code("session/load", params) == -32602
-    assert agent.result("session/load", {**params, "cwd": f"{tmp_path}/"}) == {}
+    assert "result" in agent.request("session/load", {**params, "cwd": f"{tmp_path}/"})
 
 
 def test_listing_is_paged_newest_first_and_filtered_by_directory(agent: Client, tmp_path: Path) -> None:

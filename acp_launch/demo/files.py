@@ -1,0 +1,136 @@
+"""
+Replies about files: through the client where it serves them, else by ourselves and only inside the session's
+directories (ACP v1 "file system").
+"""
+
+import os
+import stat
+from pathlib import Path
+
+from acp_launch.demo.toolcall import ToolCall
+from acp_launch.demo.turn import Turn
+from acp_launch.demo.wire import INVALID_PARAMS, NOT_FOUND, RpcError
+
+LIMIT = 1 << 20  # bytes we read by ourselves
+LINE = "Edited by the demo agent."
+
+
+def read(turn: Turn, rest: str) -> None:
+    name, rest = _name(rest)
+    numbers = rest.split()
+    if not name or len(numbers) > 2 or not all(number.isdecimal() and int(number) for number in numbers):
+        turn.say("Say which file, and if you like from which line on and how many: `read README.md 1 5`.")
+        return
+    path = _path(turn, name)
+    line, count = [*map(int, numbers), None, None][:2]
+    location = {"path": str(path), **({"line": line} if line else {})}
+    with ToolCall(turn, f"Read {name}", "read", location, locations=[location]) as call:
+        call.begin()
+        try:
+            text = _read(turn, path, line, count)
+        except (RpcError, OSError) as error:
+            call.end("failed", str(error))
+            turn.say(f"I could not read {name}: {error}")
+            return
+        call.end("completed", text)
+    turn.say(f"{name}, read {_through(turn.session.offered.read_files)}:\n\n```\n{text.rstrip()}\n```\n")
+
+
+def edit(turn: Turn, rest: str) -> None:
+    name, text = _name(rest)
+    if not name:
+        turn.say("Say which file, and if you like the line to add: `edit notes.txt buy milk`.")
+        return
+    path = _path(turn, name)
+    try:
+        old = _old(turn, path)
+    except (RpcError, OSError) as error:
+        turn.say(f"I could not read {name}: {error}")
+        return
+    before = old or ""
+    new = before + ("\n" if before and not before.endswith("\n") else "") + (text or LINE) + "\n"
+    _change(turn, name, path, old, new)
+
+
+def _change(turn: Turn, name: str, path: Path, old: str | None, new: str) -> None:
+    diff = {"type": "diff", "path": str(path), "oldText": old, "newText": new}
+    location = {"path": str(path), "line": len(new.splitlines())}
+    title = f"{'Create' if old is None else 'Edit'} {name}"
+    with ToolCall(turn, title, "edit", {"path": str(path)}, content=[diff], locations=[location]) as call:
+        refusal = call.refusal(("demo", "edit"))
+        if refusal:
+            turn.say(refusal)
+            return
+        call.begin()
+        try:
+            _write(turn, path, new)
+        except (RpcError, OSError) as error:
+            call.end("failed", str(error))
+            turn.say(f"I could not write {name}: {error}")
+            return
+        call.end("completed", f"wrote {len(new)} characters", keep=[diff])
+    turn.say(f"{name} is written, {_through(turn.session.offered.write_files)}.")
+
+
+def _through(client: bool) -> str:
+    return "through the client" if client else "by myself, since the client serves no files"
+
+
+def _name(rest: str) -> tuple[str, str]:
+    """The file, which may be quoted and may be written as a mention, and what comes after it."""
+    rest = rest.removeprefix("@")
+    if rest.startswith('"'):
+        name, _, after = rest[1:].partition('"')
+    else:
+        name, _, after = rest.partition(" ")
+    return name, after.strip()
+
+
+def _path(turn: Turn, name: str) -> Path:
+    return Path(os.path.normpath(Path(turn.session.cwd, name)))
+
+
+def _old(turn: Turn, path: Path) -> str | None:
+    """What is in the file; None when there is none yet."""
+    try:
+        return _read(turn, path, None, None)
+    except FileNotFoundError:
+        return None
+    except RpcError as error:
+        if error.code == NOT_FOUND:
+            return None
+        raise
+
+
+def _read(turn: Turn, path: Path, line: int | None, count: int | None) -> str:
+    """The file from that line on, counted from 1, and as many lines as that."""
+    if turn.session.offered.read_files:
+        window = {"line": line, "limit": count}
+        asked = {key: value for key, value in window.items() if value is not None}
+        content = turn.ask("fs/read_text_file", {"path": str(path), **asked}).get("content")
+        return content if isinstance(content, str) else ""
+    lines = _own(turn, path).splitlines(keepends=True)
+    start = (line or 1) - 1
+    return "".join(lines[start : None if count is None else start + count])
+
+
+def _write(turn: Turn, path: Path, text: str) -> None:
+    if turn.session.offered.write_files:
+        turn.ask("fs/write_text_file", {"path": str(path), "content": text})
+        return
+    _check_inside(turn, path)
+    path.write_text(text, encoding="utf-8", newline="")
+
+
+def _own(turn: Turn, path: Path) -> str:
+    _check_inside(turn, path)
+    if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would hold us up
+        raise RpcError(INVALID_PARAMS, "it is not a file")
+    with path.open("rb") as file:
+        return file.read(LIMIT).decode(errors="replace")
+
+
+def _check_inside(turn: Turn, path: Path) -> None:
+    roots = [turn.session.cwd, *turn.session.directories]
+    if not any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots):
+        raise RpcError(INVALID_PARAMS, "it is outside the directories of this session")

@@ -1,0 +1,88 @@
+"""Replies that ask the person at the client something other than a permission (ACP v1 "elicitation")."""
+
+import os
+
+from acp_launch.demo.turn import Turn
+from acp_launch.demo.wire import Message, RpcError
+
+MOMENT = 0.5  # seconds we pretend that the page takes
+NO_FORMS = "Your client offers no forms (clientCapabilities.elicitation.form), so I cannot show one."
+NO_LINKS = "Your client opens no pages (clientCapabilities.elicitation.url), so I cannot ask for one."
+
+PROPERTIES: Message = {
+    "name": {"type": "string", "title": "Name", "description": "Of the release", "minLength": 1, "maxLength": 40},
+    "ticket": {"type": "string", "title": "Ticket", "pattern": "^[A-Z]+-[0-9]+$", "default": "DEMO-1"},
+    "email": {"type": "string", "title": "Who is told", "format": "email"},
+    "page": {"type": "string", "title": "Its page", "format": "uri"},
+    "day": {"type": "string", "title": "On which day", "format": "date"},
+    "moment": {"type": "string", "title": "At which moment", "format": "date-time"},
+    "channel": {"type": "string", "title": "Channel", "enum": ["stable", "beta", "nightly"], "default": "beta"},
+    "size": {
+        "type": "string",
+        "title": "Size",
+        "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+    },
+    "copies": {"type": "integer", "title": "Copies", "minimum": 1, "maximum": 9, "default": 1},
+    "share": {"type": "number", "title": "Share of users", "minimum": 0, "maximum": 1, "default": 0.5},
+    "urgent": {"type": "boolean", "title": "Urgent", "default": False},
+    "platforms": {
+        "type": "array",
+        "title": "Platforms",
+        "minItems": 1,
+        "items": {"type": "string", "enum": ["linux", "macos", "windows"]},
+        "default": ["linux"],
+    },
+    "reviewers": {
+        "type": "array",
+        "title": "Reviewers",
+        "maxItems": 2,
+        "items": {"anyOf": [{"const": "a", "title": "Ada"}, {"const": "g", "title": "Grace"}]},
+    },
+}
+FORM: Message = {
+    "mode": "form",
+    "message": "What shall the next release be like?",
+    "requestedSchema": {
+        "type": "object",
+        "title": "Release",
+        "properties": PROPERTIES,
+        "required": ["name", "channel", "copies", "platforms"],
+    },
+}
+
+
+def form(turn: Turn, rest: str) -> None:
+    if not turn.session.offered.forms:
+        turn.say(NO_FORMS)
+        return
+    try:
+        answer = turn.ask("elicitation/create", FORM)
+    except RpcError as error:
+        turn.say(f"The client could not show the form: {error}")
+        return
+    content = answer.get("content")
+    if answer.get("action") != "accept" or not isinstance(content, dict):
+        turn.say(f"The form was not filled in ({answer.get('action')}).")
+        return
+    turn.say("You said:\n\n" + "".join(f"- {name}: {value!r}\n" for name, value in content.items()))
+
+
+def link(turn: Turn, rest: str) -> None:
+    if not turn.session.offered.urls:
+        turn.say(NO_LINKS)
+        return
+    page = {"elicitationId": os.urandom(6).hex()}
+    url = f"https://example.com/demo?session={turn.session.identity}&next=%2Fdone"
+    params = {"mode": "url", "message": "Please connect your account", "url": url, **page}
+    try:
+        answer = turn.ask("elicitation/create", params)
+    except RpcError as error:
+        turn.say(f"The client could not ask: {error}")
+        return
+    if answer.get("action") != "accept":
+        turn.say(f"The page was not opened ({answer.get('action')}).")
+        return
+    turn.say("I wait until you are done there. ")
+    turn.pause(MOMENT)
+    turn.notify("elicitation/complete", page)
+    turn.say("That is done.")

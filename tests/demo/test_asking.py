@@ -1,0 +1,322 @@
+"""What the demo agent asks of its client besides a plain permission, and only when it is offered (C-68)."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.demo import asking
+from tests.demo.client import Chooser, Client, Refused, choose
+
+FILES: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}}
+TERMINAL: dict[str, Any] = {"terminal": True}
+ASKING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}}
+
+
+def always(result: dict[str, Any]) -> Chooser:
+    return lambda params: result
+
+
+def test_nothing_is_asked_of_a_client_that_offers_nothing(agent: Client, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    session = agent.open(tmp_path)
+    for prompt in ("read a.txt", "edit a.txt", "shell ls", "form", "link"):
+        agent.prompt(session, prompt)
+    assert agent.served == []
+    assert agent.said() == "Your client opens no pages (clientCapabilities.elicitation.url), so I cannot ask for one."
+    agent.prompt(session, "form")
+    assert agent.said() == "Your client offers no forms (clientCapabilities.elicitation.form), so I cannot show one."
+    agent.prompt(session, "shell ls")
+    assert agent.said() == (
+        "Your client offers no terminals (clientCapabilities.terminal), so I cannot run anything."
+        " In a profile, `client: {terminal: true}` offers them."
+    )
+    assert agent.statuses() == []
+
+
+def test_a_file_is_read_by_itself_and_shown(agent: Client, tmp_path: Path) -> None:
+    (tmp_path / "a b.txt").write_text("one\ntwo\nthree\n")
+    session = agent.open(tmp_path)
+    agent.prompt(session, 'read "a b.txt" 2 1')
+    assert agent.said() == "a b.txt, read by myself, since the client serves no files:\n\n```\ntwo\n```\n"
+    call = agent.of_kind("tool_call")[0]
+    assert (call["kind"], call["locations"]) == ("read", [{"path": str(tmp_path / "a b.txt"), "line": 2}])
+    assert agent.statuses() == ["pending", "in_progress", "completed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("../../x", "it is outside the directories of this session"), ("fifo", "it is not a file"), ("none", "[Errno 2]")],
+)
+def test_a_file_it_may_not_or_cannot_read_is_told(agent: Client, tmp_path: Path, name: str, why: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    session = agent.open(tmp_path)
+    agent.prompt(session, f"read {name}")
+    assert agent.said().startswith(f"I could not read {name}: {why}")
+    assert agent.statuses()[-1] == "failed"
+
+
+def test_a_symlink_out_of_the_session_is_not_written_through(agent: Client, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link").symlink_to(tmp_path / "outside")
+    session = agent.open(inside)
+    agent.prompt(session, "edit link")
+    assert agent.said() == "I could not read link: it is outside the directories of this session"
+    assert not (tmp_path / "outside").exists()
+
+
+def test_an_edit_by_itself_shows_its_difference_and_asks_first(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    agent.prompt(session, "edit new.txt first line")
+    assert (tmp_path / "new.txt").read_text() == "first line\n"
+    agent.prompt(session, "edit @new.txt")
+    text = "first line\nEdited by the demo agent.\n"
+    assert (tmp_path / "new.txt").read_text() == text
+    diff = {"type": "diff", "path": str(tmp_path / "new.txt"), "oldText": "first line\n", "newText": text}
+    call = agent.of_kind("tool_call")[0]
+    assert (call["kind"], call["title"], call["content"]) == ("edit", "Edit new.txt", [diff])
+    assert call["locations"] == [{"path": str(tmp_path / "new.txt"), "line": 2}]
+    assert agent.of_kind("tool_call_update")[-1]["content"] == [diff]
+    assert [message["params"]["toolCall"]["kind"] for message in agent.asked] == ["edit", "edit"]
+    agent.permission = choose("reject-once")
+    agent.prompt(session, "edit new.txt")
+    assert agent.said() == "I did not do it: permission was refused."
+    assert (tmp_path / "new.txt").read_text() == text
+
+
+def test_files_go_through_a_client_that_serves_them(agent: Client, tmp_path: Path) -> None:
+    agent.capabilities = FILES
+    agent.services = {"fs/read_text_file": lambda params: {"content": "old\n"}, "fs/write_text_file": lambda params: {}}
+    session = agent.open(tmp_path)
+    path = str(tmp_path / "a.txt")
+    agent.prompt(session, "read a.txt 3 4")
+    assert agent.requests("fs/read_text_file") == [{"sessionId": session, "path": path, "line": 3, "limit": 4}]
+    assert agent.said() == "a.txt, read through the client:\n\n```\nold\n```\n"
+    agent.prompt(session, "edit a.txt new")
+    assert agent.requests("fs/write_text_file") == [{"sessionId": session, "path": path, "content": "old\nnew\n"}]
+    assert agent.said() == "a.txt is written, through the client."
+    assert list(tmp_path.glob("*.txt")) == []
+
+
+def test_a_file_the_client_does_not_have_is_a_new_one_and_its_refusals_are_told(agent: Client, tmp_path: Path) -> None:
+    def missing(params: dict[str, Any]) -> dict[str, Any]:
+        raise Refused(-32002, "no such file")
+
+    def refused(params: dict[str, Any]) -> dict[str, Any]:
+        raise Refused(-32602, "outside the roots")
+
+    agent.capabilities = FILES
+    agent.services = {"fs/read_text_file": missing, "fs/write_text_file": refused}
+    session = agent.open(tmp_path)
+    agent.prompt(session, "edit a.txt")
+    assert agent.of_kind("tool_call")[0]["title"] == "Create a.txt"
+    assert agent.of_kind("tool_call")[0]["content"][0]["oldText"] is None
+    assert agent.statuses()[-1] == "failed"
+    assert agent.said() == "I could not write a.txt: outside the roots"
+    agent.services["fs/read_text_file"] = refused
+    agent.prompt(session, "edit a.txt")
+    assert agent.said() == "I could not read a.txt: outside the roots"
+
+
+@pytest.mark.parametrize(
+    ("ended", "said", "status", "words"),
+    [
+        ({"exitCode": 0}, {"output": "a\nb\n", "truncated": False}, "completed", "exit status 0 and said 2 lines"),
+        ({"exitCode": 7}, {"output": "a", "truncated": False}, "failed", "exit status 7 and said 1 line"),
+        (
+            {"exitCode": None, "signal": "SIGKILL"},
+            {"output": "", "truncated": True},
+            "failed",
+            "signal SIGKILL and said 0 lines, without its beginning",
+        ),
+    ],
+)
+def test_a_command_runs_in_a_terminal_of_the_client(
+    agent: Client, tmp_path: Path, ended: dict[str, Any], said: dict[str, Any], status: str, words: str
+) -> None:
+    agent.capabilities = TERMINAL
+    agent.services = {
+        "terminal/create": lambda params: {"terminalId": "t-1"},
+        "terminal/wait_for_exit": lambda params: ended,
+        "terminal/output": lambda params: said,
+        "terminal/release": lambda params: {},
+    }
+    session = agent.open(tmp_path)
+    agent.prompt(session, "shell make test | tee log")
+    assert [message["method"] for message in agent.served] == [
+        "terminal/create",
+        "terminal/wait_for_exit",
+        "terminal/output",
+        "terminal/release",
+    ]
+    created = agent.requests("terminal/create")[0]
+    assert (created["command"], created["args"], created["cwd"]) == ("sh", ["-c", "make test | tee log"], str(tmp_path))
+    call = agent.of_kind("tool_call")[0]
+    assert (call["title"], call["kind"]) == ("make test | tee log", "execute")
+    shown = [{"type": "terminal", "terminalId": "t-1"}]
+    assert [update["content"] for update in agent.of_kind("tool_call_update")] == [shown, shown]
+    assert agent.statuses() == ["pending", "in_progress", status]
+    assert agent.said() == f"It ended with {words}."
+
+
+def test_a_refused_terminal_is_told(agent: Client, tmp_path: Path) -> None:
+    def refused(params: dict[str, Any]) -> dict[str, Any]:
+        raise Refused(-32603, "no such command")
+
+    agent.capabilities = TERMINAL
+    agent.services = {"terminal/create": refused}
+    session = agent.open(tmp_path)
+    agent.prompt(session, "shell nothing")
+    assert agent.said() == "The client did not run it: no such command"
+    assert agent.statuses() == ["pending", "failed"]
+
+
+def test_a_cancelled_command_is_taken_back_and_its_terminal_released(agent: Client, tmp_path: Path) -> None:
+    agent.capabilities = TERMINAL
+    agent.services = {"terminal/create": lambda params: {"terminalId": "t-1"}}
+    session = agent.open(tmp_path)
+    request = agent.begin_prompt(session, "shell sleep 100")
+    waiting = agent.until(lambda message: message.get("method") == "terminal/wait_for_exit")
+    agent.notify("session/cancel", {"sessionId": session})
+    withdrawn = agent.until(lambda message: message.get("method") == "$/cancel_request")
+    assert withdrawn["params"] == {"requestId": waiting["id"]}
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+    assert agent.requests("terminal/release") == [{"sessionId": session, "terminalId": "t-1"}]
+    assert agent.statuses()[-1] == "failed"
+
+
+def test_a_form_has_a_field_of_each_kind_and_its_answers_are_said(agent: Client, tmp_path: Path) -> None:
+    agent.capabilities = ASKING
+    agent.services = {"elicitation/create": lambda params: {"action": "accept", "content": {"name": "x", "copies": 2}}}
+    session = agent.open(tmp_path)
+    agent.prompt(session, "form")
+    asked = agent.requests("elicitation/create")[0]
+    assert (asked["mode"], asked["sessionId"]) == ("form", session)
+    fields = asked["requestedSchema"]["properties"].values()
+    assert {field["type"] for field in fields} == {"string", "integer", "number", "boolean", "array"}
+    assert {field.get("format") for field in fields} == {None, "email", "uri", "date", "date-time"}
+    for key in ("enum", "oneOf", "pattern", "default", "minLength", "minimum", "minItems"):
+        assert any(key in field for field in fields), key
+    assert agent.said() == "You said:\n\n- name: 'x'\n- copies: 2\n"
+    for action in ("decline", "cancel"):
+        agent.services["elicitation/create"] = always({"action": action})
+        agent.prompt(session, "form")
+        assert agent.said() == f"The form was not filled in ({action})."
+
+
+def test_a_page_is_asked_for_and_said_to_be_done(agent: Client, tmp_path: Path) -> None:
+    agent.capabilities = ASKING
+    agent.services = {"elicitation/create": lambda params: {"action": "accept"}}
+    session = agent.open(tmp_path)
+    request = agent.begin_prompt(session, "link")
+    done = agent.until(lambda message: message.get("method") == "elicitation/complete")
+    asked = agent.requests("elicitation/create")[0]
+    assert asked["mode"] == "url"
+    assert asked["url"].startswith("https://example.com/demo?")
+    assert done["params"] == {"elicitationId": asked["elicitationId"]}
+    assert agent.answer_to(request)["result"]["stopReason"] == "end_turn"
+    agent.services["elicitation/create"] = lambda params: {"action": "decline"}
+    agent.prompt(session, "link")
+    assert agent.said() == "The page was not opened (decline)."
+
+
+def test_a_form_that_is_cancelled_with_its_turn_is_taken_back(agent: Client, tmp_path: Path) -> None:
+    agent.capabilities = ASKING
+    session = agent.open(tmp_path)
+    request = agent.begin_prompt(session, "form")
+    asked = agent.until(lambda message: message.get("method") == "elicitation/create")
+    agent.notify("session/cancel", {"sessionId": session})
+    withdrawn = agent.until(lambda message: message.get("method") == "$/cancel_request")
+    assert withdrawn["params"] == {"requestId": asked["id"]}
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+
+
+def test_several_questions_are_open_at_once_and_each_answer_finds_its_own(agent: Client, tmp_path: Path) -> None:
+    agent.permission = None
+    session = agent.open(tmp_path)
+    request = agent.begin_prompt(session, "several")
+    questions = [agent.until(lambda message: message.get("method") == "session/request_permission") for _ in range(3)]
+    assert [question["params"]["toolCall"]["kind"] for question in questions] == ["read", "delete", "fetch"]
+    for question, option in zip(reversed(questions), ("allow-always", "reject-once", "allow-once"), strict=True):
+        agent.send({"id": question["id"], "result": choose(option)({})})
+    assert agent.answer_to(request)["result"]["stopReason"] == "end_turn"
+    assert agent.said() == (
+        "- Read secrets.txt: allowed (allow-once); I only pretended to do it\n"
+        "- Delete build/: not allowed (reject-once)\n"
+        "- Fetch https://example.com/: allowed (allow-always); I only pretended to do it"
+    )
+
+
+@pytest.mark.parametrize("way", ["session/cancel", "$/cancel_request"])
+def test_a_cancel_ends_several_questions(agent: Client, tmp_path: Path, way: str) -> None:
+    agent.permission = None
+    session = agent.open(tmp_path)
+    request = agent.begin_prompt(session, "several")
+    questions = [agent.until(lambda message: message.get("method") == "session/request_permission") for _ in range(3)]
+    agent.notify(way, {"sessionId": session} if way == "session/cancel" else {"requestId": request})
+    if way == "$/cancel_request":
+        taken_back = [agent.until(lambda message: message.get("method") == way) for _ in questions]
+        assert [each["params"]["requestId"] for each in taken_back] == [question["id"] for question in questions]
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+    assert agent.statuses() == ["pending"] * 3 + ["failed"] * 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"error": {"code": -32800, "message": "cancelled"}}, "the client answered it with the error -32800."),
+        ({"result": {"outcome": {"outcome": "cancelled"}}}, "the client answered it with cancelled."),
+        ({"result": choose("allow-once")({})}, "the client answered it with allow-once."),
+    ],
+)
+def test_a_question_is_withdrawn_and_its_late_answer_is_told(
+    agent: Client, tmp_path: Path, answer: dict[str, Any], said: str
+) -> None:
+    agent.permission = None
+    session = agent.open(tmp_path)
+    request = agent.begin_prompt(session, "withdraw")
+    withdrawn = agent.until(lambda message: message.get("method") == "$/cancel_request")
+    assert withdrawn["params"] == {"requestId": agent.asked[0]["id"]}
+    agent.send({"id": agent.asked[0]["id"], **answer})
+    assert agent.answer_to(request)["result"]["stopReason"] == "end_turn"
+    assert agent.said() == f"I took the question back, and {said}"
+    assert agent.statuses() == ["pending", "failed"]
+
+
+def test_a_client_that_answers_before_the_withdrawal_was_quicker(agent: Client, tmp_path: Path) -> None:
+    assert asking.PATIENCE > 0.5
+    session = agent.open(tmp_path)
+    agent.prompt(session, "withdraw")
+    assert agent.said() == "You were quicker than I: allow-once."
+
+
+@pytest.mark.parametrize(
+    ("option", "mode", "said"),
+    [
+        ("yes", "code", "I am in the mode `code` now."),
+        ("yes-ask", "ask", "I am in the mode `ask` now."),
+        ("no", "plan", "I go on planning."),
+    ],
+)
+def test_a_switch_of_the_mode_is_a_permission_with_a_kind_of_its_own(
+    agent: Client, tmp_path: Path, option: str, mode: str, said: str
+) -> None:
+    agent.permission = choose(option)
+    session = agent.open(tmp_path)
+    agent.result("session/set_mode", {"sessionId": session, "modeId": "plan"})
+    agent.prompt(session, "switch")
+    assert agent.asked[0]["params"]["toolCall"]["kind"] == "switch_mode"
+    assert agent.said() == said
+    agent.prompt(session, "mode")
+    assert f"- `mode` is `{mode}`\n" in agent.said()
+
+
+def test_a_command_can_be_run_without_asking(agent: Client, tmp_path: Path) -> None:
+    session = agent.open(tmp_path)
+    agent.prompt(session, "unasked")
+    assert agent.asked == []
+    assert agent.of_kind("tool_call")[0]["kind"] == "execute"
+    assert agent.statuses() == ["pending", "in_progress", "completed"]
+    assert agent.said() == "I did not ask, and only pretended to run it."

@@ -1,0 +1,118 @@
+"""The demo agent's modes and config options (C-49 to C-53)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.demo.client import Client, server_entry
+
+BOOLEANS: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}}}
+
+
+def opened(agent: Client, cwd: Path, *servers: dict[str, Any]) -> dict[str, Any]:
+    agent.initialize()
+    return agent.result("session/new", {"cwd": str(cwd), "mcpServers": list(servers)})
+
+
+def values(options: list[dict[str, Any]]) -> dict[str, Any]:
+    return {option["id"]: option["currentValue"] for option in options}
+
+
+def test_options_and_modes_come_with_the_session(agent: Client, tmp_path: Path) -> None:
+    agent.capabilities = BOOLEANS
+    answer = opened(agent, tmp_path)
+    assert values(answer["configOptions"]) == {"mode": "ask", "model": "script-s", "verbose": False}
+    assert [option.get("category") for option in answer["configOptions"]] == ["mode", "model", None]
+    assert [group["group"] for group in answer["configOptions"][1]["options"]] == ["small", "large"]
+    assert answer["modes"]["currentModeId"] == "ask"
+    assert [mode["id"] for mode in answer["modes"]["availableModes"]] == ["ask", "code", "plan"]
+
+
+def test_a_client_that_knows_no_booleans_is_told_of_none(agent: Client, tmp_path: Path) -> None:
+    answer = opened(agent, tmp_path)
+    assert list(values(answer["configOptions"])) == ["mode", "model"]
+    params = {"sessionId": answer["sessionId"], "configId": "verbose", "type": "boolean", "value": True}
+    error = agent.request("session/set_config_option", params)["error"]
+    assert error["message"] == "no config option 'verbose'; there are mode, model"
+
+
+def test_setting_an_option_answers_with_the_complete_list(agent: Client, tmp_path: Path) -> None:
+    agent.capabilities = BOOLEANS
+    session = opened(agent, tmp_path)["sessionId"]
+    for change, expected in (
+        ({"configId": "model", "value": "script-xl"}, {"mode": "ask", "model": "script-xl", "verbose": False}),
+        ({"configId": "mode", "value": "code"}, {"mode": "code", "model": "script-xl", "verbose": False}),
+        (
+            {"configId": "verbose", "type": "boolean", "value": True},
+            {"mode": "code", "model": "script-xl", "verbose": True},
+        ),
+    ):
+        answer = agent.result("session/set_config_option", {"sessionId": session, **change})
+        assert values(answer["configOptions"]) == expected
+    assert [update["currentModeId"] for update in agent.of_kind("current_mode_update")] == ["code"]
+    agent.prompt(session, "where")
+    assert agent.said().endswith("\n\n(mode code, model script-xl)")
+
+
+def test_setting_a_mode_changes_the_option_of_that_name(agent: Client, tmp_path: Path) -> None:
+    session = opened(agent, tmp_path)["sessionId"]
+    assert agent.result("session/set_mode", {"sessionId": session, "modeId": "plan"}) == {}
+    assert [values(update["configOptions"])["mode"] for update in agent.of_kind("config_option_update")] == ["plan"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"configId": "mode", "value": "yolo"}, "mode cannot be 'yolo'; it is one of ask, code, plan"),
+        (
+            {"configId": "model", "value": "large"},
+            "model cannot be 'large'; it is one of script-s, script-l, script-xl",
+        ),
+        ({"configId": "verbose", "value": "true"}, "verbose cannot be 'true'; it is one of true, false"),
+        ({"configId": "verbose", "value": True}, 'value must be a string, or a boolean with "type": "boolean"'),
+        ({"configId": "mode", "value": None}, 'value must be a string, or a boolean with "type": "boolean"'),
+        ({"configId": "colour", "value": "red"}, "no config option 'colour'; there are mode, model, verbose"),
+    ],
+)
+def test_what_cannot_be_set_is_refused_and_changes_nothing(
+    agent: Client, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    agent.capabilities = BOOLEANS
+    session = opened(agent, tmp_path)["sessionId"]
+    error = agent.request("session/set_config_option", {"sessionId": session, **change})["error"]
+    assert error == {"code": -32602, "message": message}
+    agent.prompt(session, "mode")
+    assert "- `mode` is `ask`\n- `model` is `script-s`\n- `verbose` is off\n" in agent.said()
+
+
+def test_options_can_be_set_while_a_turn_is_running(agent: Client, tmp_path: Path) -> None:
+    session = opened(agent, tmp_path)["sessionId"]
+    request = agent.begin_prompt(session, "count 10000")
+    agent.until(lambda message: "2 " in str(message.get("params", {}).get("update", {}).get("content")))
+    agent.result("session/set_config_option", {"sessionId": session, "configId": "model", "value": "script-l"})
+    agent.notify("session/cancel", {"sessionId": session})
+    assert agent.answer_to(request)["result"]["stopReason"] == "cancelled"
+
+
+def test_the_agent_can_change_its_mode_by_itself(agent: Client, tmp_path: Path) -> None:
+    session = opened(agent, tmp_path)["sessionId"]
+    agent.prompt(session, "mode plan")
+    assert agent.of_kind("current_mode_update") == [{"sessionUpdate": "current_mode_update", "currentModeId": "plan"}]
+    assert [values(update["configOptions"])["mode"] for update in agent.of_kind("config_option_update")] == ["plan"]
+    assert agent.said() == "I am in the mode `plan` now."
+    agent.prompt(session, "mode yolo")
+    assert agent.said() == "mode cannot be 'yolo'; it is one of ask, code, plan."
+
+
+def test_the_mode_decides_whether_it_asks(agent: Client, tmp_path: Path) -> None:
+    session = opened(agent, tmp_path, server_entry())["sessionId"]
+    agent.prompt(session, "mode plan")
+    agent.prompt(session, "note one")
+    assert agent.said().startswith("I did not do it: in the mode `plan` I change nothing.")
+    assert agent.statuses() == ["pending", "failed"]
+    agent.prompt(session, "mode code")
+    agent.prompt(session, "note two")
+    assert agent.statuses() == ["pending", "in_progress", "completed"]
+    assert agent.asked == []
+    assert (tmp_path / "home" / "notes.txt").read_text() == "two\n"
