@@ -102,6 +102,15 @@ class Bridged:
             task.cancel()
             self.note(f"{plan.name} has said nothing for {SILENT:g} s; going on, it may still come")
 
+    def standings(self) -> list[Standing]:
+        """How each server of ours stands now, in the profile's order."""
+        return self._inner.servers.standings() if self._inner else []
+
+    def restart(self, name: str) -> None:
+        """Start a server anew, whatever became of it; its budget of restarts begins anew as well."""
+        if self._inner is not None:
+            self._inner.servers.restart(name)
+
     def opened(self) -> None:
         """The session is open: how the servers stand is told as soon as that is known: agents take their time."""
         self._is_open = True

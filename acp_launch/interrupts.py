@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 
 class Interrupts:
-    def __init__(self) -> None:
+    def __init__(self, on_interrupt: Callable[[], None] | None = None) -> None:
+        """With `on_interrupt`, that is what SIGINT calls, and all it does."""
+        self._on_interrupt = on_interrupt
         self.hurry = asyncio.Event()
         self.signal_number: int | None = None
         self._cancel_turn: Callable[[], None] | None = None
@@ -67,6 +69,9 @@ class Interrupts:
         self._story = None
 
     def _arrived(self, number: int) -> None:
+        if number == signal.SIGINT and self._on_interrupt is not None:
+            self._on_interrupt()
+            return
         first = self.signal_number is None
         self.signal_number = self.signal_number or number
         if first and number == signal.SIGINT and self._cancel_turn:

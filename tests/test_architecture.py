@@ -13,7 +13,8 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 # A row may import the rows below it and its own package.
 ROWS = [
     {"cli", "__main__"},
-    {"launch", "bridged", "interrupts", "console"},
+    {"interactive"},
+    {"launch", "visit", "opened", "served", "bridged", "interrupts", "console"},
     {"session", "bridge"},
     {"mcp", "transport"},
     {"process"},
@@ -25,9 +26,9 @@ ROWS = [
     {"errors", "problem"},
     {"__init__"},
 ]
-# launch, bridged and interrupts are one package in three files.
+# The story of a launch is one package in six files.
 SAME = {
-    **dict.fromkeys(("launch", "bridged", "interrupts"), "launch"),
+    **dict.fromkeys(("launch", "visit", "opened", "served", "bridged", "interrupts"), "launch"),
     **dict.fromkeys(("errors", "problem"), "errors"),
     "__main__": "cli",
 }
@@ -41,6 +42,7 @@ PURE = [
     "profile/model",
     "profile/check",
     "profile/leaks",
+    "profile/permissions",
     "profile/scalar",
     "profile/template",
     "secret/credential",
@@ -52,11 +54,23 @@ PURE = [
     "secret/shapes",
     "secret/wording",
     "protocol/*",
+    "console/webaddress",
     "process/change",
     "process/life",
     "process/lifecycle",
+    "session/options",
+    "session/elicitation",
+    "session/filling",
+    "session/form",
+    "session/formcheck",
+    "session/globs",
+    "session/pattern",
     "session/permission",
+    "session/subject",
+    "session/state",
+    "session/told",
     "session/toolcall",
+    "session/wanted",
     "bridge/offer",
     "bridge/replay",
     "bridge/exchange",
@@ -230,6 +244,15 @@ def test_a_run_without_secrets_imports_neither_keyring_nor_cryptography() -> Non
     run = ["run", "demo", "help", "--output", "quiet"]
     assert not {"keyring", "secretstorage", "cryptography", "pydantic_settings"} & loaded(*run)
     assert not SECRETIVE & loaded(*run)
+
+
+def test_only_a_session_somebody_sits_in_front_of_imports_prompt_toolkit() -> None:
+    """Issue 5."""
+    for path in MODULES:
+        if place(path) != "interactive":
+            assert not [name for name in imports(path) if name.split(".")[0] == "prompt_toolkit"], path
+    run = loaded("run", "demo", "help", "--output", "text")
+    assert not [name for name in run if name.startswith(("prompt_toolkit", "acp_launch.interactive"))]
 
 
 def test_importing_the_package_costs_nothing() -> None:

@@ -2,7 +2,8 @@
 
 import typer
 
-from acp_launch.cli import mcp, processes, profiles, secrets, sessions
+from acp_launch.cli import mcp, permission, processes, profiles, secrets, sessions
+from acp_launch.cli.login import login, logout
 from acp_launch.cli.logs import logs
 from acp_launch.cli.run import run
 
@@ -36,9 +37,12 @@ app.command()(profiles.plan)
 app.command("list")(profiles.list_)
 app.command()(profiles.show)
 app.command()(profiles.schema)
+app.command()(login)
+app.command()(logout)
 app.command()(logs)
 app.command()(processes.ps)
 app.command()(processes.reap)
 app.add_typer(secrets.app, name="secret")
 app.add_typer(sessions.app, name="session")
 app.add_typer(mcp.app, name="mcp")
+app.add_typer(permission.app, name="permission")

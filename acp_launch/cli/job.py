@@ -1,56 +1,27 @@
 """From the wish on the command line to the exit code. Nothing starts before everything that can be checked was."""
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any
 
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import guarded, started, stderr_log
+from acp_launch.cli.start import guarded, started
+from acp_launch.cli.wish import Kept, Wish
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from acp_launch.cli.planning import Planned
-    from acp_launch.secret.value import Secret
+    from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.observer import TurnEnd
-    from acp_launch.session.permission import Approve
     from acp_launch.session.registry import Record, Registry
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
-
-
-class Wish(Struct, frozen=True, kw_only=True):
-    """What the command line asks for."""
-
-    words: tuple[str, ...]
-    file: Path | None
-    agent: str | None
-    session: str | None
-    latest: bool
-    new: bool
-    replay: bool
-    cwd: Path | None
-    output: str
-    approve: "Approve | None"
-    timeout: float | None
-    verbose: bool
-
-
-class Kept(Struct, frozen=True):
-    """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
-
-    settings: Settings
-    secrets: "Mapping[str, Secret]"
-    registry: "Registry"
-    name: str
-    record: "Record | None"
 
 
 def carry_out(wish: Wish) -> int:
@@ -69,11 +40,36 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     require_platform()
     settings = load()
     profile, words = _profile_and_words(wish)
+    if is_interactive := prompt.is_left_open(words, wish.file) and wish.output == "text":
+        require_nothing_one_shot(wish)
     plan, secrets = _plan(profile, words, wish, settings, screen)
-    text = prompt.read(words, wish.file)
+    text = "" if is_interactive else prompt.read(words, wish.file)
+    _examine(wish.attach)
     with ExitStack() as stack:
-        registry, name, record = _session(wish, plan, settings, stack)
-        return _turn(wish, plan, text, screen, Kept(settings, secrets, registry, name, record))
+        held = stack.enter_context(ExitStack())
+        registry, name, record = _session(wish, plan, settings, stack, held)
+        kept = Kept(settings, secrets, registry, name, record)
+        if is_interactive:
+            from acp_launch.cli.sit import sit
+
+            return sit(wish, plan, kept, held)
+        return _turn(wish, plan, text, screen, kept)
+
+
+def require_nothing_one_shot(wish: Wish) -> None:
+    """Raises UsageError for what makes sense with a prompt only."""
+    if wish.timeout is not None:
+        raise UsageError("--timeout is about one turn, and there is no prompt", fix=prompt.WAYS)
+    if wish.attach:
+        raise UsageError("--attach goes with a prompt, and there is none", fix=f"{prompt.WAYS}; or type @FILE in it")
+
+
+def _examine(files: tuple[Path, ...]) -> None:
+    if files:
+        from acp_launch.session.attachments import examine
+
+        for file in files:
+            examine(file)
 
 
 def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
@@ -91,15 +87,15 @@ def _plan(profile: str, words: tuple[str, ...], wish: Wish, settings: Settings, 
     if wish.agent is not None:
         return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
     resolved = resolved_profile(profile, settings, cwd=wish.cwd, session=wish.session)
-    if resolved.plan is not None:
+    if resolved.plan is not None and wish.output != "text":
         prompt.require(words, wish.file)
     return planned(resolved, settings, waiting=screen.waiting)
 
 
 def _session(
-    wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack
+    wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack, held: ExitStack
 ) -> "tuple[Registry, str, Record | None]":
-    """The store, the session's name, its record when it is continued; open and held until `stack` closes.
+    """The store, the session's name, its record when it is continued; open until `stack` closes, and held by `held`.
 
     The store is opened for a new session too: what is wrong with it is said before anything starts.
     """
@@ -111,7 +107,7 @@ def _session(
         raise UsageError("--continue takes the latest session, so it goes without --session and --new")
     registry = stack.enter_context(open_registry(settings.state))
     name = choice.latest_name(registry, plan) if wish.latest else plan.session or choice.fresh_name()
-    stack.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
+    held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
     if wish.new or not (wish.latest or plan.session):
         return registry, name, None
     return registry, name, choice.continued(registry, plan, name, latest=wish.latest)
@@ -122,32 +118,36 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
     with guarded(kept.settings, plan, "run") as guard, started(plan, kept.secrets) as spawned:
         import asyncio
 
+        from acp_launch.cli.talk import talks, wanted
         from acp_launch.launch import Job, launch
-        from acp_launch.process.serverlog import ServerLogs
         from acp_launch.session.keep import Keeper
-        from acp_launch.session.permission import Policy
 
         keeper = Keeper(kept.registry, plan, kept.record, text)
-        server_logs = closing(ServerLogs(kept.settings.state / "log", plan.profile))
-        with stderr_log(kept.settings, plan, echo=wish.verbose) as log, server_logs as logs:
+        with talks(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:
             job = Job(
-                prompt=text,
-                name=kept.name,
-                continued=kept.record,
-                replay=wish.replay,
-                policy=Policy(plan.permission, wish.approve),
-                ask=screen.ask(),
+                **needs,
+                wanted=wanted(wish, plan, kept, keeper),
+                blocks=_blocks(wish, plan, text),
                 timeout=wish.timeout,
-                opened=keeper.opened,
-                secrets=kept.secrets,
-                max_line=kept.settings.max_line,
-                log=log,
-                guard=guard,
-                server_logs=logs,
             )
             end = asyncio.run(launch(plan, job, spawned, screen.observer))
     keeper.ended(end.title)
     return exit_code(end)
+
+
+def _blocks(wish: Wish, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+    """The prompt, and a block for each `--attach`, as the agent takes them."""
+
+    def blocks(able: "Capabilities") -> "list[dict[str, Any]]":
+        said: dict[str, Any] = {"type": "text", "text": text}
+        if not wish.attach:
+            return [said]
+        from acp_launch.session.attachments import attach
+
+        roots = (plan.cwd, *plan.additional_directories)
+        return [said, *(attach(path, able, roots=roots) for path in wish.attach)]
+
+    return blocks
 
 
 def exit_code(end: "TurnEnd") -> int:

@@ -30,6 +30,11 @@ def read(words: Sequence[str], file: Path | None) -> str:
     return text
 
 
+def is_left_open(words: Sequence[str], file: Path | None) -> bool:
+    """Whether nothing was given, and there is a terminal to type at: a session to sit in front of."""
+    return not words and not file and _is_terminal() and sys.stdin is not None
+
+
 def require(words: Sequence[str], file: Path | None) -> None:
     """Refuse early, before anybody is asked for a passphrase, when there will be no prompt.
 
@@ -45,7 +50,7 @@ def _is_terminal() -> bool:
 
 
 def _none() -> UsageError:
-    return UsageError("there is no prompt", fix=f"{WAYS} (a session to sit in comes with a later version)")
+    return UsageError("there is no prompt", fix=WAYS)
 
 
 def _waits_on_stdin() -> bool:

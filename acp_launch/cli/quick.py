@@ -8,8 +8,8 @@ is wrong. `tests/cli/test_quick.py` holds the two to the same answer.
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from acp_launch.cli.job import Wish
 from acp_launch.cli.timeout import duration
+from acp_launch.cli.wish import Wish
 
 FLAGS = {
     "--continue": "latest",
@@ -43,6 +43,11 @@ OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "--approve": ("approve", _one_of("all", "reads", "none")),
     "--timeout": ("timeout", duration),
 }
+REPEATED: dict[str, tuple[str, Callable[[str], object]]] = {
+    "--attach": ("attach", Path),
+    "-a": ("attach", Path),
+    "--set": ("sets", str),
+}
 
 
 def plain_wish(arguments: Sequence[str]) -> Wish | None:
@@ -59,6 +64,9 @@ def plain_wish(arguments: Sequence[str]) -> Wish | None:
             elif argument in OPTIONS:
                 name, read = OPTIONS[argument]
                 found[name] = read(_value(rest))
+            elif argument in REPEATED:
+                name, read = REPEATED[argument]
+                found[name] = (*found.get(name, ()), read(_value(rest)))  # type: ignore[misc]
             elif argument.startswith("-") and argument != "-":
                 return None
             else:

@@ -1,4 +1,4 @@
-"""`run`: one prompt, one turn."""
+"""`run`: one prompt, or a session to sit in front of."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -42,14 +42,24 @@ def run(
             "--timeout", metavar="DURATION", help="How long the turn may take: 30s, 2m; a bare number is seconds."
         ),
     ] = None,
+    attach: Annotated[
+        list[Path] | None,
+        typer.Option("--attach", "-a", help="Add a file: text, image, audio. Again for more."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="OPTION=VALUE", help="Set an option of the agent: model=opus. Again for more."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the agent's stderr as it comes.")] = False,
 ) -> None:
-    """Start an agent, ask it one thing, show its answer.
+    """Start an agent and ask it one thing, or sit down with it.
 
-    The prompt is the words after the profile, or --file, or stdin.
+    The prompt is the words after the profile, or --file, or stdin. Without one, on a terminal, the session is
+    interactive.
     """
-    from acp_launch.cli.job import Wish, carry_out
+    from acp_launch.cli.job import carry_out
     from acp_launch.cli.timeout import seconds
+    from acp_launch.cli.wish import Wish
 
     wish = Wish(
         words=tuple(words or ()),
@@ -64,5 +74,7 @@ def run(
         approve=approve.value if approve else None,
         timeout=None if timeout is None else seconds(timeout),
         verbose=verbose,
+        attach=tuple(attach or ()),
+        sets=tuple(set_ or ()),
     )
     raise typer.Exit(carry_out(wish))

@@ -7,7 +7,7 @@ from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
     from acp_launch.console.discreet import Output
-    from acp_launch.session.client import Ask
+    from acp_launch.session.person import Person
 
 LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop
 
@@ -45,13 +45,13 @@ class Screen:
 
         return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
 
-    def ask(self) -> "Ask | None":
-        """How to ask a person, or None when there is nobody to ask."""
-        from acp_launch.console.question import Question, possible
+    def person(self) -> "Person | None":
+        """Who can be asked, or None when there is nobody."""
+        from acp_launch.console.question import Questions, possible
 
         if not possible():
             return None
-        return Question(self.observer.pause).ask
+        return Questions(self.observer.pause)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         """Say what is awaited before there is anything to observe."""

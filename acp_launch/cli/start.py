@@ -62,12 +62,9 @@ def _note(text: str) -> None:
 @contextmanager
 def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
     """The agent's process; leaving kills whatever of its tree is left."""
-    agent = plan.agent
-    argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
-    env = {name: value.reveal(secrets) for name, value in agent.env.items()}
     arrived: list[int] = []  # a signal within `spawn` would lose the process it has just started
     on_signals(lambda number, frame: arrived.append(number))
-    spawned = spawn(argv, env=env, cwd=agent.cwd, name=agent.name)
+    spawned = spawn_agent(plan, secrets)
     try:
         on_signals(stopped)  # until the event loop listens
         if arrived:
@@ -77,6 +74,19 @@ def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned
         on_signals(lambda number, frame: None)  # nobody's impatience interrupts the kill
         end_now(spawned)
         on_signals(stopped)
+
+
+def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+    """Raises AgentError when it cannot be started. Whoever calls this sees to its end."""
+    agent = plan.agent
+    argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
+    env = {name: value.reveal(secrets) for name, value in agent.env.items()}
+    return spawn(argv, env=env, cwd=agent.cwd, name=agent.name)
+
+
+def open_env(plan: LaunchPlan) -> dict[str, str]:
+    """The agent's environment without what holds a secret."""
+    return {name: value.reveal({}) for name, value in plan.agent.env.items() if not value.secrets}
 
 
 @contextmanager

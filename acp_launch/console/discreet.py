@@ -22,9 +22,10 @@ from acp_launch.problem import Problem
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import Updated
+from acp_launch.protocol.event import Updated
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
+from acp_launch.session.service import FileServed, TerminalServed
 
 OURS = frozenset(
     {"by", "how", "state", "stop_reason"}
@@ -70,6 +71,14 @@ class Discreet:
     def permission(self, permission: Permission) -> None:
         self._seams.release()
         self._output.permission(self._struct(permission))
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        self._seams.release()
+        self._output.unasked(self._redactor.tree(call), self._redactor.text(by))
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self._seams.release()
+        self._output.served(self._struct(step))
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         self._seams.release()

@@ -1,5 +1,7 @@
 """How a failure looks: what, its details, what to do."""
 
+from collections.abc import Iterator
+
 from acp_launch.console.problems import show as show_problems
 from acp_launch.console.stderr import DIM, RED, harmless, say
 from acp_launch.errors import LaunchError, ProblemsError, SettingsError
@@ -15,8 +17,17 @@ def show(error: LaunchError) -> None:
         outcome = "nothing was done" if isinstance(error, SettingsError) else "nothing was started"
         show_problems(error.problems, as_json=False, outcome=outcome)
         return
-    say(f"acp-launch: {harmless(error.message)}", style=RED)
+    for text, style in lines(error):
+        say(text, style=style)
+
+
+def lines(error: LaunchError) -> Iterator[tuple[str, str]]:
+    """What to say, and in which style."""
+    if isinstance(error, ProblemsError):
+        yield from ((str(problem), RED) for problem in error.problems)
+        return
+    yield f"acp-launch: {harmless(error.message)}", RED
     for line in error.detail:
-        say(f"    {harmless(line)}", style=DIM)
+        yield f"    {harmless(line)}", DIM
     if error.fix:
-        say(f"    fix: {harmless(error.fix)}")
+        yield f"    fix: {harmless(error.fix)}", ""

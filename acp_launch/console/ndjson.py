@@ -15,8 +15,9 @@ from acp_launch.console.problems import closing
 from acp_launch.errors import LaunchError, ProblemsError, SettingsError
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import Updated
+from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
+from acp_launch.session.service import FileServed, TerminalServed
 
 encode = msgspec.json.Encoder().encode
 
@@ -54,6 +55,12 @@ class Ndjson:
 
         if not permission.allowed:
             Notices().permission(permission)  # a person should see it even where a script reads the events
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        self.emit("unasked", {"toolCall": call, "by": by})
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self.emit(*_served(step))
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         self.emit("cancelled", {"toolCalls": calls})
@@ -93,6 +100,20 @@ def _summary(error: ProblemsError) -> str:
     """The line that closes them on stderr (`console.failure`)."""
     outcome = "nothing was done" if isinstance(error, SettingsError) else "nothing was started"
     return "".join(closing(error.problems, outcome))
+
+
+def _served(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:
+    """Type and members. A file's content is not in the events: the agent has it, and a script can read the file."""
+    if isinstance(step, FileServed):
+        members = {"path": step.path, "how": step.how, "outcome": step.outcome, "reason": step.reason or None}
+        return "file", members | {"created": step.how == "write" and step.outcome == "done" and step.old is None}
+    return "terminal", {
+        "terminalId": step.terminal_id,
+        "command": step.command,
+        "cwd": step.cwd,
+        "output": step.output,
+        "exit": step.exit,
+    }
 
 
 def _server(change: Change) -> dict[str, object]:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from acp_launch.console import servernotes
+from acp_launch.console import servernotes, servicenotes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.errors import LaunchError
 from acp_launch.process.change import Change, Standing, State
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import Updated
+from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
+from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.toolcall import title
 from acp_launch.session.waits import seconds
 
@@ -43,6 +44,16 @@ class Notices:
     def permission(self, permission: Permission) -> None:
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
         self.tell(f"acp-launch: {answer}: {harmless(permission.title, keep='')} ({permission.by})", DIM)
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        """Agents do much that they ask nobody about, so a word is due only where a rule was passed over."""
+        if not by.startswith("permissions.default"):
+            self.tell(f"acp-launch: ran without asking: {harmless(title(call), keep='')} ({by})", YELLOW)
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        """One line for what changed something, or was refused; what a command says is the agent's to tell."""
+        if text := servicenotes.line(step):
+            self.tell(f"acp-launch: {text}", DIM)
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         self._cancelled = True

@@ -13,7 +13,7 @@ from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import LaunchError
 from acp_launch.process.change import Standing
 from acp_launch.protocol import acp
-from acp_launch.protocol.conversation import Updated
+from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import Permission, TurnEnd, When
 from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from itertools import accumulate
 
 from acp_launch.protocol import acp
-from acp_launch.protocol.conversation import Updated
+from acp_launch.protocol.event import Updated
 from acp_launch.secret.needles import Span, joined
 from acp_launch.secret.redact import Redactor, Tables
 from acp_launch.secret.value import MASK

@@ -6,62 +6,92 @@ the turn is. Several may be open at the same time (C-11, C-60, C-61).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from acp_launch.protocol import acp
-from acp_launch.protocol.conversation import Opened, PermissionAsked, Updated, Withdrawn
+from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import Connection
+from acp_launch.session.gate import Decision, Gate
 from acp_launch.session.observer import Permission, SessionReady
-from acp_launch.session.permission import Policy, choose, judge
+from acp_launch.session.service import Services
+from acp_launch.session.serving import Serving
+from acp_launch.session.state import SessionState
 from acp_launch.session.toolcall import KINDS, ToolCalls, title
 
-# Asks a person; gives the id of the option chosen, or None for "none of them".
-Ask = Callable[[dict[str, Any], list[Any]], Awaitable[str | None]]
+CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+RUNS = frozenset({"in_progress", "completed"})  # a status that says that the work was begun
 
 
 class Client:
-    def __init__(self, connection: Connection, *, name: str, policy: Policy, ask: Ask | None) -> None:
-        """`name` is ours for the session. `ask` is None when there is no one to ask: then `ask` means deny."""
+    """One session's side of a connection; a connection has one at a time, the latest."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        name: str,
+        gate: Gate,
+        services: Services | None = None,
+        completed: Callable[[str], None] = lambda elicitation_id: None,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`name` is ours for the session. `completed` hears of an elicitation's end, `changed` that `state` has."""
         self.name = name
         self.calls = ToolCalls()
+        self.state = SessionState()
         self.replayed = 0
         self.history_complete = False  # whether what was replayed so far ends with the agent's words
-        self.title = ""  # of the session, as the agent names it (C-57)
-        self._session: SessionReady | None = None
         self.denied = ""  # the last tool call that was denied because no one could be asked, unless work went on
+        self._session: SessionReady | None = None
+        self._session_id = ""
         self._connection = connection
         self._observer = connection.observer
-        self._policy = policy
-        self._ask = ask
+        self._gate = gate
+        gate.session = name
+        self._serving = Serving(connection, services or {})
+        self._completed, self._changed = completed, changed
         self._answered = 0.0  # loop time of the last answer a person gave
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
+        self._settled: set[str] = set()  # tool calls that were asked about, or told of as not having been
         connection.listen(self)
 
+    @property
+    def title(self) -> str:
+        """Of the session, as the agent names it (C-57)."""
+        return self.state.title or ""
+
     def alive(self) -> float:
-        """Loop time of the last sign of life; while a person is being asked, nobody is silent."""
-        if self._questions:
+        """Loop time of the last sign of life; while a person is being asked, or we serve, nobody is silent."""
+        if self._questions or self._serving.is_busy:
             return asyncio.get_running_loop().time()
         return max(self._connection.heard(), self._answered)
 
+    def opening(self, session_id: str) -> None:
+        """The session that is about to be loaded or resumed: what others tell is not ours."""
+        self._session_id = session_id
+
     def updated(self, update: Updated) -> None:
+        if update.session_id != self._session_id:
+            return  # of a session that was left
         if update.replay:
             self.replayed += 1
             self.history_complete = update.kind == "agent_message_chunk" or (
                 self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
             )
-        if update.kind in KINDS:
-            self._tool(update)
-        elif update.kind == "session_info_update":
-            self._info(update)
+        if update.kind not in CHUNKS:
+            self._take(update)
         self._observer.update(update)
 
     def opened(self, opened: Opened) -> None:
         """Right before the first update of a new session; a loaded one is ready when its history is in."""
+        self._session_id = opened.session_id
         self._session = SessionReady(opened.session_id, self.name, opened.how, 0, opened.result)
+        self.state.opened(acp.mapping(acp.decoded(opened.result)))
+        self._changed()
         if opened.how != "load":
             self._observer.ready(self._session)
 
@@ -79,23 +109,45 @@ class Client:
 
     def asked(self, question: PermissionAsked) -> None:
         call = self.calls.merge(question.tool_call)
-        verdict = judge(self._policy, acp.text(call.get("kind")) or None)
-        if verdict.answer == "ask" and self._ask is not None:
-            task = self._connection.beside(self._question(question, call, self._ask))
+        self._settled.add(acp.text(call.get("toolCallId")))
+        if question.session_id != self._session_id and self._session is not None:
+            decision: Decision | None = Decision(False, None, "its session was left")
+        else:
+            decision = self._gate.decided(call, question.options)
+        if decision is None:
+            task = self._connection.beside(self._question(question, call))
             self._questions[bytes(question.id)] = (question.session_id, task)
             return
-        allowed = verdict.answer == "allow"
-        by = verdict.by
-        if verdict.answer == "ask":
+        if decision.is_unasked:
             self.denied = title(call)
-            by = f"{verdict.by}, and no terminal to ask on"
-        self._answer(question, call, choose(allowed, question.options), allowed=allowed, by=by)
+        self._answer(question, call, decision)
+
+    def service(self, question: ServiceAsked) -> None:
+        if question.session_id in ("", self._session_id):
+            self._serving.asked(question)
+            return
+        conversation = self._connection.conversation
+        self._connection.send(conversation.refuse(question.id, jsonrpc.INVALID_PARAMS, "this session was left"))
+
+    def completed(self, elicitation_id: str) -> None:
+        self._completed(elicitation_id)
 
     def withdrawn(self, withdrawn: Withdrawn) -> None:
-        session_id, task = self._questions.pop(bytes(withdrawn.id), ("", None))
+        id = bytes(withdrawn.id)
+        session_id, task = self._questions.pop(id, ("", None))
         if task is not None:
             task.cancel()
+        self._serving.withdrawn(id)
         self._connection.send(self._connection.conversation.withdraw(session_id, withdrawn.id))
+
+    def settled(self) -> None:
+        """Options were set: `state` has changed without an update."""
+        self._changed()
+
+    def new_turn(self) -> None:
+        """A prompt is about to be sent."""
+        self.denied = ""
+        self._gate.new_turn()
 
     def cancel(self, session_id: str) -> None:
         """`session/cancel`; open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63)."""
@@ -104,34 +156,47 @@ class Client:
         for _, task in self._questions.values():
             task.cancel()
         self._questions.clear()
+        self._serving.cancel(session_id)
         self._observer.cancelled(self.calls.cancel())
 
-    async def _question(self, question: PermissionAsked, call: dict[str, Any], ask: Ask) -> None:
-        chosen = await ask(call, question.options)
+    async def _question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
+        decision = await self._gate.asked(call, question.options)
         self._questions.pop(bytes(question.id), None)
         self._answered = asyncio.get_running_loop().time()
-        kinds = {option.get("optionId"): option.get("kind") for option in question.options if isinstance(option, dict)}
-        allowed = str(kinds.get(chosen, "")).startswith("allow")
-        self._answer(question, call, chosen, allowed=allowed, by="you")
+        self._answer(question, call, decision)
 
-    def _answer(
-        self, question: PermissionAsked, call: dict[str, Any], option_id: str | None, *, allowed: bool, by: str
-    ) -> None:
-        self._connection.send(self._connection.conversation.permit(question.session_id, question.id, option_id))
-        allowed = allowed and option_id is not None
+    def _answer(self, question: PermissionAsked, call: dict[str, Any], decision: Decision) -> None:
+        permit = self._connection.conversation.permit
+        self._connection.send(permit(question.session_id, question.id, decision.option_id))
         self._observer.permission(
-            Permission(title(call), call, question.options, allowed=allowed, option_id=option_id, by=by)
+            Permission(
+                title(call),
+                call,
+                question.options,
+                allowed=decision.allowed,
+                option_id=decision.option_id,
+                by=decision.by,
+            )
         )
 
-    def _tool(self, update: Updated) -> None:
-        call = self.calls.merge(acp.mapping(acp.decoded(update.update)))
-        if call.get("status") == "completed":
-            self.denied = ""
+    def _take(self, update: Updated) -> None:
+        """What is more than words."""
+        body = acp.mapping(acp.decoded(update.update))
+        if update.kind in KINDS:
+            self._tool(self.calls.merge(body), is_replay=update.replay)
+        else:
+            self.state.apply(update.kind, body)
+            self._changed()
 
-    def _info(self, update: Updated) -> None:
-        info = acp.mapping(acp.decoded(update.update))
-        if "title" in info:
-            self.title = acp.text(info["title"])
+    def _tool(self, call: dict[str, Any], *, is_replay: bool) -> None:
+        status, id = call.get("status"), acp.text(call.get("toolCallId"))
+        if status == "completed":
+            self.denied = ""
+        if status not in RUNS or is_replay or id in self._settled:
+            return
+        self._settled.add(id)
+        if by := self._gate.passed(call):
+            self._observer.unasked(call, by)
 
 
 def usage(result: msgspec.Raw) -> dict[str, Any] | None:

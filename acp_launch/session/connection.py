@@ -24,7 +24,8 @@ from acp_launch.errors import (
     first,
 )
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.conversation import Conversation, Opened, PermissionAsked, Reply, Updated, Withdrawn
+from acp_launch.protocol.conversation import Conversation
+from acp_launch.protocol.event import Completed, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
 from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.secret.redact import excerpt
@@ -42,6 +43,8 @@ class Listener(Protocol):
     def updated(self, update: Updated) -> None: ...
     def opened(self, opened: Opened) -> None: ...
     def asked(self, question: PermissionAsked) -> None: ...
+    def service(self, question: ServiceAsked) -> None: ...
+    def completed(self, elicitation_id: str) -> None: ...
     def withdrawn(self, withdrawn: Withdrawn) -> None: ...
 
 
@@ -180,26 +183,36 @@ class Connection:
             elif isinstance(event, Junk):
                 self._note_junk(event, line)
             elif isinstance(event, Reply):
-                self._reply(event.line)
+                self.reply(event.line)
             else:
                 self._tell(event)
 
-    def _tell(self, event: Opened | PermissionAsked | Withdrawn) -> None:
-        if self._listener is None:
-            return
-        if isinstance(event, Opened):
-            self._listener.opened(event)
-        elif isinstance(event, PermissionAsked):
-            self._listener.asked(event)
-        else:
-            self._listener.withdrawn(event)
+    def _tell(self, event: Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn) -> None:
+        match self._listener, event:
+            case None, _:
+                return
+            case listener, Opened():
+                listener.opened(event)
+            case listener, PermissionAsked():
+                listener.asked(event)
+            case listener, ServiceAsked():
+                listener.service(event)
+            case listener, Completed(elicitation_id):
+                listener.completed(elicitation_id)
+            case listener, Withdrawn():
+                listener.withdrawn(event)
 
     def _answer(self, answer: Answered) -> None:
         _, future = self._waiting.get(answer.number, ("", None))
         if future is not None and not future.done():  # a late answer to what we gave up is fine (C-66)
             future.set_result(answer)
 
-    def _reply(self, line: bytes) -> None:
+    def reply(self, line: bytes) -> None:
+        """Send an answer to the agent.
+
+        Raises:
+            RemoteProtocolError: too many of them are unread.
+        """
         if self._unsent > MAX_REPLIES:
             raise RemoteProtocolError("the agent sends requests and does not read the answers")
         self.send(line)

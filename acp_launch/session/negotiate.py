@@ -2,21 +2,22 @@
 
 from acp_launch.errors import AgentError, LaunchError, WaitExpired
 from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.offers import Offers
 from acp_launch.session.connection import Connection
 
 KNOB = "agent.timeouts.initialize"
 ACP_MODE = "is the command right? many agents speak ACP only with a flag or as an adapter of their own"
 
 
-async def negotiate(connection: Connection, *, limit: float) -> Negotiated:
-    """Shake hands within `limit` seconds.
+async def negotiate(connection: Connection, *, limit: float, offers: Offers | None = None) -> Negotiated:
+    """Shake hands within `limit` seconds; without `offers` the agent is offered nothing.
 
     Raises:
         AgentError: the agent ended, refused, or is no ACP agent: it printed text and did not answer in time.
         RemoteProtocolError: it speaks another version (C-17).
         WaitExpired: it said nothing in time.
     """
-    call = connection.conversation.initialize()
+    call = connection.conversation.initialize(offers)
     try:
         result = await connection.call(call, what="answer to initialize from the agent", limit=limit, knob=KNOB)
     except (AgentError, WaitExpired) as error:

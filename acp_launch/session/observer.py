@@ -7,7 +7,8 @@ from msgspec import Raw, Struct
 
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import How, Updated
+from acp_launch.protocol.event import How, Updated
+from acp_launch.session.service import FileServed, TerminalServed
 
 When = Literal["opened", "turn"]
 
@@ -52,6 +53,12 @@ class Observer(Protocol):
         """Called for every update in wire order; 100,000 times in a long turn, so be quick."""
 
     def permission(self, permission: Permission) -> None: ...
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        """A tool call runs that nobody was asked about, although the policy does not allow it; `by` names the rule."""
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        """The agent had us read or write a file, or run a command."""
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         """The turn is being cancelled; `calls` are the tool calls that were unfinished (C-63)."""

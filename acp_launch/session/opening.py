@@ -9,7 +9,7 @@ from msgspec import Struct
 from acp_launch.errors import AgentRefused, SessionError
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.protocol.conversation import How
+from acp_launch.protocol.event import How
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady
@@ -56,6 +56,7 @@ async def open_session(
         SessionError: the agent has forgotten the session.
         AgentError, AuthRequired, WaitExpired: as `Connection.call`.
     """
+    client.opening(session_id)
     call = connection.conversation.open(
         how,
         session_id,

@@ -56,6 +56,7 @@ class Turn:
             AgentError, AuthRequired: as `Connection.call`.
             WaitExpired: the agent was silent too long, or went on after being cancelled.
         """
+        self._client.new_turn()
         call = self._connection.conversation.prompt(self._session_id, blocks)
         try:
             async with self._patience:

@@ -28,16 +28,19 @@ async def awaited(
     """The future's result, if it comes within `limit` seconds of silence.
 
     `since` gives the loop time of the last sign of life and is asked again after each step, so that a lively turn
-    never expires; without it the clock starts now. Words come after 3 s, then at growing intervals: within one wait
-    a later silence is mentioned only if it outlasts the earlier ones.
+    never expires; the clock starts now at the earliest. Words come after 3 s, then at growing intervals: within one
+    wait a later silence is mentioned only if it outlasts the earlier ones.
 
     Raises:
         WaitExpired: the deadline passed; the future is left as it is.
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    last = since or (lambda: begun)
     word = FIRST_WORD
+
+    def last() -> float:
+        return max(begun, since()) if since else begun
+
     while True:
         left = last() + min(word, limit) - loop.time()
         if left > 0:

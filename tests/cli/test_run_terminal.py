@@ -18,8 +18,8 @@ def env() -> dict[str, str]:
 
 def asked(terminal: Terminal) -> None:
     terminal.until("The agent asks for permission: Note: buy milk")
-    terminal.until("1. Allow once")
-    terminal.until("Number, y or n [n]: ")
+    terminal.until("1. Allow once (y)")
+    terminal.until("Allow it? [no]: ")
 
 
 @pytest.mark.parametrize(
@@ -45,9 +45,9 @@ def test_an_unclear_answer_is_asked_again(tmp_path: Path, env: dict[str, str]) -
     with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
         asked(terminal)
         terminal.types("9\n")
-        terminal.until("9\nNumber, y or n [n]: ")
+        terminal.until("9\nAllow it? [no]: ")
         terminal.types("ok\n")
-        terminal.until("ok\nNumber, y or n [n]: ")
+        terminal.until("ok\nAllow it? [no]: ")
         terminal.types("y\n")
         assert terminal.ends() == 0
     assert "Noted: buy milk" in terminal.text
@@ -65,7 +65,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(tmp_path: Path, e
 def test_everything_that_is_to_be_allowed_can_be_seen(tmp_path: Path, env: dict[str, str]) -> None:
     with on_terminal("run", "demo", f"note {'a' * 3000} THE END", cwd=tmp_path, env=env) as terminal:
         terminal.until("THE END")
-        terminal.until("Number, y or n [n]: ")
+        terminal.until("Allow it? [no]: ")
         terminal.types("n\n")
         assert terminal.ends() == 0
 
@@ -115,7 +115,8 @@ def test_a_poor_terminal_shows_the_answer_all_the_same(
         assert b"\x1b" not in terminal.raw
 
 
-def test_without_a_prompt_a_person_is_told_the_ways_to_give_one(tmp_path: Path, env: dict[str, str]) -> None:
-    with on_terminal("run", "demo", cwd=tmp_path, env=env) as terminal:
+def test_without_a_prompt_a_script_is_told_the_ways_to_give_one(tmp_path: Path, env: dict[str, str]) -> None:
+    """A person gets a session to sit in front of; events are for scripts, which cannot type."""
+    with on_terminal("run", "demo", "--output", "json", cwd=tmp_path, env=env) as terminal:
         assert terminal.ends() == 2
     assert "acp-launch: there is no prompt" in terminal.text

@@ -10,12 +10,15 @@ from typing import Any
 from acp_launch.process.change import Change, Standing
 from acp_launch.profile.model import Approval
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.conversation import Updated
-from acp_launch.session.client import Ask, Client
+from acp_launch.protocol.event import Updated
+from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect
+from acp_launch.session.gate import Gate
 from acp_launch.session.negotiate import negotiate
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.permission import Approve, Policy
+from acp_launch.session.person import Ask
+from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.transport.memory import MemoryTransport, pair
 from tests.oracle import Dialogue
 
@@ -60,6 +63,14 @@ class Recorder:
 
     def permission(self, permission: Permission) -> None:
         self.told.append(("permission", permission))
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        self.told.append(("unasked", (call["toolCallId"], by)))
+        self.changed.set()
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self.told.append(("served", step))
+        self.changed.set()
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         self.told.append(("cancelled", [call["toolCallId"] for call in calls]))
@@ -163,4 +174,4 @@ async def negotiated(
         result = {"protocolVersion": 1, "agentCapabilities": CAPABLE if capabilities is None else capabilities}
         await agent.answers(request, result)
         await handshake
-        yield connection, agent, recorder, Client(connection, name="n", policy=Policy(default, approve), ask=ask)
+        yield connection, agent, recorder, Client(connection, name="n", gate=Gate(Policy(default, approve), ask))

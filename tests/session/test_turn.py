@@ -14,6 +14,7 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
+from acp_launch.session.person import Answer
 from acp_launch.session.turn import Turn
 from tests.session.recording import Agent, negotiated, question, update
 
@@ -161,10 +162,10 @@ def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None
     """C-61, C-62, C-63."""
 
     async def story() -> None:
-        never: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        never: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         asked = asyncio.Semaphore(0)
 
-        async def ask(call: dict[str, Any], options: list[Any]) -> str | None:
+        async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
             asked.release()
             return await never
 
@@ -293,10 +294,10 @@ def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> No
     """C-11, C-65."""
 
     async def story() -> None:
-        answers: dict[str, asyncio.Future[str | None]] = {}
+        answers: dict[str, asyncio.Future[Answer]] = {}
         asked = asyncio.Semaphore(0)
 
-        async def ask(call: dict[str, Any], options: list[Any]) -> str | None:
+        async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
             answers[call["title"]] = asyncio.get_running_loop().create_future()
             asked.release()
             return await answers[call["title"]]
@@ -309,7 +310,7 @@ def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> No
             await agent.says({"method": "$/cancel_request", "params": {"requestId": 1}})
             withdrawn = await agent.hears()
             assert (withdrawn["id"], withdrawn["error"]["code"]) == (1, -32800)
-            answers["Do b"].set_result("always")
+            answers["Do b"].set_result(Answer("always"))
             assert (await agent.hears())["result"]["outcome"] == {"outcome": "selected", "optionId": "always"}
             (permission,) = recorder.of("permission")
             assert (permission.allowed, permission.by) == (True, "you")
@@ -321,9 +322,9 @@ def test_a_person_who_is_asked_makes_nobody_silent() -> None:
     """The deadline of a turn's silence stands still while we wait for a person."""
 
     async def story() -> None:
-        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        async def ask(call: dict[str, Any], options: list[Any]) -> str | None:
+        async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
             return await answer
 
         async with negotiated(ask=ask) as (connection, agent, _, client):
@@ -335,7 +336,7 @@ def test_a_person_who_is_asked_makes_nobody_silent() -> None:
             await agent.says(question(0))
             done, _ = await asyncio.wait({running}, timeout=0.4)
             assert not done
-            answer.set_result("no")
+            answer.set_result(Answer("no"))
             await agent.hears()
             done, _ = await asyncio.wait({running}, timeout=0.05)
             assert not done  # the agent has all its time again, from the answer on

@@ -1,0 +1,80 @@
+"""`run` without a prompt: a session to sit in front of."""
+
+import asyncio
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from acp_launch.cli.planning import checked_name, here
+from acp_launch.cli.start import guarded, started
+from acp_launch.cli.talk import talks, wished
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.session.hold import hold
+
+if TYPE_CHECKING:
+    from acp_launch.cli.wish import Kept, Wish
+    from acp_launch.process.exit import Exit
+    from acp_launch.process.guard import Guard
+    from acp_launch.process.program import Program
+    from acp_launch.process.spawn import Spawned
+
+
+def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
+    """Gives the exit code; `held` holds the first session."""
+    with guarded(kept.settings, plan, "run") as guard, started(plan, kept.secrets) as spawned:
+        return asyncio.run(_sat(wish, plan, kept, held, guard, spawned))
+
+
+async def _sat(
+    wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack, guard: "Guard", spawned: "Spawned"
+) -> int:
+    from acp_launch.console.discreet import Discreet
+    from acp_launch.interactive.heard import heard
+    from acp_launch.interactive.rooms import Rooms
+    from acp_launch.interactive.sitting import Seating
+    from acp_launch.interactive.sitting import sit as story
+    from acp_launch.interactive.which import front
+    from acp_launch.launch import Talks
+
+    shown = front(kept.settings.state / "history" / _history_name(plan))
+    output = heard(shown.canvas)
+    rooms = Rooms(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
+
+    async def in_front(program: "Program") -> "Exit":
+        from acp_launch.process.foreground import foreground
+
+        async with shown.suspended():
+            return await foreground(program)
+
+    observer = Discreet(output)
+    with talks(wish, plan, kept, guard, shown.person, observer.note, in_front) as needs:
+        seating = Seating(
+            needs=Talks(**needs),
+            front=shown,
+            observer=observer,
+            heard=output,
+            rooms=rooms,
+            room=rooms.first(kept.name, kept.record, held),
+            replay=wish.replay,
+            wishes=wished(wish, plan),
+            blocks=partial(_blocks, plan),
+            here=here(),
+        )
+        return await story(plan, seating, spawned)
+
+
+def _holding(plan: LaunchPlan, kept: "Kept", name: str) -> AbstractContextManager[None]:
+    return hold(kept.settings.state, (str(plan.project), plan.profile, name))
+
+
+def _history_name(plan: LaunchPlan) -> str:
+    """One file a project: what was asked of one agent is asked of another."""
+    readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in plan.project.name[:40])
+    return f"{readable}-{crc32(str(plan.project).encode(errors='surrogatepass')):08x}"
+
+
+def _blocks(plan: LaunchPlan, text: str, able: Any) -> list[dict[str, Any]]:
+    from acp_launch.session.attachments import blocks
+
+    return blocks(text, plan.cwd, (plan.cwd, *plan.additional_directories), able)

@@ -1,0 +1,103 @@
+"""What a session needs from the command line's side: its policy and books, its person, its logs."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from acp_launch.cli.books import Ledger
+from acp_launch.cli.login import logging_in
+from acp_launch.cli.start import open_env, spawn_agent, stderr_log
+from acp_launch.console.logins import Aloud
+from acp_launch.console.permit import permitting
+from acp_launch.document.keypath import KeyPath
+from acp_launch.opened import Wanted
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.guard import Guard
+from acp_launch.process.serverlog import ServerLogs
+from acp_launch.served import Elicit, Means, offers
+from acp_launch.session import configure
+from acp_launch.session.gate import Gate
+from acp_launch.session.keep import Keeper
+from acp_launch.session.permission import policy
+from acp_launch.session.person import Person
+from acp_launch.session.remembered import Shelf, load
+
+if TYPE_CHECKING:
+    from acp_launch.cli.wish import Kept, Wish
+    from acp_launch.session.eliciting import Elicitation
+    from acp_launch.session.login import InFront
+
+
+@contextmanager
+def talks(
+    wish: "Wish",
+    plan: LaunchPlan,
+    kept: "Kept",
+    guard: Guard,
+    person: Person | None,
+    note: Callable[[str], None],
+    in_front: "InFront | None" = None,
+) -> Iterator[dict[str, Any]]:
+    """The members of `launch.Talks`; logs are open while the block runs. `note` shows a line to a person.
+
+    `in_front` runs a program on the terminal where something has to leave that first.
+    """
+    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile)
+    home = os.environ.get("HOME", "")
+    rules = policy(plan, approve=wish.approve, remembered=load(shelf), home=home)
+    with (
+        stderr_log(kept.settings, plan, echo=wish.verbose) as log_file,
+        closing(ServerLogs(kept.settings.state / "log", plan.profile)) as server_logs,
+        closing(Ledger(plan, shelf, home, note)) as books,
+    ):
+        offered = offers(plan, has_person=person is not None)
+        gate = Gate(rules, permitting(person) if person else None, books)
+        aloud = Aloud(log_file, sys.stderr)
+        yield {
+            "guard": guard,
+            "secrets": kept.secrets,
+            "max_line": kept.settings.max_line,
+            "log": log_file if wish.verbose else aloud,
+            "offers": offered,
+            "means": Means(
+                offers=offered, gate=gate, env=open_env(plan), elicit=_eliciting(person) if person else None
+            ),
+            "log_in": logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
+            "respawn": lambda: spawn_agent(plan, kept.secrets),
+            "server_logs": server_logs,
+        }
+
+
+def _eliciting(person: Person) -> Elicit:
+    def made(agent: str, note: Callable[[str], None]) -> "Elicitation":
+        from acp_launch.console.forms import Forms
+        from acp_launch.console.links import Links
+        from acp_launch.session.eliciting import Elicitation
+
+        fill, visit = Forms(person, agent).fill, Links(person, agent).visit
+        return Elicitation(agent, fill=fill, visit=visit, forms=True, urls=True, note=note)
+
+    return made
+
+
+def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Wanted:
+    """The session that is opened first."""
+    return Wanted(
+        name=kept.name,
+        continued=kept.record,
+        replay=wish.replay,
+        wishes=wished(wish, plan),
+        opened=keeper.opened,
+    )
+
+
+def wished(wish: "Wish", plan: LaunchPlan) -> list[configure.Wish]:
+    """Mode and options, of the profile and of `--set`."""
+
+    def place(path: KeyPath) -> str:
+        origin = plan.settings[str(path[-1])]
+        return f"{origin} {origin.path}"
+
+    return configure.wishes(plan.mode, plan.config, wish.sets, place=place)

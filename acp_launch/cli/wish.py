@@ -1,0 +1,44 @@
+"""What is asked for on the command line, and what was found out about it before anything starts."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from acp_launch.secret.value import Secret
+    from acp_launch.session.permission import Approve
+    from acp_launch.session.registry import Record, Registry
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What the command line asks for."""
+
+    words: tuple[str, ...]
+    file: Path | None
+    agent: str | None
+    session: str | None
+    latest: bool
+    new: bool
+    replay: bool
+    cwd: Path | None
+    output: str
+    approve: "Approve | None"
+    timeout: float | None
+    verbose: bool
+    attach: tuple[Path, ...] = ()
+    sets: tuple[str, ...] = ()
+
+
+class Kept(Struct, frozen=True):
+    """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
+
+    settings: Settings
+    secrets: "Mapping[str, Secret]"
+    registry: "Registry"
+    name: str
+    record: "Record | None"

@@ -1,0 +1,1 @@
+"""A session to sit in front of. Imported only when somebody does."""

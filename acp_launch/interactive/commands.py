@@ -1,0 +1,200 @@
+"""The commands of ours in an interactive session: `:help` and its like. A prompt that begins with a colon is `::…`."""
+
+from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
+
+from msgspec import Struct
+
+from acp_launch.console.servernotes import opened
+from acp_launch.console.stderr import DIM
+from acp_launch.errors import LaunchError, UsageError
+from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome
+from acp_launch.interactive.front import Word
+from acp_launch.interactive.reports import permissions, sessions, usage
+from acp_launch.session.configure import Wish, fulfil
+from acp_launch.session.options import Option, match
+
+SIGIL = ":"
+
+
+class Command(Struct, frozen=True):
+    """`in_turn` is whether it works while a turn runs."""
+
+    run: Callable[[Desk, Current, str], Awaitable[Outcome | None]]
+    hint: str
+    meaning: str
+    in_turn: bool = True
+
+
+def is_ours(text: str) -> bool:
+    """Whether a line is a command and no prompt."""
+    return text.startswith(SIGIL) and not text.startswith(SIGIL * 2)
+
+
+def prompt_of(text: str) -> str:
+    """What is sent: `::x` stands for `:x`."""
+    return text[1:] if text.startswith(SIGIL * 2) else text
+
+
+def words() -> tuple[Word, ...]:
+    """For completion."""
+    return tuple(Word(name, command.meaning, command.hint) for name, command in COMMANDS.items())
+
+
+def found(text: str) -> tuple[Command, str]:
+    """The command a line is for, and what comes after its name.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    name, _, rest = text.partition(" ")
+    command = COMMANDS.get(name)
+    if command is None:
+        near = get_close_matches(name, COMMANDS, n=1)
+        fix = f"did you mean {near[0]}?" if near else ":help lists the commands; ::text sends text that begins with :"
+        raise UsageError(f"there is no command {name}", fix=fix)
+    return command, rest.strip()
+
+
+def works_in_turn(text: str) -> bool:
+    """Whether it can be carried out now; what is no command can: it is said so."""
+    command = COMMANDS.get(text.partition(" ")[0])
+    return command is None or command.in_turn
+
+
+async def run(desk: Desk, current: Current, text: str) -> Outcome | None:
+    """Do it; what goes wrong is said, and the session goes on. Gives what is to become of the session, if anything."""
+    try:
+        command, rest = found(text)
+        return await command.run(desk, current, rest)
+    except LaunchError as error:
+        desk.failed(error)
+        return None
+
+
+async def _help(desk: Desk, current: Current, rest: str) -> None:
+    width = max(len(f"{name} {command.hint}") for name, command in COMMANDS.items())
+    for name, command in COMMANDS.items():
+        desk.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
+    desk.say("  /… is a command of the agent's, @path attaches a file, Alt-Enter begins a new line", DIM)
+
+
+async def _quit(desk: Desk, current: Current, rest: str) -> Outcome:
+    return Leave(0)
+
+
+async def _sessions(desk: Desk, current: Current, rest: str) -> None:
+    for line in sessions(desk.rooms.records(), current.room.name):
+        desk.say(line)
+
+
+async def _switch(desk: Desk, current: Current, rest: str) -> Outcome | None:
+    if not rest:
+        raise UsageError("which session?", fix=":switch NAME; :sessions lists them")
+    if rest == current.room.name:
+        desk.say(f"this is {rest} already")
+        return None
+    return Move(desk.rooms.enter(rest, is_new=False))
+
+
+async def _new(desk: Desk, current: Current, rest: str) -> Outcome:
+    return Move(desk.rooms.enter(rest, is_new=True) if rest else desk.rooms.fresh())
+
+
+async def _mode(desk: Desk, current: Current, rest: str) -> None:
+    option = match(current.client.state.options, "mode")
+    if rest:
+        await _set_to(desk, current, "mode", rest)
+    elif option is None:
+        desk.say("this agent has no modes")
+    else:
+        _tell_option(desk, option)
+
+
+async def _set(desk: Desk, current: Current, rest: str) -> None:
+    name, _, value = rest.replace("=", " ", 1).partition(" ")
+    options = current.client.state.options
+    if value.strip():
+        await _set_to(desk, current, name, value.strip())
+    elif name and (option := match(options, name)) is not None:
+        _tell_option(desk, option)
+    else:
+        for option in options:
+            desk.say(f"  {option.id} = {option.shown}  {option.description}")
+        if not options:
+            desk.say("this agent has nothing to set")
+
+
+async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
+    wish = Wish(name, value, f":set {name} {value}")
+    client, limit = current.client, desk.plan.timeouts.session
+    before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
+    client.settled()
+    option = match(client.state.options, before.id)
+    desk.say(f"{before.name}: {option.shown if option else value}")
+
+
+def _tell_option(desk: Desk, option: Option) -> None:
+    desk.say(f"{option.name}: {option.shown}")
+    for choice in option.choices:
+        mark = "*" if choice.value == option.current else " "
+        desk.say(f" {mark} {choice.value}  {choice.name}{f': {choice.description}' if choice.description else ''}")
+
+
+async def _servers(desk: Desk, current: Current, rest: str) -> None:
+    standings = desk.servers.standings()
+    for standing in standings:
+        for text, _ in opened([standing]):
+            desk.say(f"  {text.removeprefix('acp-launch: mcp servers: ')}")
+    if not standings:
+        desk.say("this profile has no servers that acp-launch runs")
+
+
+async def _restart(desk: Desk, current: Current, rest: str) -> None:
+    known = [standing.server for standing in desk.servers.standings()]
+    if rest not in known:
+        raise UsageError(
+            f'there is no server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}"
+        )
+    desk.servers.restart(rest)
+    desk.say(f"{rest} is started again")
+
+
+async def _permissions(desk: Desk, current: Current, rest: str) -> None:
+    for line in permissions(desk.needs.means.gate.policy):
+        desk.say(line)
+
+
+async def _usage(desk: Desk, current: Current, rest: str) -> None:
+    for line in usage(current):
+        desk.say(line)
+
+
+async def _export(desk: Desk, current: Current, rest: str) -> None:
+    if not rest:
+        raise UsageError("export to which file?", fix=":export notes.md")
+    path = desk.here / rest
+    heading = current.client.title or current.room.name
+    try:
+        with path.open("x", encoding="utf-8", errors="replace") as file:
+            file.write(desk.heard.transcript.markdown(heading))
+    except OSError as error:
+        fix = "name another file" if isinstance(error, FileExistsError) else "name a file in a directory you can write"
+        raise UsageError(f"cannot export to {path}: {error.strerror}", fix=fix) from None
+    desk.say(f"exported to {path}")
+
+
+COMMANDS = {
+    ":help": Command(_help, "", "what can be done here"),
+    ":sessions": Command(_sessions, "", "the sessions of this project and profile"),
+    ":switch": Command(_switch, "NAME", "go to another session; it is opened if there is none", in_turn=False),
+    ":new": Command(_new, "[NAME]", "open a new session and go there", in_turn=False),
+    ":mode": Command(_mode, "[MODE]", "show or set the agent's mode"),
+    ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),
+    ":servers": Command(_servers, "", "how the MCP servers stand"),
+    ":restart": Command(_restart, "SERVER", "start an MCP server again"),
+    ":permissions": Command(_permissions, "", "what may be done without asking, and what was answered for good"),
+    ":usage": Command(_usage, "", "context, tokens and cost as the agent tells them"),
+    ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),
+    ":quit": Command(_quit, "", "end the session; it can be continued later", in_turn=False),
+}

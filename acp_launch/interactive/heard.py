@@ -1,0 +1,45 @@
+"""The output of an interactive session, which also tells the story what it needs to know."""
+
+from collections.abc import Callable
+
+from acp_launch.console.canvas import Canvas
+from acp_launch.console.live import Live
+from acp_launch.console.notices import Notices
+from acp_launch.console.outlet import Outlet
+from acp_launch.console.plain import Plain
+from acp_launch.interactive.transcript import Transcript
+from acp_launch.process.change import Change
+from acp_launch.protocol.event import Updated
+
+
+class Heard(Notices):
+    """Goes before an output; what it hears has no secrets any more."""
+
+    transcript: Transcript
+    is_history_hidden = False  # a history that was on the screen already is not shown again
+    server_changed: Callable[[], None] = staticmethod(lambda: None)
+
+    def update(self, update: Updated) -> None:
+        if update.replay and self.is_history_hidden:
+            return
+        self.transcript.update(update)
+        super().update(update)
+
+    def server(self, change: Change) -> None:
+        super().server(change)
+        self.server_changed()
+
+
+class HeardLive(Heard, Live):
+    """On a terminal."""
+
+
+class HeardPlain(Heard, Plain):
+    """Lines, for a dumb terminal or a pipe."""
+
+
+def heard(canvas: Canvas | None) -> "HeardLive | HeardPlain":
+    """What a session is shown by, where there is a canvas and where there is none."""
+    output = HeardPlain(Outlet()) if canvas is None else HeardLive(canvas, history=True)
+    output.transcript = Transcript()
+    return output

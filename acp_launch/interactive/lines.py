@@ -1,0 +1,169 @@
+"""
+The interactive session where nothing can be drawn: a dumb terminal, or a terminal to type on while stdout is a pipe.
+
+Prompts are lines; one that ends with a backslash goes on in the next. The terminal itself edits and echoes them. What
+is not the answer goes to stderr.
+"""
+
+import asyncio
+import codecs
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from acp_launch.console.echo import forget_typed
+from acp_launch.console.stderr import DIM, YELLOW, harmless, paint, say
+from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
+from acp_launch.session.person import Choice, Person, Tone
+
+STDIN = 0
+CHUNK = 65536  # bytes
+PROMPT = "> "
+STYLES: dict[Tone, str] = {"plain": "", "dim": DIM, "heading": "1", "warning": YELLOW}
+READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is waited for
+
+
+class Lines:
+    """A `Front`, and its `Person`."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.person: Person = self
+        self.canvas = None
+        self._closed = asyncio.Event()
+        self._floor = asyncio.Lock()
+        self._answer: asyncio.Future[str | None] | None = None
+        self._begun = ""  # of a prompt that goes on
+        self._unread = ""
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._mood: Mood = "starting"
+        self._is_invited = False
+
+    async def run(self) -> None:
+        self._listen()
+        try:
+            await self._closed.wait()
+        finally:
+            asyncio.get_running_loop().remove_reader(STDIN)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def status(self, status: Status) -> None:
+        """Invites when it is ready, once for whatever was entered: nothing else tells that an answer is complete."""
+        self._mood = status.mood
+        if self._mood in READY and not self._is_invited:
+            self._invite()
+
+    def vocabulary(self, vocabulary: Vocabulary) -> None:
+        """Nothing is completed here."""
+
+    def queued(self, prompts: Sequence[str]) -> None:
+        if prompts:
+            say(f"queued: {harmless(prompts[-1])}", style=DIM)
+
+    def offer(self, text: str) -> None:
+        """It cannot be put where one types, so it is shown, to be copied."""
+        say("This was not sent:", style=DIM)
+        say(harmless(text))
+
+    def interrupt(self) -> None:
+        """For SIGINT, which is what Ctrl-C is here."""
+        self._begun = ""
+        self.events.put_nowait(Interrupted())
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        asyncio.get_running_loop().remove_reader(STDIN)
+        try:
+            yield
+        finally:
+            self._listen()
+
+    @asynccontextmanager
+    async def floor(self) -> AsyncIterator[None]:
+        async with self._floor:
+            yield
+
+    def say(self, text: str, tone: Tone = "plain") -> None:
+        say(text, style=STYLES[tone])
+
+    async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
+        """By its key or, where no key is a digit, by its number; anything else is asked again."""
+        say(prompt)
+        for choice in choices:
+            say(f"  [{choice.key}] {choice.label}")
+        keys = {choice.key: choice.key for choice in choices}
+        if not any(map(str.isdecimal, keys)):
+            keys |= {str(number): choice.key for number, choice in enumerate(choices, 1)}
+        while True:
+            answer = await self._asked(f"{'/'.join(choice.key for choice in choices)}: ")
+            if answer is None or answer.strip().lower() in keys:
+                return None if answer is None else keys[answer.strip().lower()]
+
+    async def line(self, prompt: str, *, default: str = "") -> str | None:
+        answer = await self._asked(f"{prompt} [{default}] " if default else f"{prompt} ")
+        return answer if answer is None else answer or default
+
+    async def _asked(self, prompt: str) -> str | None:
+        """A line; what was typed before it was asked for is none."""
+        forget_typed()
+        self._unread = ""
+        _write(prompt)
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            return await self._answer
+        except asyncio.CancelledError:
+            _write("\n")
+            raise
+        finally:
+            self._answer = None
+
+    def _listen(self) -> None:
+        asyncio.get_running_loop().add_reader(STDIN, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(STDIN, CHUNK)
+        except OSError:  # EIO: the terminal is gone
+            data = b""
+        if not data:
+            self._ended()
+            return
+        *lines, self._unread = (self._unread + self._decode(data)).split("\n")
+        for line in lines:
+            self._entered(line.removesuffix("\r"))
+
+    def _ended(self) -> None:
+        """Ctrl-D, after which a terminal can be read again; or the end of a pipe, or of the terminal, which cannot."""
+        if os.isatty(STDIN):
+            _write("\n")
+        else:
+            asyncio.get_running_loop().remove_reader(STDIN)
+        if self._answer and not self._answer.done():
+            self._answer.set_result(None)
+        else:
+            self.events.put_nowait(Left())
+
+    def _entered(self, line: str) -> None:
+        if self._answer and not self._answer.done():
+            self._answer.set_result(line)
+        elif line.endswith("\\"):
+            self._begun += f"{line[:-1]}\n"
+        else:
+            text, self._begun = self._begun + line, ""
+            self._is_invited = False
+            if text.strip():
+                self.events.put_nowait(Submitted(text))
+            elif self._mood in READY:
+                self._invite()
+
+    def _invite(self) -> None:
+        self._is_invited = True
+        _write(paint(PROMPT, DIM))
+
+
+def _write(text: str) -> None:
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,252 @@
+"""
+The story of an interactive session: one agent after the other, one session after the other, turn by turn.
+
+The agent is started again when it died or a login needs it, and its session loaded again with its history left out;
+the servers run through all of it. What was not answered is offered for editing, never sent by itself.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.bridged import Supplies, bridged
+from acp_launch.console.discreet import Output
+from acp_launch.errors import (
+    AgentError,
+    AgentRefused,
+    LaunchError,
+    RemoteProtocolError,
+    WaitExpired,
+    first,
+)
+from acp_launch.interactive import commands
+from acp_launch.interactive.desk import Current, Desk, Leave, Move
+from acp_launch.interactive.front import Interrupted, Left, Submitted
+from acp_launch.interactive.heard import Heard
+from acp_launch.interactive.rooms import Room, Rooms
+from acp_launch.interactive.showing import Showing
+from acp_launch.interactive.turning import Turning
+from acp_launch.interactive.which import Seat
+from acp_launch.interrupts import Interrupts
+from acp_launch.launch import Talks
+from acp_launch.opened import Reconnect, once, open_wanted
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.spawn import Spawned
+from acp_launch.process.vigil import kept
+from acp_launch.protocol.acp import Capabilities
+from acp_launch.served import served
+from acp_launch.session.client import Client
+from acp_launch.session.configure import Wish
+from acp_launch.session.connection import Connection
+from acp_launch.session.person import Choice
+from acp_launch.visit import call_on, check
+
+TWICE = 2.0  # seconds within which a second Ctrl-C leaves
+INTERRUPTED = 130
+AGAIN = [Choice("y", "Start it again and go on with this session"), Choice("n", "Leave")]
+
+
+class Seating(Struct, frozen=True, kw_only=True):
+    """What an interactive session takes besides its plan."""
+
+    needs: Talks
+    front: Seat
+    observer: Output
+    heard: Heard
+    rooms: Rooms
+    room: Room  # the first
+    replay: bool
+    wishes: Sequence[Wish]
+    blocks: Callable[[str, Capabilities], Sequence[object]]  # a prompt with what it mentions
+    here: Path  # where the command was typed
+
+
+async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
+    """Until it is left; gives the exit code.
+
+    Raises:
+        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+    """
+    needs = seating.needs
+    supplies = Supplies(secrets=needs.secrets, max_line=needs.max_line, logs=needs.server_logs)
+    try:
+        async with (
+            kept(needs.guard),
+            Interrupts(seating.front.interrupt) as interrupts,
+            bridged(plan, supplies, seating.observer, interrupts.hurry) as servers,
+            asyncio.TaskGroup() as tasks,
+        ):
+            desk = Desk(
+                plan=plan,
+                needs=needs,
+                front=seating.front,
+                observer=seating.observer,
+                heard=seating.heard,
+                rooms=seating.rooms,
+                here=seating.here,
+                servers=servers,
+                interrupts=interrupts,
+            )
+            tasks.create_task(seating.front.run(), name="front")
+            is_orderly = False
+            try:
+                code = await _Sitting(desk, seating).run(spawned)
+                is_orderly = True
+            finally:
+                servers.stopping(is_orderly=is_orderly)
+                seating.front.close()
+            check(interrupts)
+            return code
+    except BaseExceptionGroup as failures:
+        raise first(failures) from None
+
+
+class _Sitting:
+    def __init__(self, desk: Desk, seating: Seating) -> None:
+        self._desk = desk
+        self._showing = Showing(desk, commands.words())
+        self._turning = Turning(desk, self._showing, seating.blocks)
+        self._room = seating.room
+        self._replay = seating.replay
+        self._wishes = seating.wishes
+        self._log_in = seating.needs.log_in
+        self._interrupted = 0.0  # loop time of a Ctrl-C that meant nothing
+        desk.heard.server_changed = self._showing.changed
+
+    async def run(self, spawned: Spawned) -> int:
+        desk = self._desk
+        try:
+            while True:
+                try:
+                    return await call_on(
+                        desk.plan, desk.needs, spawned, desk.observer, desk.interrupts, self._talk, None
+                    )
+                except Reconnect:
+                    self._log_in = once(desk.needs.log_in)
+                    desk.say("the agent is started again, it knows the login now")
+                except (AgentError, WaitExpired, RemoteProtocolError) as error:
+                    if isinstance(error, AgentRefused) or not await desk.interrupts.watch(self._again(error)):
+                        raise
+                self._replay = False
+                spawned = desk.needs.respawn()
+        finally:
+            self._showing.close()
+            self._room.leave()
+
+    async def _again(self, error: LaunchError) -> bool:
+        """Whether an agent that died or hung is to be started again. One that never opened a session is not."""
+        desk, person = self._desk, self._desk.front.person
+        if desk.current is None:
+            return False
+        desk.current = None
+        desk.failed(error)
+        self._showing.mood = "down"
+        async with person.floor():
+            is_wanted = await person.choose("The agent is gone.", AGAIN) == "y"
+        if is_wanted and self._turning.unanswered:
+            desk.front.offer(self._turning.unanswered)
+            desk.say("the prompt it did not answer is ready to be edited and sent again")
+        return is_wanted
+
+    async def _talk(self, connection: Connection) -> int:
+        self._showing.mood = "starting"
+        current = await self._enter(connection, self._room, self._wishes)
+        try:
+            while True:
+                self._desk.current = current
+                self._showing.mood = "idle"
+                outcome = await self._converse(current)
+                if isinstance(outcome, Leave):
+                    return outcome.code
+                current = await self._moved(current, outcome.room)
+        finally:
+            await current.leaving.aclose()
+
+    async def _enter(self, connection: Connection, room: Room, wishes: Sequence[Wish]) -> Current:
+        desk, needs = self._desk, self._desk.needs
+        leaving = AsyncExitStack()
+        try:
+            serving = await leaving.enter_async_context(
+                served(desk.plan, connection, needs.means, desk.interrupts.hurry)
+            )
+            client = Client(
+                connection,
+                name=room.name,
+                gate=needs.means.gate,
+                services=serving.services,
+                completed=serving.completed,
+                changed=self._showing.changed,
+            )
+            wanted = room.wanted(wishes, replay=self._replay)
+            desk.heard.is_history_hidden = not self._replay
+            ready = await open_wanted(desk.plan, wanted, needs.secrets, connection, client, desk.servers, self._log_in)
+            room.opened()
+            self._log_in = needs.log_in
+        except BaseException:
+            await leaving.aclose()
+            raise
+        return Current(connection, client, ready, room, leaving)
+
+    async def _moved(self, current: Current, room: Room) -> Current:
+        """Go to another session, or stay where we are when it cannot be opened."""
+        self._showing.mood = "starting"
+        self._replay = True
+        try:
+            entered = await self._enter(current.connection, room, ())
+        except (LaunchError, Reconnect) as error:
+            room.leave()
+            if not isinstance(error, AgentRefused) and isinstance(error, AgentError | WaitExpired | Reconnect):
+                raise
+            current.connection.listen(current.client)
+            self._desk.failed(error)
+            return current
+        await self._left(current)
+        self._room = room
+        return entered
+
+    async def _left(self, current: Current) -> None:
+        """The agent may forget what it holds for a session that was left."""
+        await current.leaving.aclose()
+        connection, limit = current.connection, self._desk.plan.timeouts.session
+        if connection.agent.capabilities.close:
+            call = connection.conversation.end("close", current.ready.session_id)
+            try:
+                await connection.call(call, what="answer to session/close from the agent", limit=limit)
+            except AgentRefused as error:
+                self._desk.observer.note(f"the session {current.room.name} was left open: {error.message}")
+        current.room.leave()
+
+    async def _converse(self, current: Current) -> Leave | Move:
+        while True:
+            text = await self._next()
+            if text is None:
+                return Leave(0)
+            if not text:
+                return Leave(INTERRUPTED)
+            if commands.is_ours(text):
+                outcome = await commands.run(self._desk, current, text)
+                self._showing.refresh()
+            else:
+                outcome = await self._turning.take(current, commands.prompt_of(text))
+            if outcome is not None:
+                return outcome
+
+    async def _next(self) -> str | None:
+        """What is to be done next; None at the end of input, empty after a second Ctrl-C."""
+        if self._turning.queue:
+            return self._turning.dequeued()
+        while True:
+            match await self._desk.front.events.get():
+                case Submitted(text):
+                    return text
+                case Left():
+                    return None
+                case Interrupted():
+                    now = asyncio.get_running_loop().time()
+                    if now - self._interrupted < TWICE:
+                        return ""
+                    self._interrupted = now
+                    self._desk.say("Ctrl-C again, or Ctrl-D, ends the session")

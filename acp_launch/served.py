@@ -1,0 +1,74 @@
+"""What this launch does for its agent besides answering: files and commands, forms and links."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.protocol.offers import Offers
+from acp_launch.session.connection import Connection
+from acp_launch.session.gate import Gate
+from acp_launch.session.service import Serve, Services
+
+if TYPE_CHECKING:
+    from acp_launch.session.eliciting import Elicitation
+
+
+# The elicitation of an agent of that name, and where its notes go.
+Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
+
+
+class Means(Struct, frozen=True, kw_only=True):
+    """With what it is done."""
+
+    offers: Offers
+    gate: Gate
+    env: Mapping[str, str]  # of the commands that are run for the agent
+    elicit: Elicit | None  # None when there is no one to ask
+
+
+class Served(Struct, frozen=True):
+    """`completed` is to hear of each `elicitation/complete`."""
+
+    services: Services
+    completed: Callable[[str], None] = lambda elicitation_id: None
+
+
+def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
+    """What the profile grants, and what a person at the terminal makes possible."""
+    return Offers(
+        read_files=plan.client.fs is not False,
+        write_files=plan.client.fs is True,
+        terminals=plan.client.terminal,
+        forms=has_person,
+        urls=has_person,
+        terminal_login=has_person,
+    )
+
+
+@asynccontextmanager
+async def served(plan: LaunchPlan, connection: Connection, means: Means, hurry: asyncio.Event) -> AsyncIterator[Served]:
+    """Serve what was offered, for as long as the block runs; leaving ends what still does, at once if `hurry` is."""
+    services: dict[str, Serve] = {}
+    completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
+    offered, allowed, tell = means.offers, means.gate.serve, connection.observer.served
+    async with AsyncExitStack() as ending:
+        if offered.read_files:
+            from acp_launch.session.files import Files
+
+            roots = (plan.cwd, *plan.additional_directories)
+            services |= Files(roots, may_write=offered.write_files, allowed=allowed, tell=tell).services()
+        if offered.terminals:
+            from acp_launch.session.terminals import Terminals
+
+            terminals = Terminals(plan.cwd, means.env, allowed=allowed, tell=tell)
+            ending.push_async_callback(terminals.close, hurry)
+            services |= terminals.services()
+        if means.elicit is not None:
+            eliciting = means.elicit(connection.agent.title or "the agent", connection.observer.note)
+            services |= eliciting.services()
+            completed = eliciting.completed
+        yield Served(services, completed)

@@ -1,0 +1,291 @@
+"""Ring 3. A session to sit in front of: the demo agent as a real process, a person at a real pty."""
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.interactive.screen import Terminal, on_screen
+
+CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
+LEAVES = "Ctrl-C again, or Ctrl-D, ends the session"
+
+
+@contextmanager
+def sitting(*arguments: str, cwd: Path, columns: int = 100, env: Mapping[str, str] | None = None) -> Iterator[Terminal]:
+    """`acp-launch run …` on a terminal; the status line says that it is ready, unless the agent wants something."""
+    argv = [sys.executable, "-m", "acp_launch", "run", *(arguments or ("demo",))]
+    with on_screen(*argv, cwd=cwd, columns=columns, rows=30, env=env) as terminal:
+        yield terminal
+
+
+def asks(terminal: Terminal, prompt: str, *, until: str = "context ") -> None:
+    """Enter a prompt once the session is ready, and wait for what ends its answer."""
+    terminal.until("ready ·")
+    before = terminal.all.count(f"> {prompt}")
+    terminal.types(prompt + ENTER)
+    terminal.until_it(lambda: terminal.all.count(f"> {prompt}") > before, "the prompt above its answer")
+    terminal.until_it(lambda: any(until in row for row in after(terminal, prompt)), until)
+
+
+def after(terminal: Terminal, prompt: str) -> list[str]:
+    """What stands below the last echo of a prompt."""
+    rows = terminal.all
+    places = [number for number, row in enumerate(rows) if row == f"> {prompt}"]
+    return rows[places[-1] + 1 :] if places else []
+
+
+def leaves(terminal: Terminal, code: int = 0) -> None:
+    terminal.types(CTRL_D)
+    assert terminal.ends() == code
+    assert terminal.is_cooked()
+
+
+def test_prompts_are_answered_one_after_the_other_and_ctrl_d_leaves(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        asks(terminal, "add 20 22")
+        assert "42" in after(terminal, "add 20 22")
+        asks(terminal, "history")
+        assert any("the session had 1 turn" in row for row in after(terminal, "history"))
+        leaves(terminal)
+
+
+def test_a_named_session_is_continued_with_its_history_on_the_screen(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
+        asks(terminal, "add 20 22")
+        leaves(terminal)
+    with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        assert [row for row in terminal.all if row in ("> add 20 22", "42")] == ["> add 20 22", "42"]
+        asks(terminal, "history")
+        assert any("the session had 1 turn" in row for row in after(terminal, "history"))
+        leaves(terminal)
+
+
+def test_a_permission_question_is_answered_by_a_key(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"note buy milk{ENTER}")
+        terminal.until("[y] Allow once")
+        terminal.types("y")
+        terminal.until("Noted: buy milk")
+        terminal.until("ready ·")
+        terminal.types(f"note buy beer{ENTER}")
+        terminal.until_it(
+            lambda: any("[y] Allow once" in row for row in after(terminal, "note buy beer")), "a question"
+        )
+        terminal.types("n")
+        terminal.until("I did not do it: permission was refused.")
+        leaves(terminal)
+
+
+def test_ctrl_c_cancels_the_turn_and_keeps_the_session(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"count 10000{ENTER}")
+        terminal.until("1 2 3")
+        terminal.types(CTRL_C)
+        terminal.until("ready ·")
+        asks(terminal, "add 1 1")
+        assert "2" in after(terminal, "add 1 1")
+        leaves(terminal)
+
+
+def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(CTRL_C)
+        terminal.until(LEAVES)
+        terminal.types(CTRL_C)
+        assert terminal.ends() == 130
+        assert terminal.is_cooked()
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"hang{ENTER}")
+        terminal.until("working ·")
+        terminal.types(CTRL_C)
+        terminal.until("cancelling ·")
+        terminal.types(CTRL_C)
+        assert terminal.ends() == 130
+        assert terminal.is_cooked()
+
+
+def test_what_is_entered_in_a_turn_waits_for_its_end(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"count 60{ENTER}")
+        terminal.until("1 2 3")
+        terminal.types(f"add 20 22{ENTER}")
+        terminal.until("queued: add 20 22")
+        terminal.until_it(lambda: "42" in after(terminal, "add 20 22"), "the second answer")
+        leaves(terminal)
+
+
+def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"count 10000{ENTER}")
+        terminal.until("1 2 3")
+        terminal.types(f"add 20 22{ENTER}")
+        terminal.until("queued: add 20 22")
+        terminal.types(CTRL_C)
+        terminal.until("ready ·")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> add 20 22", "the prompt to be edited")
+        assert "42" not in terminal.all
+        terminal.types(ENTER)
+        terminal.until_it(lambda: "42" in after(terminal, "add 20 22"), "its answer")
+        leaves(terminal)
+
+
+def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
+        asks(terminal, "add 20 22")
+        terminal.types(f"crash{ENTER}")
+        terminal.until("the agent exited with status 3 before it answered session/prompt")
+        terminal.until("[y] Start it again")
+        terminal.types("y")
+        terminal.until("the prompt it did not answer is ready to be edited and sent again")
+        terminal.until("ready ·")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
+        assert terminal.all.count("> add 20 22") == 1, "its history is not shown again"
+        terminal.types(CTRL_C)
+        asks(terminal, "history")
+        assert any("the session had 2 turns" in row for row in after(terminal, "history"))
+        leaves(terminal)
+
+
+def test_an_agent_that_died_may_be_left(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"crash{ENTER}")
+        terminal.until("[n] Leave")
+        terminal.types("n")
+        assert terminal.ends() == 4
+        assert terminal.is_cooked()
+
+
+def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> None:
+    profile = tmp_path / "impatient.yaml"
+    profile.write_text(
+        "version: 1\nagent:\n  command: ${python}\n  args: [-I, -m, acp_launch.demo.agent]\n  timeouts: {silence: 1s}\n"
+    )
+    with sitting(str(profile), cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"hang{ENTER}")
+        terminal.until("no sign of life from the agent in its turn within 1 s")
+        terminal.until("[y] Start it again")
+        terminal.types("y")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
+        terminal.types(CTRL_C)
+        leaves(terminal)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_it_and_the_terminal_is_as_it_was(tmp_path: Path, number: int, code: int) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        os.kill(terminal.process.pid, number)
+        assert terminal.ends() == code
+        assert terminal.is_cooked()
+
+
+def test_a_sigint_that_is_sent_means_what_ctrl_c_means(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"count 10000{ENTER}")
+        terminal.until("1 2 3")
+        os.kill(terminal.process.pid, signal.SIGINT)
+        terminal.until("ready ·")
+        leaves(terminal)
+
+
+def test_our_commands(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
+        asks(terminal, "add 20 22")
+        terminal.types(f":help{ENTER}")
+        terminal.until("end the session; it can be continued later")
+        terminal.types(f":servers{ENTER}")
+        terminal.until_it(
+            lambda: any(re.match(r"  notes ready in .*, 3 tools", row) for row in terminal.rows), "servers"
+        )
+        terminal.types(f":usage{ENTER}")
+        terminal.until("turns here: 1")
+        terminal.types(f":mode{ENTER}")
+        terminal.until(" * ask")
+        terminal.types(f":mode plan{ENTER}")
+        terminal.until("Mode: Plan")
+        terminal.types(f":mode plam{ENTER}")
+        terminal.until('did you mean "plan"')
+        terminal.types(f":set verbose on{ENTER}")
+        terminal.until_it(lambda: any(row.endswith(": on") for row in terminal.rows), "the option")
+        terminal.types(f":permissions{ENTER}")
+        terminal.until("default: ask")
+        terminal.types(f":halp{ENTER}")
+        terminal.until("did you mean :help?")
+        terminal.types(f"::add 1 1{ENTER}")
+        terminal.until_it(lambda: bool(after(terminal, ":add 1 1")), "a prompt that begins with a colon")
+        terminal.until("ready ·")
+        terminal.types(f":quit{ENTER}")
+        assert terminal.ends() == 0
+
+
+def test_another_session_is_gone_to_and_come_back_from(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
+        asks(terminal, "add 20 22")
+        terminal.types(f":new two{ENTER}")
+        terminal.until_it(lambda: "· two ·" in terminal.rows[-1] or "· two ·" in terminal.shown, "the other session")
+        asks(terminal, "history")
+        assert any("the session had 0 turns" in row for row in after(terminal, "history"))
+        terminal.types(f":sessions{ENTER}")
+        terminal.until("* two")
+        terminal.types(f":new one{ENTER}")
+        terminal.until('there is a session "one" already')
+        terminal.types(f":switch one{ENTER}")
+        terminal.until("· one ·")
+        asks(terminal, "history")
+        assert any("the session had 1 turn." in row for row in after(terminal, "history"))
+        with sitting("demo", "--session", "two", cwd=tmp_path) as other:
+            other.until("ready ·")  # it was let go of
+            terminal.types(f":switch two{ENTER}")
+            terminal.until('session "two" is in use by')
+            terminal.until("ready ·")
+            leaves(other)
+        asks(terminal, "add 1 1")
+        leaves(terminal)
+
+
+def test_a_conversation_is_exported_and_no_file_is_overwritten(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
+        asks(terminal, "add 20 22")
+        terminal.types(f":export talk.md{ENTER}")
+        terminal.until("exported to")
+        terminal.types(f":export talk.md{ENTER}")
+        terminal.until("File exists")
+        leaves(terminal)
+    written = (tmp_path / "talk.md").read_text()
+    assert written.startswith("# add 20 22\n\n## You\n\nadd 20 22\n\n- Add 20 and 22: completed\n\n## Agent\n\n42")
+
+
+def test_a_file_is_mentioned_and_goes_along(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("remember the milk")
+    with sitting(cwd=tmp_path) as terminal:
+        asks(terminal, "look @notes.txt")
+        assert any("notes.txt" in row for row in after(terminal, "look @notes.txt"))
+        leaves(terminal)
+
+
+@pytest.mark.parametrize("poor", [{"TERM": "dumb"}, {"NO_COLOR": "1"}, {"TERM": "vt100"}])
+def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
+    with sitting(cwd=tmp_path, columns=40, env=poor) as terminal:
+        terminal.until(">")
+        terminal.types(f"add 20 22{ENTER}")
+        terminal.until("42")
+        if poor.get("TERM") == "dumb":
+            assert b"\x1b" not in terminal.raw
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0

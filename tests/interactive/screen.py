@@ -1,0 +1,209 @@
+"""
+A terminal of some size, as a person sees it: a pty that is a program's controlling terminal, drawn by pyte.
+
+Whoever waits, waits for what the screen shows. What pyte lacks and most terminals do, this one does: it shows a frame
+whole (DEC private mode 2026), and wraps the lines that are too long when it becomes narrower.
+"""
+
+import fcntl
+import os
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyte
+
+from acp_launch.interactive.tty import BEGIN, END
+from tests.process.liveness import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+DRIVERS = Path(__file__).parent / "drivers"
+SCROLLBACK = 20_000  # lines
+# Takes the terminal on stdin as its own, then becomes the program.
+BECOME = "import fcntl, os, sys, termios\nfcntl.ioctl(0, termios.TIOCSCTTY, 0)\nos.execvp(sys.argv[1], sys.argv[1:])\n"
+
+
+class Paper(pyte.HistoryScreen):
+    """Keeps what scrolls away, and wraps."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        super().__init__(columns, lines, history=SCROLLBACK)
+
+    @property
+    def rows(self) -> list[str]:
+        return [row.rstrip() for row in self.display]
+
+    @property
+    def scrolled(self) -> list[str]:
+        """What has scrolled away."""
+        return [
+            "".join(row[column].data for column in range(max(row, default=-1) + 1)).rstrip() for row in self.history.top
+        ]
+
+    def narrow(self, columns: int) -> None:
+        """Wrap every row that is longer, as the terminal does before anybody can draw anew; the cursor goes along."""
+        rows, height = self.rows, self.lines
+        keep = max(len(rows) - 1 - next((n for n, row in enumerate(reversed(rows)) if row), 0), self.cursor.y)
+        wrapped: list[str] = []
+        cursor = (0, 0)
+        for number, row in enumerate(rows[: keep + 1]):
+            if number == self.cursor.y:
+                cursor = (len(wrapped) + self.cursor.x // columns, self.cursor.x % columns)
+            wrapped += [row[at : at + columns] for at in range(0, max(1, len(row)), columns)]
+        self.resize(height, columns)
+        lost = max(0, len(wrapped) - height)
+        self.erase_in_display(2)
+        for number, row in enumerate(wrapped[lost:]):
+            self.cursor_position(number + 1, 1)
+            self.draw(row)
+        self.cursor_position(cursor[0] - lost + 1, cursor[1] + 1)
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, descriptor: int, process: "subprocess.Popen[bytes]", columns: int, rows: int) -> None:
+        self._descriptor = descriptor
+        self._paper = Paper(columns, rows)
+        self._stream = pyte.ByteStream(self._paper)
+        self.process = process
+        self.raw = b""  # everything that was written
+
+    @property
+    def rows(self) -> list[str]:
+        return self._paper.rows
+
+    @property
+    def shown(self) -> str:
+        return "\n".join(self.rows).rstrip()
+
+    @property
+    def all(self) -> list[str]:
+        """With what has scrolled away, without the empty rows below."""
+        return [*self._paper.scrolled, *self.shown.splitlines()]
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Column and row, from 0."""
+        return self._paper.cursor.x, self._paper.cursor.y
+
+    def until(self, expected: str) -> None:
+        """Wait until the screen shows `expected`."""
+        self.until_it(lambda: expected in self.shown, expected)
+
+    def until_gone(self, unwanted: str) -> None:
+        self.until_it(lambda: unwanted not in self.shown, f"no {unwanted}")
+
+    def until_it(self, is_so: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self._is_within_frame or not is_so():
+            left = deadline - time.monotonic()
+            assert left > 0 and self._read(left), f"{what!r} was awaited; the screen shows\n{self.dump()}"
+
+    def types(self, keys: str) -> None:
+        """All of it, reading meanwhile: a pty takes a few kilobytes at once."""
+        data = keys.encode()
+        while data:
+            readable, writable, _ = select.select([self._descriptor], [self._descriptor], [], PATIENCE)
+            if readable:
+                self._read(0)
+            if writable:
+                data = data[os.write(self._descriptor, data[:1024]) :]
+
+    def pastes(self, text: str) -> None:
+        self.types(f"\x1b[200~{text}\x1b[201~")
+
+    def resize(self, columns: int, rows: int) -> None:
+        if columns < self._paper.columns:
+            self._paper.narrow(columns)
+        self._paper.resize(rows, columns)
+        fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def hang_up(self) -> None:
+        """Nobody shows the terminal any more: the other side reads its end."""
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, self._descriptor)  # closed with the harness
+        os.close(null)
+
+    def is_cooked(self) -> bool:
+        """Whether the terminal is in its usual mode: it echoes and edits lines."""
+        flags = termios.tcgetattr(self._descriptor)[3]
+        wanted = termios.ECHO | termios.ICANON | termios.ISIG
+        return isinstance(flags, int) and flags & wanted == wanted
+
+    def ends(self) -> int:
+        """Read to the end; gives the exit code."""
+        while self._read(PATIENCE):
+            pass
+        return self.process.wait(PATIENCE)
+
+    def dump(self) -> str:
+        edge = "+" + "-" * self._paper.columns + "+"
+        return "\n".join([edge, *(f"|{row:<{self._paper.columns}}|" for row in self.rows), edge])
+
+    @property
+    def _is_within_frame(self) -> bool:
+        return self.raw.rfind(BEGIN.encode()) > self.raw.rfind(END.encode())
+
+    def _read(self, patience: float) -> bool:
+        if not select.select([self._descriptor], [], [], patience)[0]:
+            return False
+        try:
+            chunk = os.read(self._descriptor, 65536)
+        except OSError:  # EIO: nobody has the other side any more
+            return False
+        self.raw += chunk
+        self._stream.feed(chunk)
+        return bool(chunk)
+
+
+@contextmanager
+def on_screen(
+    *argv: str, columns: int = 80, rows: int = 24, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> Iterator[Terminal]:
+    """Run `argv` on a terminal; what still runs afterwards is killed."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": path, **(env or {})}
+    for name in ("COLUMNS", "LINES"):
+        environment.pop(name, None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", BECOME, *argv],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    terminal = Terminal(ours, process, columns, rows)
+    try:
+        yield terminal
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(PATIENCE)
+        os.close(ours)
+
+
+@contextmanager
+def driver(
+    name: str,
+    *arguments: str,
+    columns: int = 80,
+    rows: int = 24,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Terminal]:
+    """Run one of tests/interactive/drivers."""
+    argv = [sys.executable, str(DRIVERS / f"{name}.py"), *arguments]
+    with on_screen(*argv, columns=columns, rows=rows, cwd=cwd, env=env) as terminal:
+        yield terminal

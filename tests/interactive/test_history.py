@@ -1,0 +1,102 @@
+"""What was typed, kept in a file that processes share."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_launch.interactive import history as module
+from acp_launch.interactive.history import LARGEST, Past
+from acp_launch.secret.redact import Redactor
+from acp_launch.secret.value import Secret
+from tests.process.liveness import PATIENCE
+
+
+def told(text: str) -> None:
+    raise AssertionError(text)
+
+
+def past(path: Path, redactor: Redactor | None = None) -> Past:
+    return Past(path, redactor or Redactor(), told)
+
+
+def read(path: Path) -> list[str]:
+    return list(past(path).load_history_strings())
+
+
+def test_entries_are_read_newest_first_and_keep_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "history"
+    for text in ("one", "two\nlines", 'qu"ote \\ ü'):
+        past(path).keep(text)
+    assert read(path) == ['qu"ote \\ ü', "two\nlines", "one"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_entry_that_repeats_the_last_or_begins_with_a_space_is_not_kept(tmp_path: Path) -> None:
+    opened = past(tmp_path / "history")
+    for text in ("same", "same", " secretly", "other", "same"):
+        opened.keep(text)
+    assert read(tmp_path / "history") == ["same", "other", "same"]
+
+
+def test_a_secret_is_not_kept(tmp_path: Path) -> None:
+    redactor = Redactor()
+    redactor.register(Secret("hunter2hunter2"))
+    opened = past(tmp_path / "history", redactor)
+    opened.keep("log in with hunter2hunter2")
+    assert (tmp_path / "history").read_text() == '"log in with ***"\n'
+    assert opened.get_strings() == ["log in with ***"]
+
+
+def test_what_was_pasted_is_not_kept_on_disk(tmp_path: Path) -> None:
+    opened = past(tmp_path / "history")
+    opened.keep("x" * LARGEST)
+    assert opened.get_strings() == ["x" * LARGEST]
+    assert not (tmp_path / "history").exists()
+
+
+def test_half_a_line_that_a_killed_process_left_harms_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text('"one"\n"tw')
+    past(path).keep("three")
+    assert read(path) == ["three", "one"]
+
+
+def test_a_long_history_is_cut_when_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST", 10)
+    monkeypatch.setattr(module, "SLACK", 5)
+    path = tmp_path / "history"
+    path.write_text("".join(f'"{number}"\n' for number in range(15)))
+    assert read(path) == [str(number) for number in range(14, 4, -1)]
+    assert len(path.read_text().splitlines()) == 15, "not worth it yet"
+    past(path).keep("15")
+    assert read(path) == [str(number) for number in range(15, 5, -1)]
+    assert path.read_text() == "".join(f'"{number}"\n' for number in range(6, 16))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    code = (
+        "import sys\nfrom pathlib import Path\n"
+        "from acp_launch.interactive.history import Past\nfrom acp_launch.secret.redact import Redactor\n"
+        "past = Past(Path(sys.argv[1]), Redactor(), sys.exit)\n"
+        "for number in range(50):\n    past.keep(f'{sys.argv[2]} {number}')\n"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)]) for number in range(4)]
+    assert [writer.wait(PATIENCE) for writer in writers] == [0, 0, 0, 0]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sorted(lines) == sorted(f"{writer} {number}" for writer in range(4) for number in range(50))
+
+
+def test_a_history_that_cannot_be_kept_is_said_once_and_works_for_this_session(tmp_path: Path) -> None:
+    (tmp_path / "history").mkdir()
+    said: list[str] = []
+    opened = Past(tmp_path / "history", Redactor(), said.append)
+    opened.keep("one")
+    opened.keep("two")
+    assert opened.get_strings() == ["one", "two"]
+    assert said == [f"note: what you type is not kept: {tmp_path / 'history'}: is a directory"]

@@ -1,0 +1,78 @@
+"""Stopping and going on, under a shell with job control (drivers/shell.py)."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+
+from tests.interactive.screen import DRIVERS, Terminal, on_screen
+
+ENTER, CTRL_Z = "\r", "\x1a"
+STATUS = "ready · agent · fix-42"
+
+
+def shell(history: Path) -> list[str]:
+    return [sys.executable, str(DRIVERS / "shell.py"), str(DRIVERS / "story.py"), str(history)]
+
+
+def job(terminal: Terminal) -> int:
+    (child,) = psutil.Process(terminal.process.pid).children()
+    return child.pid
+
+
+def stopped(terminal: Terminal, times: int = 1) -> None:
+    terminal.until_it(lambda: terminal.shown.count("stopped") == times and _rows(terminal, "$"), "a stop")
+
+
+def goes_on(terminal: Terminal) -> None:
+    terminal.types("fg\n")
+    terminal.until_it(lambda: _rows(terminal, "$ fg", "> my draft", STATUS), "what was there before")
+    terminal.types(f"\x15say back{ENTER}")
+    terminal.until_it(lambda: _rows(terminal, "$ fg", "said back", ">", STATUS), "what was said")
+
+
+def _rows(terminal: Terminal, first: str, *others: str) -> bool:
+    """The last rows; the first may go on with what the shell has written over."""
+    shown = terminal.shown.splitlines()[-len(others) - 1 :]
+    return shown[0].startswith(first) and shown[1:] == [*others]
+
+
+def test_ctrl_z_stops_and_fg_draws_it_anew(tmp_path: Path) -> None:
+    with on_screen(*shell(tmp_path / "history")) as terminal:
+        for times in (1, 2):
+            terminal.until(STATUS)
+            terminal.types("my draft")
+            terminal.until("> my draft")
+            terminal.types(CTRL_Z)
+            stopped(terminal, times)
+            assert "cooked: True" in terminal.shown
+            assert STATUS not in terminal.shown, "it leaves nothing behind"
+            goes_on(terminal)
+        terminal.types(f"quit{ENTER}")
+        terminal.until("ended: 0")
+        assert terminal.ends() == 0
+
+
+def test_a_stop_that_somebody_sent_is_like_the_key(tmp_path: Path) -> None:
+    with on_screen(*shell(tmp_path / "history")) as terminal:
+        terminal.until(STATUS)
+        terminal.types("my draft")
+        terminal.until("> my draft")
+        os.kill(job(terminal), signal.SIGTSTP)
+        stopped(terminal)
+        assert "cooked: True" in terminal.shown
+        goes_on(terminal)
+
+
+def test_after_a_stop_that_nobody_is_told_of_the_terminal_is_taken_again(tmp_path: Path) -> None:
+    """SIGSTOP: the shell has changed the mode of the terminal, and written on it."""
+    with on_screen(*shell(tmp_path / "history")) as terminal:
+        terminal.until(STATUS)
+        terminal.types("my draft")
+        terminal.until("> my draft")
+        os.kill(job(terminal), signal.SIGSTOP)
+        stopped(terminal)
+        assert "cooked: False" in terminal.shown
+        goes_on(terminal)

@@ -1,0 +1,142 @@
+"""The parts between prompt_toolkit, rich and the terminal, each alone."""
+
+import io
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.keys import Keys
+from rich.console import Console
+from rich.segment import ControlType, Segment
+from rich.style import Style
+from rich.text import Text
+
+from acp_launch.interactive.above import streams_above
+from acp_launch.interactive.asking import Asking
+from acp_launch.interactive.canvas import Board
+from acp_launch.interactive.fragments import fragments
+from acp_launch.interactive.keys import of_choice
+from acp_launch.interactive.tty import BEGIN, END, Tty
+
+
+def board(columns: int = 20) -> Board:
+    console = Console(file=io.StringIO(), color_system=None, highlight=False)
+    return Board(console, lambda: Size(rows=5, columns=columns), lambda: None)
+
+
+def test_prints_are_rendered_at_the_width_of_the_terminal_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    drawn = board(columns=10)
+    drawn.print(Text("one two three"))
+    assert drawn.take() == "one two \r\nthree\r\n"
+    assert drawn.width == 10
+
+
+def test_prints_wait_while_somebody_is_asked_and_what_is_said_to_them_does_not() -> None:
+    drawn = board()
+    drawn.print(Text("before"))
+    drawn.show(Text("row"))
+    drawn.hold()
+    drawn.print(Text("meanwhile"))
+    drawn.say(Text("the question"))
+    assert drawn.rows(20) == []
+    assert drawn.take() == "before\r\nthe question\r\n"
+    drawn.release()
+    assert drawn.take() == "meanwhile\r\n"
+    assert drawn.rows(20) == [[("", "row")]]
+
+
+def test_what_is_shown_is_gone_after_close_and_erase_tells_whether_it_was_there() -> None:
+    drawn = board()
+    assert not drawn.erase()
+    drawn.show(Text("row"))
+    assert drawn.erase()
+    drawn.close()
+    assert drawn.rows(20) == []
+
+
+@pytest.mark.parametrize(
+    ("style", "expected"),
+    [
+        (None, ""),
+        ("bold dim italic underline reverse strike", "bold dim italic underline reverse strike"),
+        ("red on bright_white", "fg:ansired bg:ansiwhite"),
+        ("color(208)", "fg:#ff8700"),
+        ("#010203", "fg:#010203"),
+        ("default", "fg:default"),
+    ],
+)
+def test_a_style_of_rich_is_one_of_prompt_toolkit(style: str | None, expected: str) -> None:
+    parsed = Style.parse(style) if style else None
+    assert fragments([Segment("x", parsed)]) == [(expected, "x")]
+
+
+def test_control_codes_are_not_drawn() -> None:
+    assert fragments([Segment("\x1b[2J", None, [(ControlType.CLEAR,)]), Segment("x")]) == [("", "x")]
+
+
+def test_a_frame_leaves_as_one_piece_and_an_empty_one_not_at_all() -> None:
+    ours, theirs = os.pipe()
+    tty = Tty(theirs, "utf-8", lambda: None)
+    tty.write("set up")
+    tty.flush()
+    assert os.read(ours, 100) == b"set up"
+    tty.begin()
+    tty.end()
+    tty.begin()
+    tty.write("a")
+    tty.flush()
+    tty.write("b")
+    tty.end()
+    assert os.read(ours, 100).decode() == f"{BEGIN}ab{END}"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_terminal_that_is_gone_is_told_once_it_is_written_to() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    lost: list[str] = []
+    tty = Tty(theirs, "utf-8", lambda: lost.append("lost"))
+    tty.write("x")
+    tty.flush()
+    os.close(theirs)
+    assert lost == ["lost"]
+
+
+class Screenlike(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_stream_that_is_a_terminal_is_written_above_and_another_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    screen, log, above = Screenlike(), io.StringIO(), list[str]()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", log)
+    with streams_above(above.append):
+        print("one")
+        print("half", end="")
+        assert sys.stdout.isatty()
+        assert above == ["one\n"]
+        print("logged", file=sys.stderr)
+    assert above == ["one\n", "half\n"]
+    assert sys.stdout is screen
+    assert (screen.getvalue(), log.getvalue()) == ("", "logged\n")
+
+
+def test_a_key_that_is_no_choice_is_neither_an_answer_nor_typed() -> None:
+    asking, prompt = Asking(board(), lambda: None), Buffer()
+    (binding,) = of_choice(asking, prompt).get_bindings_for_keys((Keys.Up,))
+    event = SimpleNamespace(data="\x1b[A", app=SimpleNamespace(key_processor=SimpleNamespace(input_queue=[])))
+    binding.handler(cast(Any, event))
+    assert prompt.text == ""

@@ -1,0 +1,193 @@
+"""Questions on a real terminal: a key answers what could be read, and nothing that was typed before it."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interactive.screen import Terminal, driver
+
+ENTER, ESCAPE, CTRL_C, CTRL_D, UP = "\r", "\x1b", "\x03", "\x04", "\x1b[A"
+STATUS = "ready · agent · fix-42"
+OPEN = "[y] Allow once  [a] Allow always  [n] Reject"
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    with driver("story", str(tmp_path / "history")) as terminal:
+        terminal.until(STATUS)
+        yield terminal
+
+
+def ask(terminal: Terminal) -> None:
+    terminal.types(f"choose{ENTER}")
+    terminal.until(OPEN)
+
+
+def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Terminal) -> None:
+    ask(terminal)
+    assert terminal.shown.splitlines() == ["It wants to remove x", "Allow it?", OPEN, ">", STATUS]
+    terminal.types("A")
+    terminal.until("chosen a")
+    assert terminal.shown.splitlines() == [
+        "It wants to remove x",
+        "Allow it? Allow always",
+        "chosen a",
+        ">",
+        STATUS,
+    ]
+
+
+def test_a_key_pressed_before_the_question_could_be_seen_is_no_answer(terminal: Terminal, tmp_path: Path) -> None:
+    """It waits in the terminal while nobody listens, and is read after the question was asked."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    terminal.types(f"deaf {pipe}{ENTER}")
+    with pipe.open("wb"):  # opens when the story has begun to read, and hears nothing else
+        terminal.types("y")
+    terminal.until("> y")
+    terminal.until(OPEN)
+    assert "chosen" not in terminal.shown
+    terminal.types("n")
+    terminal.until("chosen n")
+    assert "> y" in terminal.shown
+
+
+def test_whoever_is_typing_when_a_question_comes_goes_on_typing(terminal: Terminal) -> None:
+    terminal.types(f"choose{ENTER}and ")
+    terminal.until("Allow once")
+    for word in ("any", "way"):
+        assert OPEN not in terminal.shown, "it opens after a pause only"
+        terminal.types(word)
+        terminal.until(word)
+    terminal.until("> and anyway")
+    terminal.until(OPEN)
+    assert "chosen" not in terminal.shown
+    terminal.types("y")
+    terminal.until("chosen y")
+    terminal.types(ENTER)
+    terminal.until("submitted 1 lines 10 characters: and anyway")
+
+
+def test_several_keys_in_one_piece_are_typed_text_and_no_answer(terminal: Terminal) -> None:
+    """As they come from a paste, and from somebody who typed while we were busy."""
+    ask(terminal)
+    terminal.types("yes")
+    terminal.until("> yes")
+    terminal.until(OPEN)
+    assert "chosen" not in terminal.shown
+    terminal.types("n")
+    terminal.until("chosen n")
+
+
+def test_a_paste_into_a_question_is_no_answer(terminal: Terminal) -> None:
+    ask(terminal)
+    terminal.pastes("y")
+    terminal.until("> y")
+    terminal.until(OPEN)
+    terminal.types("n")
+    terminal.until("chosen n")
+
+
+@pytest.mark.parametrize("key", [ESCAPE, CTRL_C, CTRL_D])
+def test_a_question_is_dismissed(terminal: Terminal, key: str) -> None:
+    ask(terminal)
+    terminal.types(key)
+    terminal.until("chosen None")
+    assert "Interrupted" not in terminal.shown
+
+
+def test_ctrl_c_in_a_turn_interrupts_it_and_leaves_its_question_to_the_story(terminal: Terminal) -> None:
+    terminal.types(f"mood asking{ENTER}choose{ENTER}")
+    terminal.until(OPEN)
+    terminal.types(CTRL_C)
+    terminal.until_it(lambda: "chosen" not in terminal.shown, "no answer")
+    terminal.types("y")
+    terminal.until("chosen y")
+    assert "Interrupted" in terminal.all
+
+
+def test_nothing_else_moves_while_somebody_is_asked(terminal: Terminal) -> None:
+    """What is printed and drawn meanwhile comes afterwards."""
+    terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}")
+    terminal.until(OPEN)
+    assert terminal.shown.splitlines() == ["It wants to remove x", "Allow it?", OPEN, ">", STATUS]
+    terminal.types("y")
+    terminal.until("chosen y")
+    terminal.until("row 1")
+    assert terminal.shown.splitlines() == [
+        "It wants to remove x",
+        "Allow it? Allow once",
+        "said meanwhile",
+        "chosen y",
+        *("row 0", "row 1", ">", STATUS),
+    ]
+
+
+def test_two_questions_are_asked_one_after_the_other(terminal: Terminal) -> None:
+    terminal.types(f"choose{ENTER}choose{ENTER}")
+    terminal.until(OPEN)
+    terminal.types("y")
+    terminal.until("chosen y")
+    terminal.until(OPEN)
+    terminal.types("n")
+    terminal.until("chosen n")
+
+
+def test_a_question_that_is_withdrawn_leaves_what_was_typed(terminal: Terminal) -> None:
+    terminal.types(f"choose{ENTER}")
+    terminal.until("Allow once")
+    terminal.types(f"withdrawn{ENTER}my draft")
+    terminal.until("withdrawn\n")
+    terminal.until("> my draft")
+    assert OPEN not in terminal.shown
+    gone = "Allow it? (no longer asked)"
+    assert terminal.shown.splitlines() == ["It wants to remove x", gone, "withdrawn", "> my draft", STATUS]
+
+
+def test_a_line_is_asked_for_where_one_types_and_the_draft_comes_back(terminal: Terminal) -> None:
+    terminal.types(f"line Bob{ENTER}my draft")
+    terminal.until("> my draft")
+    terminal.until_it(lambda: terminal.rows[0].startswith("Your name? [Bob]") and terminal.cursor == (17, 0), "line")
+    assert terminal.shown.splitlines() == ["Your name? [Bob]", STATUS]
+    terminal.types("Ada Lovelace")
+    terminal.until("Your name? [Bob] Ada Lovelace")
+    terminal.types(ENTER)
+    terminal.until("named Ada Lovelace")
+    terminal.until("> my draft")
+    terminal.types(CTRL_C)
+    terminal.until_gone("my draft")
+    terminal.types(UP)
+    terminal.until("> line Bob")  # the answer is not in the history
+
+
+def test_an_empty_line_gives_the_default_and_escape_nothing(terminal: Terminal) -> None:
+    for key, named in ((ENTER, "named Bob"), (ESCAPE, "named None")):
+        terminal.types(f"line Bob{ENTER}")
+        terminal.until_it(lambda: terminal.cursor[0] == 17, "the line")
+        terminal.types(key)
+        terminal.until(named)
+
+
+def test_ctrl_c_clears_a_line_first_and_dismisses_it_then(terminal: Terminal) -> None:
+    terminal.types(f"line Bob{ENTER}")
+    terminal.until_it(lambda: terminal.cursor[0] == 17, "the line")
+    terminal.types("Ada")
+    terminal.until("[Bob] Ada")
+    terminal.types(CTRL_C)
+    terminal.until_gone("Ada")
+    terminal.types(CTRL_C)
+    terminal.until("named None")
+
+
+def test_a_form_is_filled_in_without_waiting_but_its_last_question_is_not_answered_by_it(terminal: Terminal) -> None:
+    terminal.types(f"form{ENTER}")
+    terminal.until_it(lambda: terminal.cursor[0] == 7, "the first line")
+    terminal.types(f"one{ENTER}")
+    terminal.until("Second?")
+    terminal.types(f"two{ENTER}")
+    terminal.until("Send it?")
+    terminal.until(OPEN)
+    terminal.types("y")
+    terminal.until("form one two y")
