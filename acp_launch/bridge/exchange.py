@@ -4,11 +4,12 @@ One MCP conversation between an agent and a server that may die and come back. S
     absent ──attached──▶ open                    no handshake was seen yet: everything passes
        ▲       │
        │       └───────▶ replaying ──▶ open      the agent's own `initialize` is asked again, its answer kept from it
-       └──lost── open, replaying ──lost, for good──▶ final
+       └──lost── open, replaying ──lost, for good──▶ final ──lost, but not for good──▶ absent
 
 Messages pass as the bytes they came in. We read `id` and `method`, remember what a new process must be told, and step
 in where an answer would never come. While absent, requests wait for the next process, within bounds; none is ever
-sent twice, because what a dead process did with it is unknown. While final, every request is refused at once.
+sent twice, because what a dead process did with it is unknown. While final, every request is refused at once, until
+a person has the server started anew.
 """
 
 from collections.abc import Sequence
@@ -161,7 +162,13 @@ class Exchange:
             asked.silent_since = self._talk.around.now()
             self._talk.ledger.ask(asked)  # the next process answers it: nothing was done yet
         else:
+            self._forget_handshake(asked)
             self._talk.refuse(asked, was_sent=asked.method != INITIALIZE)
+
+    def _forget_handshake(self, asked: Asked) -> None:
+        """One that was refused is not replayed to a process that comes all the same; the agent may try again."""
+        if asked.method == INITIALIZE:
+            self._talk.memory.initialize = b""
 
     def _refuse_waiting(self) -> None:
         for waiting in self._talk.queue.take_all():

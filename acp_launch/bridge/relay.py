@@ -147,6 +147,9 @@ class Relay:
             self._probe = False  # it may be the ping that it does not bear
         self._take_kept()
         self.exchange.lost(lost(change, self.plan.name), for_good=change.state != "resting")
+        if self._is_expected and not self.exchange.is_introduced:
+            self._is_expected = False
+            self.supervisor.unexpect()  # its handshake was refused, and may be tried again
         if self._agent is not None:
             self._agent.resume()  # it waited for who is no more
 

@@ -79,6 +79,17 @@ class Servers:
         """How each server stands now, in the profile's order."""
         return [self._standing(plan) for plan in self._plans.values()]
 
+    def restart(self, name: str) -> None:
+        """Start every process of this server anew, whatever became of it; nothing once they are being stopped.
+
+        Raises:
+            KeyError: no server of ours has this name.
+        """
+        plan = self._plans[name]
+        for relay in [] if self._is_stopping else self._of(plan):
+            if not relay.left.is_set():
+                relay.supervisor.renew()
+
     def stopping(self) -> None:
         """The agent is about to be stopped: when it lets go of a server, none is started for its return."""
         self._is_stopping = True

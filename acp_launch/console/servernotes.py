@@ -28,6 +28,10 @@ def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -
     if known and change.detail == known:
         change = replace(change, detail=())
     match change.state:
+        case "resting" if change.by_hand:
+            yield _line(change, "was restarted by you; starting again", DIM)
+        case "ready" if change.by_hand:
+            yield _line(change, f"is back{_after(change.after)}", DIM)
         case "resting":
             yield _line(change, _back_soon(change), YELLOW)
             yield from _last_words(change, 1)

@@ -16,7 +16,8 @@ class Change(Struct, frozen=True, kw_only=True):
     killed by SIGKILL") or what it was killed for ("did not answer within 30 s"), `reason` what else there is to say ("5
     restarts are used up"), `retry` in how many seconds it is started again, `detail` holds
     its last stderr lines, redacted. `restarts` counts the one that `retry` announces too, and
-    `budget` is how many it may have, None where nobody counts.
+    `budget` is how many it may have, None where nobody counts. `by_hand`: a person has asked for the process that
+    comes, or has come.
     """
 
     server: str
@@ -30,6 +31,7 @@ class Change(Struct, frozen=True, kw_only=True):
     reason: str = ""
     retry: float | None = None
     detail: tuple[str, ...] = ()
+    by_hand: bool = False
 
 
 class Standing(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 """What one supervised server is at one moment, as a value. Pure; lifecycle.py says what becomes of it."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from acp_launch.process.change import Change, State
@@ -20,6 +22,8 @@ class Life(Struct, frozen=True, kw_only=True):
     answered: float | None = None  # since when its process is known to be up
     is_proven: bool = False  # a process of it has answered, if not the latest
     verdict: str = ""  # what its process was condemned for
+    wish: Literal["", "pending", "granted"] = ""  # a person's, for a new process: not started yet; or it is the latest
+    is_wanted: bool = True  # nobody has stopped it
     starts: int = 0  # processes, in all
     used: int = 0  # restarts, since a process last held
     lived: float | None = None  # seconds its latest process lived
@@ -32,9 +36,19 @@ class Life(Struct, frozen=True, kw_only=True):
         return self.state in ("failed", "stopped")
 
     @property
+    def is_over(self) -> bool:
+        """There will be no process any more, whoever wishes for one."""
+        return self.is_final and not self.is_wanted
+
+    @property
+    def is_doomed(self) -> bool:
+        """Its process is about to be ended, and another may come."""
+        return bool(self.verdict) or self.wish == "pending"
+
+    @property
     def is_up(self) -> bool:
-        """It has a process that has answered and is not about to be killed."""
-        return self.answered is not None and self.state in ("starting", "ready") and not self.verdict
+        """It has a process that has answered and is not about to be ended."""
+        return self.answered is not None and self.state in ("starting", "ready") and not self.is_doomed
 
     @property
     def budget(self) -> int:
@@ -44,7 +58,7 @@ class Life(Struct, frozen=True, kw_only=True):
     @property
     def deadline(self) -> float | None:
         """When its process is to be condemned for not being READY; None while nobody waits for that."""
-        if self.state != "starting" or self.awaited is None or self.verdict:
+        if self.state != "starting" or self.awaited is None or self.is_doomed:
             return None
         return max(self.begun, self.awaited) + self.start
 
@@ -62,4 +76,5 @@ class Life(Struct, frozen=True, kw_only=True):
             reason=self.reason,
             retry=self.pause,
             detail=detail,
+            by_hand=bool(self.wish),
         )

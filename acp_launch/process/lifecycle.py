@@ -9,8 +9,11 @@ The life of one supervised server: what it is, what happened → what it is now.
 
       stop     DECLARED, RESTING ─▶ STOPPED       STARTING, READY ─▶ STOPPING ─ ended ─▶ STOPPED
       stuck    RESTING ─▶ FAILED
+      renewed  RESTING, FAILED, STOPPED ─▶ RESTING, without a pause
+               STARTING, READY: the end of its process leads there, however it is judged else
 
-FAILED and STOPPED are final. How the end of a process is judged:
+FAILED and STOPPED are final, until it is renewed; after `stop`, which FAILED and STOPPED note, nothing renews it.
+Whoever renews it has its restarts given back. How the end of a process is judged:
 
                    exit status 0    any other, a signal, condemned, could not be started
       always       RESTING          RESTING
@@ -73,32 +76,47 @@ class Stuck(Struct, frozen=True):
     reason: str
 
 
+class Renewed(Struct, frozen=True):
+    """A person wants a new process of it, whatever became of the last."""
+
+
 class Stop(Struct, frozen=True):
     """It is not wanted any more."""
 
 
-Event = Started | Awaited | Answered | Ready | Condemned | Ended | Stuck | Stop
+Event = Started | Awaited | Answered | Ready | Condemned | Ended | Stuck | Renewed | Stop
 
-Then = State | Literal["same", "judged", ""]
+Then = State | Literal["same", "judged", "renewed", ""]
 
-# What comes of an event: a state; "same": it is noted; "judged": see above; "": it came too late, or changes nothing.
-# What is missing cannot happen.
-_LATE: dict[type[Event], Then] = {Awaited: "", Answered: "", Ready: "", Condemned: ""}
+BY_HAND = "was restarted by the user"  # for whoever is not that user
+
+# What comes of an event: a state; "same": it is noted; "judged", "renewed": see above; "": it came too late, or
+# changes nothing. What is missing cannot happen.
+_LATE: dict[type[Event], Then] = {Answered: "", Ready: "", Condemned: ""}
 NEXT: dict[State, dict[type[Event], Then]] = {
-    "declared": {Started: "starting", Awaited: "same", Condemned: "", Stop: "stopped"},
+    "declared": {Started: "starting", Awaited: "same", Condemned: "", Renewed: "", Stop: "stopped"},
     "starting": {
         Awaited: "same",
         Answered: "same",
         Ready: "ready",
         Condemned: "same",
         Ended: "judged",
+        Renewed: "same",
         Stop: "stopping",
     },
-    "ready": {Awaited: "same", Answered: "", Ready: "", Condemned: "same", Ended: "judged", Stop: "stopping"},
-    "resting": {**_LATE, Awaited: "same", Started: "starting", Stuck: "failed", Stop: "stopped"},
-    "failed": {**_LATE, Stuck: "", Stop: ""},
-    "stopping": {**_LATE, Ended: "stopped", Stop: ""},
-    "stopped": {**_LATE, Stuck: "", Stop: ""},
+    "ready": {
+        Awaited: "same",
+        Answered: "",
+        Ready: "",
+        Condemned: "same",
+        Ended: "judged",
+        Renewed: "same",
+        Stop: "stopping",
+    },
+    "resting": {**_LATE, Awaited: "same", Started: "starting", Stuck: "failed", Renewed: "renewed", Stop: "stopped"},
+    "failed": {**_LATE, Awaited: "same", Stuck: "", Renewed: "renewed", Stop: "same"},
+    "stopping": {**_LATE, Awaited: "", Ended: "stopped", Renewed: "", Stop: ""},
+    "stopped": {**_LATE, Awaited: "same", Stuck: "", Renewed: "renewed", Stop: "same"},
 }
 
 
@@ -111,13 +129,15 @@ def step(life: Life, event: Event, now: float) -> Life:
     then = NEXT[life.state].get(type(event))
     if then is None:
         raise ValueError(f"{type(event).__name__} cannot happen to a server that is {life.state}")
-    if then == "":
+    if then == "" or (then == "renewed" and (not life.is_wanted or life.wish == "pending")):
         return life
     noted = _noted(life, event, now)
     if then == "same":
         return noted
-    if then == "judged":
+    if then == "judged" and noted.wish != "pending":
         return _judged(noted, is_clean=isinstance(event, Ended) and event.is_clean and not life.verdict, now=now)
+    if then in ("judged", "renewed"):
+        return replace(noted, state="resting", since=now, pause=0.0, used=0)
     return replace(noted, state=then, since=now, pause=None)
 
 
@@ -126,8 +146,6 @@ def _noted(life: Life, event: Event, now: float) -> Life:
     match event:
         case Started():
             return _begun(life, now)
-        case Awaited(is_so):
-            return replace(life, awaited=_awaited(life, now) if is_so else None)
         case Answered() | Ready():
             return _up(life, now)
         case Condemned(why):
@@ -135,9 +153,20 @@ def _noted(life: Life, event: Event, now: float) -> Life:
         case Ended():
             return _over(life, event, now)
         case Stuck(reason):
-            return replace(life, reason=reason)
+            return replace(life, reason=reason, wish="")
+        case Awaited() | Renewed() | Stop():
+            return _asked(life, event, now)
+
+
+def _asked(life: Life, event: Awaited | Renewed | Stop, now: float) -> Life:
+    """What is wanted of it, as opposed to what its process does."""
+    match event:
+        case Awaited(is_so):
+            return replace(life, awaited=_awaited(life, now) if is_so else None)
+        case Renewed():
+            return _wished(life)
         case Stop():
-            return life
+            return replace(life, is_wanted=False, wish="") if life.is_wanted else life
 
 
 def _awaited(life: Life, now: float) -> float:
@@ -145,7 +174,7 @@ def _awaited(life: Life, now: float) -> float:
 
 
 def _begun(life: Life, now: float) -> Life:
-    again = replace(life, begun=now, starts=life.starts + 1)
+    again = replace(life, begun=now, starts=life.starts + 1, wish="granted" if life.wish == "pending" else "")
     return replace(again, answered=None, verdict="", lived=None, exit="", reason="")
 
 
@@ -155,8 +184,19 @@ def _up(life: Life, now: float) -> Life:
 
 def _over(life: Life, end: Ended, now: float) -> Life:
     lived = now - life.begun if end.how else None
+    if life.wish == "pending":
+        return replace(life, lived=lived, exit=BY_HAND)
     used = 0 if _held(life, now) else life.used
-    return replace(life, lived=lived, used=used, exit=life.verdict or end.how, reason=end.reason)
+    return replace(life, lived=lived, used=used, exit=life.verdict or end.how, reason=end.reason, wish="")
+
+
+def _wished(life: Life) -> Life:
+    """A process there is has its end before it; without one, nothing more is told of the last."""
+    if life.wish == "pending":
+        return life
+    if life.state in ("starting", "ready"):
+        return replace(life, wish="pending")
+    return replace(life, wish="pending", lived=None, exit=BY_HAND, reason="")
 
 
 def _held(life: Life, now: float) -> bool:

@@ -9,49 +9,37 @@ What others hear, and when; every call is made in the event loop:
                                killed and its pipes are closed; the next is started when the tree is gone
     it could not be started    the same, without a `starting` before it
     it is condemned            watcher.ending, and the same when it has ended
+    it is renewed              the same when there is a process, `ending` at once; else emit(resting)   then
+                               watcher.lost
     `stop`                     emit(stopping)   then watcher.ending, when there is a process, and the same when it has
                                ended; else emit(stopped)   then watcher.lost
     `run` is cancelled         emit(stopped)   then watcher.lost; then the whole tree is killed
 
-So the last `lost` there is, and there is one however it ends, has a final state.
+So the last `lost` there is, and there is one however it ends, has a final state; what is FAILED or STOPPED without
+`stop` may be renewed.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from acp_launch.errors import AgentError
+from acp_launch.process import lifecycle
 from acp_launch.process.change import Change, State
 from acp_launch.process.child import Child, attach
 from acp_launch.process.clock import Alarm, Clock, LoopClock
 from acp_launch.process.exit import Exit
 from acp_launch.process.identity import Process
 from acp_launch.process.life import Life
-from acp_launch.process.lifecycle import Answered, Awaited, Condemned, Ended, Event, Ready, Started, Stop, Stuck, step
 from acp_launch.process.outcome import Outcome
 from acp_launch.process.program import Program
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.stop import GRACE, stop
+from acp_launch.process.watcher import Watcher
 from acp_launch.profile.model import Restart
 
 LAST_WORDS = 10  # lines of stderr that go with a change
 LOOP_CLOCK = LoopClock()
-
-
-class Watcher(Protocol):
-    """Whoever talks with the processes, one after another. It must neither block nor raise."""
-
-    def started(self, child: Child) -> None:
-        """There is a new process. Its pipes may be used until `lost`."""
-
-    def ending(self) -> None:
-        """Its pipes are about to be closed, so they are not to be used any more. Not told of one that has died."""
-
-    def lost(self, change: Change) -> None:
-        """There is none any more; `change.state` tells whether another will come: resting, or failed or stopped.
-
-        What it wrote can still be read from its pipe, now and not later.
-        """
 
 
 class Supervisor:
@@ -80,6 +68,7 @@ class Supervisor:
         self._called = asyncio.Event()  # `run` is to look at its life again
         self._settled = asyncio.Event()  # up, or final
         self._is_running = False
+        self._has_let_go = False  # the watcher, of `child`
         self._over = asyncio.Event()  # `run` has returned
         self._outcome = Outcome(None, (), ())
 
@@ -106,10 +95,10 @@ class Supervisor:
         return self._life.is_proven
 
     async def run(self) -> None:
-        """Until it is FAILED or STOPPED. Cancelled: its tree is killed."""
+        """Until it is stopped; what is FAILED waits for that, or to be renewed. Cancelled: its tree is killed."""
         self._is_running = True
         try:
-            while not self._life.is_final:
+            while not self._life.is_over:
                 await self._live()
                 await self._rest()
         finally:
@@ -128,45 +117,60 @@ class Supervisor:
 
         Returns when nothing is left, with how the ladder went for its latest process; with no exit if there was none.
         """
-        if self._step(Stop()):
+        before = self._life.state
+        if self._step(lifecycle.Stop()):
             self._called.set()
-            self._tell() if self._life.state == "stopping" else self._tell_lost()
+            if self._life.state != before:
+                self._tell() if self._life.state == "stopping" else self._tell_lost()
         if self._is_running:
             await self._until_over(hurry)
         return self._outcome
+
+    def renew(self) -> None:
+        """A new process at once, whatever became of the last; nothing once it is stopped.
+
+        Its restarts are given back, this is none of them. A process there is goes before it, by the ladder.
+        """
+        if not self._step(lifecycle.Renewed()):
+            return
+        self._called.set()
+        if self._life.state == "resting":
+            self._tell_lost()
+        elif self.child is not None:
+            self._let_go(self.child)  # now: what is said from here on is for the next process
 
     # What the watcher learned from the process.
 
     def answered(self) -> None:
         """It has said something sensible: it is up."""
-        self._step(Answered())
+        self._step(lifecycle.Answered())
 
     def ready(self) -> None:
         """It has answered the agent's handshake."""
-        if self._step(Ready()):
+        if self._step(lifecycle.Ready()):
             self._tell()
 
     def condemn(self, why: str) -> None:
         """It is of no use any more: kill it. This counts as a failure; `why` completes "the server …"."""
-        if self._step(Condemned(why)):
+        if self._step(lifecycle.Condemned(why)):
             self._called.set()
 
     def expect(self) -> None:
         """Somebody waits for it to be READY: from now, and from each start, it has `start` seconds for that."""
-        self._step(Awaited(True))
+        self._step(lifecycle.Awaited(True))
 
     def unexpect(self) -> None:
-        self._step(Awaited(False))
+        self._step(lifecycle.Awaited(False))
 
     # One process.
 
     async def _live(self) -> None:
         self._called.clear()
-        self._step(Started())
+        self._step(lifecycle.Started())
         try:
             spawned = self._spawn()
         except AgentError as error:
-            self._lose(Ended(reason="; ".join(filter(None, (error.message, error.fix)))))
+            self._lose(lifecycle.Ended(reason="; ".join(filter(None, (error.message, error.fix)))))
             return
         async with attach(spawned, log=self._log) as child:
             self.child = self._attached = child
@@ -184,25 +188,36 @@ class Supervisor:
 
     async def _attend(self, child: Child) -> None:
         self._tell()
+        self._has_let_go = False
         self._watcher.started(child)
         await _either(child.wait(), self._called.wait())
-        if self._life.state != "stopping" or self._life.verdict:
+        if not self._is_polite():
             child.hurry.set()
         if child.exit is None:
-            self._watcher.ending()
+            self._let_go(child)
             await _either(child.wait(), stop(child, grace=self.grace))
         self._lose(_ended(child.exit))
         self._outcome = await stop(child, grace=self.grace)
-        if self._outcome.survivors and self._step(Stuck(_survived(self._outcome.survivors))):
+        if self._outcome.survivors and self._step(lifecycle.Stuck(_survived(self._outcome.survivors))):
             self._tell_lost()
 
+    def _let_go(self, child: Child) -> None:
+        """Once, while it lives: its pipes are about to be closed."""
+        if child.exit is None and not self._has_let_go:
+            self._has_let_go = True
+            self._watcher.ending()
+
+    def _is_polite(self) -> bool:
+        """Whether its process is asked to end: it has done nothing wrong."""
+        return (self._life.state == "stopping" or self._life.wish == "pending") and not self._life.verdict
+
     async def _rest(self) -> None:
-        """Wait until it is to be started again, or called."""
-        if self._life.pause is None:
+        """Wait until it is to be started again, or called; one that is not to be is only ever called."""
+        if self._life.is_over:
             return
         self._called.clear()
         alarm = Alarm(self._clock, self._called.set)
-        alarm.set(self._life.since + self._life.pause)
+        alarm.set(None if self._life.pause is None else self._life.since + self._life.pause)
         try:
             await self._called.wait()
         finally:
@@ -217,9 +232,9 @@ class Supervisor:
 
     # Its life, and who hears of it.
 
-    def _step(self, event: Event) -> bool:
+    def _step(self, event: lifecycle.Event) -> bool:
         """Whether that made a difference."""
-        before, self._life = self._life, step(self._life, event, self._clock.time())
+        before, self._life = self._life, lifecycle.step(self._life, event, self._clock.time())
         if self._life is before:
             return False
         self._overdue.set(self._life.deadline)
@@ -232,7 +247,7 @@ class Supervisor:
     def _is_overdue(self) -> None:
         self.condemn(f"did not answer within {self._life.start:g} s")
 
-    def _lose(self, end: Ended) -> None:
+    def _lose(self, end: lifecycle.Ended) -> None:
         """There is no process any more: its end, or the attempt to have one."""
         detail = tuple(self.child.stderr_tail()[-LAST_WORDS:]) if self.child else ()
         self._step(end)
@@ -240,12 +255,12 @@ class Supervisor:
 
     def _abandon(self) -> None:
         """We are torn away from it."""
-        if self._life.is_final:
-            return
-        self._step(Stop())
+        was_final = self._life.is_final
+        self._step(lifecycle.Stop())
         if self._life.state == "stopping":
-            self._step(Ended())
-        self._tell_lost()
+            self._step(lifecycle.Ended())
+        if not was_final:
+            self._tell_lost()
 
     def _tell(self) -> None:
         self._emit(self._life.told(self._program.name, required=self._required, pid=self.pid))
@@ -257,10 +272,10 @@ class Supervisor:
         self._watcher.lost(change)
 
 
-def _ended(exit: Exit | None) -> Ended:
+def _ended(exit: Exit | None) -> lifecycle.Ended:
     if exit is None:
-        return Ended("could not be killed")
-    return Ended(str(exit), is_clean=exit.status == 0)
+        return lifecycle.Ended("could not be killed")
+    return lifecycle.Ended(str(exit), is_clean=exit.status == 0)
 
 
 def _survived(survivors: tuple[Process, ...]) -> str:

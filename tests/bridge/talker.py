@@ -22,6 +22,7 @@ INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
 KILLED = Lost(server="github", why="was killed by SIGKILL", comes_back="it is being started again", stderr=("oh",))
 DEAD = Lost(server="github", why="failed: exited with status 1; 5 restarts are used up", stderr=("no token", "bye"))
+ANEW = Lost(server="github", why="was restarted by the user", comes_back="it is being started again")
 Json = dict[str, Any]
 
 

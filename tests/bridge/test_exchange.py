@@ -6,6 +6,7 @@ import pytest
 
 from acp_launch.profile.model import Tools
 from tests.bridge.talker import (
+    ANEW,
     DEAD,
     HELLO,
     INITIALIZE,
@@ -322,6 +323,63 @@ def test_a_server_of_the_era_without_handshake_is_ready_with_its_first_answer() 
     talker.agent(call(2))
     talker.exchange.attached()
     assert [each["method"] for each in talker.server_hears()] == ["server/discover", "tools/call"]
+
+
+# A person has it started anew.
+
+
+def test_what_was_gone_for_good_and_is_started_anew_gets_the_handshake_and_what_waited() -> None:
+    talker = Talker().introduced()
+    talker.exchange.lost(DEAD, for_good=True)
+    talker.agent(call(1))
+    assert [each["id"] for each in talker.agent_hears()] == [1]
+    talker.exchange.lost(ANEW, for_good=False)
+    assert talker.exchange.phase == "absent"
+    talker.agent(call(2))
+    assert talker.agent_heard == []
+    talker.back()
+    assert [each["method"] for each in talker.server_hears()] == [
+        "initialize",
+        "notifications/initialized",
+        "tools/call",
+    ]
+    talker.server(answer(2, "done"))
+    assert talker.agent_hears() == [answer(2, "done")]
+
+
+def test_a_call_in_flight_at_a_server_that_is_restarted_by_hand_is_told_who_did_it() -> None:
+    talker = Talker().introduced()
+    talker.agent(call(1))
+    talker.server_hears()
+    talker.exchange.detached()
+    talker.agent(call(2))
+    assert talker.agent_heard == [], "its process is still being ended"
+    talker.exchange.lost(ANEW, for_good=False)
+    said = (
+        'MCP server "github" was restarted by the user during tools/call, whose outcome is unknown; '
+        "it is being started again"
+    )
+    assert [(each["id"], each["error"]["message"]) for each in talker.agent_hears()] == [(1, said)]
+    talker.back()
+    assert [each["id"] for each in talker.server_hears() if each.get("method") == "tools/call"] == [2]
+
+
+def test_a_handshake_that_was_refused_for_good_is_not_replayed_when_it_is_started_anew() -> None:
+    talker = Talker()
+    talker.exchange.attached()
+    talker.agent(INITIALIZE)
+    introduced = [talker.exchange.is_introduced]
+    talker.server_hears()
+    talker.exchange.lost(DEAD, for_good=True)
+    assert [each["error"]["code"] for each in talker.agent_hears()] == [-32010]
+    introduced.append(talker.exchange.is_introduced)
+    talker.exchange.lost(ANEW, for_good=False)
+    talker.exchange.attached()
+    assert talker.server_heard == []
+    talker.agent({**INITIALIZE, "id": 5})
+    talker.server(answer(5, HELLO))
+    assert talker.agent_hears() == [answer(5, HELLO)]
+    assert [*introduced, talker.exchange.is_introduced] == [True, False, True]
 
 
 # Cancelling, progress, pings, time-outs.

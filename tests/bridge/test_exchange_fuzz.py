@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_launch.profile.model import Tools
 from acp_launch.protocol.framing import LineFramer
-from tests.bridge.talker import DEAD, HELLO, INITIALIZED, KILLED, Talker, answer, ask, line, tell
+from tests.bridge.talker import ANEW, DEAD, HELLO, INITIALIZED, KILLED, Talker, answer, ask, line, tell
 
 calm = settings(deadline=None, max_examples=300)
 SPICE = st.sampled_from(
@@ -41,7 +41,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("agent"), LINES),
         st.tuples(st.just("server"), LINES),
-        st.tuples(st.sampled_from(["attach", "lose", "end", "tick"]), st.none()),
+        st.tuples(st.sampled_from(["attach", "lose", "end", "renew", "tick"]), st.none()),
     ),
     max_size=40,
 )
@@ -66,47 +66,84 @@ def play(talker: Talker, steps: list[tuple[str, Any]]) -> None:
             talker.server(said.replace(b"\n", b" "))
         elif step == "attach" and phase == "absent":
             talker.exchange.attached(probe=True)
-        elif step == "lose" and phase in ("open", "replaying"):
-            talker.exchange.lost(KILLED, for_good=False)
-        elif step == "end" and phase != "final":
-            talker.exchange.lost(DEAD, for_good=True)
         elif step == "tick":
             talker.clock += 3
             talker.exchange.tick()
+        else:
+            lose(talker, step)
 
 
-ACTS = ["call", "call", "answer", "twice", "lose", "attach", "tick", "question"]
+def lose(talker: Talker, how: str) -> None:
+    phase = talker.exchange.phase
+    if how == "lose" and phase in ("open", "replaying"):
+        talker.exchange.lost(KILLED, for_good=False)
+    elif how == "end" and phase != "final":
+        talker.exchange.lost(DEAD, for_good=True)
+    elif how == "renew" and phase in ("final", "absent"):
+        talker.exchange.lost(ANEW, for_good=False)
+
+
+ACTS = ["call", "call", "answer", "twice", "lose", "attach", "tick", "question", "let go", "end", "renew"]
 CALLS = st.lists(st.sampled_from(ACTS), max_size=60)
+
+
+class Calls:
+    """A conversation of numbered calls, and what became of each."""
+
+    def __init__(self) -> None:
+        self.talker = Talker().introduced()
+        self.asked: list[int] = []
+        self.sent: list[int] = []
+        self._pending: list[int] = []
+        self._is_doomed = False  # there is a process, which is not talked with any more
+
+    def act(self, act: str) -> None:
+        if act == "call":
+            self.asked.append(len(self.asked) + 1)
+            self.talker.agent(ask(self.asked[-1], "tools/call"))
+        elif act == "tick":
+            self.talker.exchange.tick()
+        elif self.talker.exchange.phase == "open":
+            self._while_open(act)
+        else:
+            self._while_away(act)
+        received = [each["id"] for each in self.talker.server_hears() if each.get("method") == "tools/call"]
+        self.sent, self._pending = self.sent + received, self._pending + received
+
+    def _while_open(self, act: str) -> None:
+        if act in ("answer", "twice") and self._pending:
+            self.talker.server(*[answer(self._pending.pop(0), "done")] * (2 if act == "twice" else 1))
+        elif act == "question":
+            self.talker.server(ask(len(self.asked), "sampling/createMessage"))
+        elif act == "let go":
+            self.talker.exchange.detached()
+            self._is_doomed = True
+        elif act in ("lose", "end"):
+            self._lose(act)
+
+    def _while_away(self, act: str) -> None:
+        if act == "attach" and self.talker.exchange.phase == "absent" and not self._is_doomed:
+            self.talker.back()
+        elif act == "renew" or (act in ("lose", "end") and self._is_doomed):
+            self._lose(act)
+
+    def _lose(self, how: str) -> None:
+        lost = {"lose": KILLED, "end": DEAD, "renew": ANEW}[how]
+        self.talker.exchange.lost(lost, for_good=how == "end")
+        self._pending.clear()
+        self._is_doomed = False
 
 
 @calm
 @given(CALLS)
 def test_every_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[str]) -> None:
-    talker = Talker().introduced()
-    asked: list[int] = []
-    sent: list[int] = []
-    pending: list[int] = []
+    calls = Calls()
     for step in steps:
-        if step == "call":
-            asked.append(len(asked) + 1)
-            talker.agent(ask(asked[-1], "tools/call"))
-        elif step in ("answer", "twice") and pending and talker.exchange.phase == "open":
-            talker.server(*[answer(pending.pop(0), "done")] * (2 if step == "twice" else 1))
-        elif step == "question" and talker.exchange.phase == "open":
-            talker.server(ask(len(asked), "sampling/createMessage"))
-        elif step == "lose" and talker.exchange.phase == "open":
-            talker.exchange.lost(KILLED, for_good=False)
-            pending.clear()
-        elif step == "attach" and talker.exchange.phase == "absent":
-            talker.back()
-        elif step == "tick":
-            talker.exchange.tick()
-        received = [each["id"] for each in talker.server_hears() if each.get("method") == "tools/call"]
-        sent, pending = sent + received, pending + received
-    assert len(sent) == len(set(sent)), "a call is never sent twice"
-    talker.exchange.lost(DEAD, for_good=True)
-    answers = Counter(each["id"] for each in talker.agent_hears() if "method" not in each)
-    assert answers == Counter(asked)
+        calls.act(step)
+    assert len(calls.sent) == len(set(calls.sent)), "a call is never sent twice"
+    calls.talker.exchange.lost(DEAD, for_good=True)
+    answers = Counter(each["id"] for each in calls.talker.agent_hears() if "method" not in each)
+    assert answers == Counter(calls.asked)
 
 
 @calm

@@ -127,9 +127,14 @@ class Watched:
             self._told.clear()
             await self._told.wait()
 
+    async def until_final(self) -> None:
+        while not self.supervisor.life.is_final:
+            self._told.clear()
+            await self._told.wait()
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator["asyncio.Task[None]"]:
-        """`run` as a task, which is awaited; cancelled if the block fails."""
+        """`run` as a task; cancelled if the block fails. What is not stopped there has to end by itself."""
         task = asyncio.create_task(self.supervisor.run())
         try:
             yield task
@@ -137,6 +142,8 @@ class Watched:
             task.cancel()
             await asyncio.wait({task})
             raise
+        await self.until_final()
+        await self.supervisor.stop()
         await asyncio.wait({task})
 
 

@@ -11,12 +11,14 @@ from acp_launch.document.duration import Duration
 from acp_launch.process.change import Change, State
 from acp_launch.process.life import UNPROVEN, Life
 from acp_launch.process.lifecycle import (
+    BY_HAND,
     Answered,
     Awaited,
     Condemned,
     Ended,
     Event,
     Ready,
+    Renewed,
     Started,
     Stop,
     Stuck,
@@ -49,7 +51,7 @@ SAMPLES: dict[State, Life] = {
     "resting": after([(0, Started()), (1, CRASH)]),
     "failed": after([(0, Started()), (1, CRASH)], Restart(policy="never")),
     "stopping": after([(0, Started()), (1, Stop())]),
-    "stopped": after([(0, Stop())]),
+    "stopped": after([(0, Started()), (1, CLEAN)]),
 }
 EVENTS: dict[str, Event] = {
     "started": Started(),
@@ -59,18 +61,19 @@ EVENTS: dict[str, Event] = {
     "condemned": Condemned("is wedged"),
     "ended": CRASH,
     "stuck": Stuck("what it left behind could not be killed: 7"),
+    "renewed": Renewed(),
     "stop": Stop(),
 }
 # "=": the state stays and it is noted; "-": nothing changes at all; "!": a bug of ours, refused.
 TABLE = """
-            started   awaited  answered  ready  condemned  ended    stuck   stop
-declared    starting  =        !         !      -          !        !       stopped
-starting    !         =        =         ready  =          resting  !       stopping
-ready       !         =        -         -      =          resting  !       stopping
-resting     starting  =        -         -      -          !        failed  stopped
-failed      !         -        -         -      -          !        -       -
-stopping    !         -        -         -      -          stopped  !       -
-stopped     !         -        -         -      -          !        -       -
+            started   awaited  answered  ready  condemned  ended    stuck   renewed  stop
+declared    starting  =        !         !      -          !        !       -        stopped
+starting    !         =        =         ready  =          resting  !       =        stopping
+ready       !         =        -         -      =          resting  !       =        stopping
+resting     starting  =        -         -      -          !        failed  resting  stopped
+failed      !         =        -         -      -          !        -       resting  =
+stopping    !         -        -         -      -          stopped  !       -        -
+stopped     !         =        -         -      -          !        -       resting  =
 """
 
 
@@ -100,6 +103,120 @@ def test_what_comes_of_each_event_in_each_state(state: State, event: str, then: 
         assert (following.state, following.since) == (state, sample.since)
     else:
         assert (following.state, following.since) == (then, 2)
+
+
+# A person has it started anew.
+
+ENDS = [CRASH, CLEAN, Ended("was killed by SIGTERM")]
+
+
+def renewed_while(state: State, restart: Restart | None = None) -> Life:
+    """It was renewed at 2, with restarts used; a process there was has had its end at 3."""
+    now = step(replace(SAMPLES[state], used=3, restart=restart or Restart(max=3)), Renewed(), 2)
+    return step(now, CLEAN, 3) if now.state in ("starting", "ready") else now
+
+
+@pytest.mark.parametrize("policy", ["always", "on-failure", "never"])
+@pytest.mark.parametrize("state", ["starting", "ready", "resting", "failed", "stopped"])
+def test_what_is_renewed_is_started_without_a_pause_and_has_its_restarts_back(
+    state: State, policy: RestartPolicy
+) -> None:
+    now = renewed_while(state, Restart(policy=policy, max=3))
+    assert (now.state, now.pause, now.used, now.exit, now.reason) == ("resting", 0, 0, BY_HAND, "")
+    again = step(now, Started(), 4)
+    assert (again.state, again.pause, again.exit) == ("starting", None, "")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("state", ["starting", "ready"])
+def test_however_a_process_ends_that_a_person_has_restarted_it_is_no_failure(state: State, end: Ended) -> None:
+    now = step(step(SAMPLES[state], Renewed(), 2), end, 3)
+    assert (now.state, now.exit, now.used, now.lived) == ("resting", BY_HAND, 0, 3)
+
+
+def test_a_process_that_is_about_to_be_ended_is_not_up_and_has_no_deadline() -> None:
+    waiting = after([(0, Started()), (0, Awaited(True)), (1, Answered())])
+    assert (waiting.is_up, waiting.deadline) == (True, START)
+    now = step(waiting, Renewed(), 2)
+    assert (now.is_up, now.deadline) == (False, None)
+    following = step(step(now, CLEAN, 3), Started(), 4)
+    assert following.deadline == 4 + START
+
+
+@pytest.mark.parametrize("state", ["starting", "ready", "resting", "failed", "stopped"])
+def test_a_second_wish_before_the_new_process_changes_nothing(state: State) -> None:
+    now = step(SAMPLES[state], Renewed(), 2)
+    assert step(now, Renewed(), 3) is now
+    there = renewed_while(state)
+    assert step(there, Renewed(), 4) is there
+
+
+def test_a_wish_for_another_process_than_the_new_one_is_another_wish() -> None:
+    started = step(renewed_while("ready"), Started(), 4)
+    again = step(step(started, Renewed(), 5), CLEAN, 6)
+    assert (again.state, again.pause, again.starts) == ("resting", 0, 2)
+
+
+@pytest.mark.parametrize("state", list(SAMPLES))
+def test_what_was_stopped_is_not_renewed(state: State) -> None:
+    stopped = step(SAMPLES[state], Stop(), 2)
+    assert step(stopped, Renewed(), 3) is stopped
+    over = step(stopped, CLEAN, 4) if stopped.state == "stopping" else stopped
+    assert step(over, Renewed(), 5) is over
+    assert over.is_over
+    assert over.state == ("failed" if state == "failed" else "stopped")
+
+
+@pytest.mark.parametrize("state", ["starting", "ready", "resting", "failed", "stopped"])
+def test_a_stop_after_the_wish_counts(state: State) -> None:
+    now = step(step(SAMPLES[state], Renewed(), 2), Stop(), 3)
+    over = step(now, CLEAN, 4) if now.state == "stopping" else now
+    assert (over.state, over.is_over, over.pause, over.wish) == ("stopped", True, None, "")
+
+
+def test_what_ended_without_a_stop_is_final_but_not_over() -> None:
+    assert [(SAMPLES[state].is_final, SAMPLES[state].is_over) for state in ("failed", "stopped")] == [(True, False)] * 2
+
+
+def test_the_new_process_is_judged_like_any_other() -> None:
+    started = step(renewed_while("failed", Restart(policy="never")), Started(), 4)
+    assert (step(started, CRASH, 5).state, step(started, CRASH, 5).reason) == ("failed", "its restart policy is never")
+    started = step(renewed_while("failed", Restart(max=2)), Started(), 4)
+    once = step(step(started, Ready(), 4.5), CRASH, 5)
+    assert (once.state, once.used, once.pause, once.exit) == ("resting", 1, 0.2, "was killed by SIGKILL")
+
+
+def test_what_became_wedged_before_it_was_renewed_is_told_as_the_wish_it_was() -> None:
+    now = after([(0, Started()), (1, Condemned("is wedged")), (2, Renewed()), (3, CRASH)])
+    assert (now.state, now.exit, now.used) == ("resting", BY_HAND, 0)
+    assert step(now, Started(), 4).verdict == ""
+
+
+def test_what_is_stuck_is_not_renewed_by_a_wish_of_before() -> None:
+    stuck = step(renewed_while("ready"), Stuck("what it left behind could not be killed: 7"), 4)
+    assert (stuck.state, stuck.pause, stuck.wish) == ("failed", None, "")
+    assert step(stuck, Renewed(), 5).state == "resting", "but by one of a person who knows that"
+
+
+def test_a_person_is_told_of_the_new_process_until_it_ends() -> None:
+    def by_hand(life: Life) -> bool:
+        return life.told("github", required=True).by_hand
+
+    resting = renewed_while("ready")
+    assert resting.told("github", required=True) == Change(
+        server="github", state="resting", budget=3, after=3, exit=BY_HAND, retry=0, by_hand=True
+    )
+    started = step(resting, Started(), 4)
+    ready = step(started, Ready(), 5)
+    assert [by_hand(started), by_hand(ready)] == [True, True]
+    crashed = step(ready, CRASH, 6)
+    assert [by_hand(crashed), by_hand(step(crashed, Started(), 7)), by_hand(step(ready, Stop(), 6))] == [False] * 3
+
+
+def test_nothing_of_an_old_end_is_told_of_a_wish_without_a_process() -> None:
+    assert renewed_while("failed").told("github", required=True) == Change(
+        server="github", state="resting", budget=2, exit=BY_HAND, retry=0, by_hand=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,15 +427,19 @@ FATES = st.lists(
         st.sampled_from(
             [0.0, 0.05, HELD + 1, 100.0]
         ),  # seconds it lives after that; exactly HELD is a matter of rounding
-        st.sampled_from([CRASH, CLEAN, UNSTARTABLE, Condemned("is wedged")]),
+        st.sampled_from([CRASH, CLEAN, UNSTARTABLE, Condemned("is wedged"), Renewed()]),
     ),
     max_size=40,
 )
 
 
+def ended(life: Life, end: Ended | Condemned | Renewed, moment: float) -> Life:
+    return step(life, end, moment) if isinstance(end, Ended) else step(step(life, end, moment), CRASH, moment)
+
+
 @given(FATES, st.sampled_from(["always", "on-failure", "never"]), st.integers(0, 6), st.booleans())
 def test_whatever_happens_the_budget_holds_and_is_given_back_only_to_what_held(
-    fates: list[tuple[str, float, Ended | Condemned]], policy: RestartPolicy, most: int, awaited: bool
+    fates: list[tuple[str, float, Ended | Condemned | Renewed]], policy: RestartPolicy, most: int, awaited: bool
 ) -> None:
     """Counted here once more, in the simplest way: restarts in a row without a process that held."""
     now, moment, in_a_row, was_up = life(Restart(policy=policy, max=most)), 0.0, 0, False
@@ -331,15 +452,13 @@ def test_whatever_happens_the_budget_holds_and_is_given_back_only_to_what_held(
         moment += lives
         if lives >= HELD and (promise == "ready" or (promise == "answered" and not awaited)):
             in_a_row = 0
-        if isinstance(end, Condemned):
-            now = step(now, end, moment)
-        now = step(now, CRASH if isinstance(end, Condemned) else end, moment)
+        now = ended(now, end, moment)
         if now.state != "resting":
             break
-        in_a_row += 1
+        in_a_row = 0 if now.exit == BY_HAND else in_a_row + 1
         assert in_a_row == now.used <= (most if was_up else min(most, UNPROVEN))
         assert now.pause is not None
-        assert 0.2 <= now.pause <= 10
+        assert now.pause == 0 if now.exit == BY_HAND else 0.2 <= now.pause <= 10
         moment += now.pause
     if now.state == "failed" and policy != "never":
         assert in_a_row == now.used == now.budget

@@ -344,7 +344,7 @@ def test_ten_supervisors_do_not_disturb_each_other_when_one_cannot_start_and_one
         for watched in sound:
             watched.on_started = lambda child, watched=watched: watched.supervisor.ready()  # type: ignore[misc]
         tasks = [asyncio.create_task(watched.supervisor.run()) for watched in [broken, crashing, *sound]]
-        await asyncio.wait(tasks[:2])
+        await asyncio.gather(broken.until_final(), crashing.until_final())
         assert (broken.last.state, crashing.last.state) == ("failed", "failed")
         assert crashing.last.reason == "it was started 3 times and never answered"
         assert await asyncio.gather(*(watched.supervisor.up() for watched in sound)) == [True] * 8
@@ -352,8 +352,9 @@ def test_ten_supervisors_do_not_disturb_each_other_when_one_cannot_start_and_one
         for watched in sound:
             await watched.children[0].write(b"hello\n")
             assert await watched.children[0].read() == b"hello\n"
-        outcomes = await asyncio.gather(*(watched.supervisor.stop() for watched in sound))
-        assert [outcome.exit for outcome in outcomes] == [Exit(0, None)] * 8
+        everyone = [*sound, broken, crashing]
+        outcomes = await asyncio.gather(*(watched.supervisor.stop() for watched in everyone))
+        assert [outcome.exit for outcome in outcomes] == [*[Exit(0, None)] * 8, None, Exit(1, None)]
         await asyncio.gather(*tasks)
         assert {change.server for watched in sound for change in watched.changes} == {f"sound{n}" for n in range(8)}
 

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,17 +122,21 @@ class Stage:
         Path(self.fifo(name)).write_text(text)
 
     @contextmanager
-    def play(self, *options: str, servers: Json, **sections: Any) -> Iterator[Play]:
-        """A run in whose turn the agent obeys; `options` are its own, `sections` go to the profile."""
-        start = self.play_later(*options, servers=servers, **sections)
+    def play(self, *options: str, servers: Json, prefix: Sequence[str] = (), **sections: Any) -> Iterator[Play]:
+        """A run in whose turn the agent obeys; `options` are its own, `sections` go to the profile, `prefix` is a
+        command that becomes it."""
+        start = self.play_later(*options, servers=servers, prefix=prefix, **sections)
         with start as running, self.enter(running) as play:
             yield play
 
     @contextmanager
-    def play_later(self, *options: str, servers: Json, **sections: Any) -> Iterator[Running]:
+    def play_later(
+        self, *options: str, servers: Json, prefix: Sequence[str] = (), **sections: Any
+    ) -> Iterator[Running]:
         """The same from its first moment; `enter` waits for the agent."""
         self.launch.profile("mcp_client", *options, mcp_servers=self.servers(**servers), **sections)
-        with self.launch.start("run", "p", "obey", "--output", "json", LIVENESS=self.roll.port) as running:
+        words = ("run", "p", "obey", "--output", "json")
+        with self.launch.start(*words, prefix=prefix, LIVENESS=self.roll.port) as running:
             yield running
 
     @contextmanager

@@ -1,0 +1,44 @@
+"""acp-launch with a person's hand on its servers: `:restart SERVER`, without the terminal it is typed at.
+
+argv: the command that this becomes, `PYTHON -m acp_launch WORDS…`. It says `hand PID` on the liveness line, and for
+each line that is a server's name there it has that one restarted and says `done`.
+"""
+
+import asyncio
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from acp_launch.__main__ import main
+from acp_launch.bridged import Bridged
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.servers import Running
+
+
+def held(line: socket.socket) -> None:
+    """Take the hand's lines whenever servers are running."""
+    begin = Bridged.running
+
+    def running(self: Bridged, inner: "Running") -> None:
+        begin(self, inner)
+        asyncio.get_running_loop().add_reader(line, obey, self, line)
+
+    Bridged.running = running  # type: ignore[method-assign]
+
+
+def obey(story: Bridged, line: socket.socket) -> None:
+    said = line.recv(1000)
+    assert said.endswith(b"\n"), "half a line, or the test is gone"
+    for name in said.decode().splitlines():
+        story.restart(name)
+        line.sendall(b"done\n")
+
+
+if __name__ == "__main__":
+    hand = socket.create_connection(("127.0.0.1", int(os.environ["LIVENESS"])), timeout=10)
+    hand.sendall(f"hand {os.getpid()}\n".encode())
+    held(hand)
+    sys.argv[1:] = sys.argv[4:]
+    main()
