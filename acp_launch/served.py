@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -52,23 +53,36 @@ def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
 @asynccontextmanager
 async def served(plan: LaunchPlan, connection: Connection, means: Means, hurry: asyncio.Event) -> AsyncIterator[Served]:
     """Serve what was offered, for as long as the block runs; leaving ends what still does, at once if `hurry` is."""
-    services: dict[str, Serve] = {}
+    allowed, tell = means.gate.serve, connection.observer.served
     completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
-    offered, allowed, tell = means.offers, means.gate.serve, connection.observer.served
+
+    def files() -> Services:
+        from acp_launch.session.files import Files
+
+        roots = (plan.cwd, *plan.additional_directories)
+        return Files(roots, may_write=means.offers.write_files, allowed=allowed, tell=tell).services()
+
+    def terminals() -> Services:
+        from acp_launch.session.terminals import Terminals
+
+        made = Terminals(plan.cwd, means.env, allowed=allowed, tell=tell)
+        ending.push_async_callback(made.close, hurry)
+        return made.services()
+
     async with AsyncExitStack() as ending:
-        if offered.read_files:
-            from acp_launch.session.files import Files
-
-            roots = (plan.cwd, *plan.additional_directories)
-            services |= Files(roots, may_write=offered.write_files, allowed=allowed, tell=tell).services()
-        if offered.terminals:
-            from acp_launch.session.terminals import Terminals
-
-            terminals = Terminals(plan.cwd, means.env, allowed=allowed, tell=tell)
-            ending.push_async_callback(terminals.close, hurry)
-            services |= terminals.services()
+        services = {**_later("fs/", files, means.offers), **_later("terminal/", terminals, means.offers)}
         if means.elicit is not None:
             eliciting = means.elicit(connection.agent.title or "the agent", connection.observer.note)
             services |= eliciting.services()
             completed = eliciting.completed
         yield Served(services, completed)
+
+
+def _later(family: str, make: Callable[[], Services], offers: Offers) -> dict[str, Serve]:
+    """The methods of a family, made when the first of them is asked for: most agents never do."""
+    made = cache(make)
+
+    async def serve(method: str, params: dict[str, Any]) -> object:
+        return await made()[method](params)
+
+    return {method: partial(serve, method) for method in offers.methods if method.startswith(family)}

@@ -10,7 +10,7 @@ from acp_launch.errors import AuthRequired, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.console.logins import Aloud
+    from acp_launch.console.aloud import Aloud
     from acp_launch.opened import LogIn
     from acp_launch.process.exit import Exit
     from acp_launch.process.program import Program
@@ -130,7 +130,7 @@ def _on_visit(
     import asyncio
 
     from acp_launch.cli.start import guarded, started, stderr_log
-    from acp_launch.console.logins import Aloud
+    from acp_launch.console.aloud import Aloud
     from acp_launch.process.foreground import available
     from acp_launch.protocol.offers import Offers
     from acp_launch.visit import Visit

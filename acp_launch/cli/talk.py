@@ -7,17 +7,18 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.cli.books import Ledger
-from acp_launch.cli.login import logging_in
 from acp_launch.cli.start import open_env, spawn_agent, stderr_log
-from acp_launch.console.logins import Aloud
+from acp_launch.console.aloud import Aloud
 from acp_launch.console.permit import permitting
 from acp_launch.document.keypath import KeyPath
-from acp_launch.opened import Wanted
+from acp_launch.errors import AuthRequired
+from acp_launch.opened import LogIn, Wanted
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.served import Elicit, Means, offers
 from acp_launch.session import configure
+from acp_launch.session.connection import Connection
 from acp_launch.session.gate import Gate
 from acp_launch.session.keep import Keeper
 from acp_launch.session.permission import policy
@@ -25,6 +26,7 @@ from acp_launch.session.person import Person
 from acp_launch.session.remembered import Shelf, load
 
 if TYPE_CHECKING:
+    from acp_launch.cli.planning import Planned
     from acp_launch.cli.wish import Kept, Wish
     from acp_launch.session.eliciting import Elicitation
     from acp_launch.session.login import InFront
@@ -64,7 +66,7 @@ def talks(
             "means": Means(
                 offers=offered, gate=gate, env=open_env(plan), elicit=_eliciting(person) if person else None
             ),
-            "log_in": logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
+            "log_in": _logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
             "respawn": lambda: spawn_agent(plan, kept.secrets),
             "server_logs": server_logs,
         }
@@ -80,6 +82,15 @@ def _eliciting(person: Person) -> Elicit:
         return Elicitation(agent, fill=fill, visit=visit, forms=True, urls=True, note=note)
 
     return made
+
+
+def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, in_front: "InFront | None") -> LogIn:
+    async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
+        from acp_launch.cli.login import logging_in  # most runs need none of it
+
+        await logging_in(planned, person, aloud, in_front)(connection, wanted, is_second=is_second)
+
+    return logged_in
 
 
 def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Wanted:

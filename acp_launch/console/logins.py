@@ -1,12 +1,11 @@
 """The ways to log in to an agent: as a list, as questions to a person, and what the agent says meanwhile."""
 
-import codecs
 import json
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
-from typing import TextIO
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 
+from acp_launch.console.aloud import Aloud
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import harmless
 from acp_launch.process.program import Program
@@ -22,7 +21,7 @@ YES, NO = Choice("y", "Yes, run it"), Choice("n", "No")
 class Logins:
     """A `session.login.Adviser`: asks `person`, and lets them hear the agent while it logs in."""
 
-    def __init__(self, person: Person, aloud: "Aloud | None" = None) -> None:
+    def __init__(self, person: Person, aloud: Aloud | None = None) -> None:
         self._person = person
         self._aloud = aloud
 
@@ -65,32 +64,6 @@ def table(methods: Sequence[AuthMethod]) -> str:
 
 def as_json(agent: str, methods: Sequence[AuthMethod]) -> str:
     return json.dumps(redactor.tree({"agent": agent, "methods": list(map(_members, methods))}), indent=2)
-
-
-class Aloud:
-    """Shows the agent's stderr while it logs in, and passes every chunk on to the log, as it came."""
-
-    def __init__(self, log: Callable[[bytes], None], stream: TextIO) -> None:
-        self._log = log
-        self._stream = stream
-        self._is_on = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
-
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Shown while the block runs, and not otherwise."""
-        self._is_on = True
-        try:
-            yield
-        finally:
-            self._is_on = False
-
-    def __call__(self, chunk: bytes) -> None:
-        text = self._decoder.decode(chunk)
-        if self._is_on:
-            self._stream.write(harmless(text))
-            self._stream.flush()
-        self._log(chunk)
 
 
 def _type(method: AuthMethod) -> str:

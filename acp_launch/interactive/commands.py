@@ -157,7 +157,7 @@ async def _restart(desk: Desk, current: Current, rest: str) -> None:
             f'there is no server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}"
         )
     desk.servers.restart(rest)
-    desk.say(f"{rest} is started again")
+    desk.say(f"restarting {rest}")
 
 
 async def _permissions(desk: Desk, current: Current, rest: str) -> None:
