@@ -99,10 +99,10 @@ class Turning:
                 self._desk.interrupts.hurry.set()
                 running.cancel()
             case Interrupted():
-                self._cancel()
+                self._cancel(running)
             case Left():
                 self._outcome = Leave(0)
-                self._cancel()
+                self._cancel(running)
 
     async def _entered(self, text: str, current: Current) -> None:
         """A command is carried out at once where that is possible; a prompt waits for the end of the turn."""
@@ -113,11 +113,14 @@ class Turning:
         self.queue.append(text)
         self._desk.front.queued(self.queue)
 
-    def _cancel(self) -> None:
+    def _cancel(self, running: "asyncio.Task[None]") -> None:
+        """The turn, or what comes before it can be tried again: a login."""
         self._is_cancelled = True
         self._showing.mood = "cancelling"
-        if self._turn is not None:
+        if self._turn is not None and self._turn.is_running:
             self._turn.cancel()
+        else:
+            running.cancel()
 
     def _give_back(self) -> None:
         """What was waiting for a turn that was cancelled is edited again: it may have been meant for its answer."""

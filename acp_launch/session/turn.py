@@ -40,10 +40,14 @@ class Turn:
         self._silence = silence
         self._patience = asyncio.timeout(None)
         self._cancelled = False
+        self.is_running = False  # the prompt was sent and is not answered
 
     def cancel(self) -> None:
-        """Ask the agent to end the turn; it is over when the agent answers, or after the grace (C-62)."""
-        if not self._cancelled:
+        """Ask the agent to end the turn; it is over when the agent answers, or after the grace (C-62).
+
+        Nothing for a turn that is over.
+        """
+        if self.is_running and not self._cancelled:
             self._cancelled = True
             self._client.cancel(self._session_id)
             grace = STUCK_GRACE if self._connection.held_back else CANCEL_GRACE
@@ -60,6 +64,7 @@ class Turn:
         call = self._connection.conversation.prompt(self._session_id, blocks)
         try:
             async with self._patience:
+                self.is_running = True
                 result = await self._connection.call(
                     call,
                     what="sign of life from the agent in its turn",
@@ -75,6 +80,8 @@ class Turn:
             if not self._cancelled:
                 raise
             result = CANCELLED  # agents must not turn a cancellation into an error, and some do
+        finally:
+            self.is_running = False
         return self._end(result)
 
     def _end(self, result: Raw) -> TurnEnd:

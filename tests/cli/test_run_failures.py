@@ -169,7 +169,7 @@ def test_an_agent_that_wants_a_login_first_lists_its_ways(launch: Launcher, mome
         "    it offers: Log in with a browser (browser): Opens a page of the provider\n"
         "    it offers: Terminal login (tty)\n"
         "    it offers: API key (key)\n"
-        "    fix: log in with the agent's own command, then run this again\n",
+        "    fix: acp-launch login p\n",
     )
     launch.profile("auth", moment, "none")
     done = launch("run", "p", "hi")

@@ -107,7 +107,7 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hang{ENTER}")
-        terminal.until("working ·")
+        terminal.until("End me with a signal.")
         terminal.types(CTRL_C)
         terminal.until("cancelling ·")
         terminal.types(CTRL_C)
@@ -231,7 +231,7 @@ def test_our_commands(tmp_path: Path) -> None:
         terminal.until_it(lambda: bool(after(terminal, ":add 1 1")), "a prompt that begins with a colon")
         terminal.until("ready ·")
         terminal.types(f":quit{ENTER}")
-        assert terminal.ends() == 0
+        assert terminal.ends() == 0, terminal.dump()
 
 
 def test_another_session_is_gone_to_and_come_back_from(tmp_path: Path) -> None:
@@ -288,4 +288,4 @@ def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
         if poor.get("TERM") == "dumb":
             assert b"\x1b" not in terminal.raw
         terminal.types(CTRL_D)
-        assert terminal.ends() == 0
+        assert terminal.ends() == 0, terminal.dump()

@@ -479,7 +479,7 @@ def test_nobody_is_asked_for_a_passphrase_when_there_is_no_prompt(launch: Launch
     configured(launch, "secrets: {store: file}\n")
     launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
-    with on_terminal("run", "p", cwd=launch.project, env=launch.env) as terminal:
+    with on_terminal("run", "p", "--output", "json", cwd=launch.project, env=launch.env) as terminal:
         assert terminal.ends() == 2
     assert "there is no prompt" in terminal.text
     assert "assphrase" not in terminal.text

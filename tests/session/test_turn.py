@@ -290,6 +290,20 @@ def test_a_denial_nobody_could_prevent_is_forgotten_when_the_work_goes_on() -> N
     asyncio.run(story())
 
 
+def test_a_turn_that_is_over_is_not_cancelled() -> None:
+    """Ctrl-C and the agent's answer may come in the same instant."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            turn, running, request = await in_turn(connection, agent, client)
+            await agent.answers(request, {"stopReason": "end_turn"})
+            assert (await running).stop_reason == "end_turn"
+            turn.cancel()
+            assert recorder.of("cancelled") == []
+
+    asyncio.run(story())
+
+
 def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> None:
     """C-11, C-65."""
 

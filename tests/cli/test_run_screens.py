@@ -1,0 +1,581 @@
+"""Ring 3. What an interactive session looks like, and what it withstands: the real program, an agent, a real pty."""
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from acp_launch.demo.trouble import ATTACKS
+from acp_launch.process.records import read_all
+from tests.cli.launcher import MARK, Launcher, alive, kill_all
+from tests.cli.test_run_interactive import CTRL_C, CTRL_D, ENTER, after, asks, leaves, sitting
+from tests.interactive.screen import Terminal, on_screen
+from tests.process.liveness import PATIENCE
+from tests.seat.roll import Watched
+
+ESCAPE = "\x1b"
+PLAIN = {"NO_COLOR": "", "TERM": "xterm-256color"}
+# Every sequence that may be written: modes of the keyboard and of drawing, the cursor, erasing, colours.
+OURS = re.compile(r"\x1b\[(\?(?:1|7|12|25|2004|2026)[hl]|\d*[ABCDJK]|\d*(;\d*)?H|[\d;]*m)")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
+
+
+def sends(terminal: Terminal, prompt: str) -> None:
+    """Enter a prompt once the session is ready, and wait until it stands above its answer."""
+    terminal.until("ready ·")
+    before = terminal.all.count(f"> {prompt}")
+    terminal.types(prompt + ENTER)
+    terminal.until_it(lambda: terminal.all.count(f"> {prompt}") > before, f"{prompt!r} above its answer")
+
+
+def finishes(terminal: Terminal, prompt: str) -> list[str]:
+    """Wait for the end of the turn; gives what stands between its prompt and the usage line."""
+    terminal.until_it(lambda: any(row.startswith("context ") for row in after(terminal, prompt)), "the turn's end")
+    terminal.until("ready ·")
+    rows = told(terminal, prompt)
+    return rows[: next(number for number, row in enumerate(rows) if row.startswith("context "))]
+
+
+def told(terminal: Terminal, prompt: str) -> list[str]:
+    """What stands below a prompt, without what is said of the session's beginning, whenever that comes."""
+    beginning = ("session title: ", "acp-launch: mcp servers: ")
+    return [row for row in after(terminal, prompt) if not row.startswith(beginning)]
+
+
+def is_asked(terminal: Terminal, title: str, key: str = "y") -> None:
+    """Wait until the question about `title` can be answered with `key`."""
+    terminal.until_it(
+        lambda: any(row.endswith(title) for row in terminal.all) and f"[{key}] " in terminal.shown,
+        f"a question: {title}",
+    )
+
+
+def fills(terminal: Terminal, label: str, text: str) -> None:
+    """Answer a line of a form, once the cursor is behind its label."""
+    terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith(label), f"the line {label}")
+    terminal.types(text + ENTER)
+
+
+def numbers(rows: list[str]) -> list[int]:
+    return [int(word) for row in rows for word in row.split()]
+
+
+def latest(terminal: Terminal) -> int:
+    """The highest number on the screen that stands in a row of numbers."""
+    rows = [row for row in terminal.rows if re.fullmatch(r"[\d ]+", row)]
+    return max(numbers(rows), default=0)
+
+
+@contextmanager
+def hearing(path: Path) -> Iterator[Callable[[], str]]:
+    """A FIFO; the function gives the next line that somebody writes to it."""
+    os.mkfifo(path)
+    descriptor = os.open(path, os.O_RDWR)  # our own writer: no end of file between two lines
+
+    def line() -> str:
+        text = b""
+        while not text.endswith(b"\n"):
+            assert select.select([descriptor], [], [], PATIENCE)[0], f"nobody wrote a line; so far {text!r}"
+            text += os.read(descriptor, 4096)
+        return text.decode().removesuffix("\n")
+
+    try:
+        yield line
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def watched(launcher: int, mark: str) -> Iterator[Callable[[], list[str]]]:
+    """A launch with its guard and all it started; the function returns once they are dead, and gives their commands."""
+    (launch,) = read_all(Path(os.environ["ACP_LAUNCH_STATE_DIR"]))
+    assert launch.launcher.pid == launcher
+    assert launch.guard is not None
+    ours = psutil.Process(launcher)
+    processes = [ours, psutil.Process(launch.guard.pid), *ours.children(recursive=True)]
+    with ExitStack() as stack:
+        seen = [Watched(process.pid) for process in processes]
+        for process in seen:
+            stack.callback(process.close)
+        stack.callback(kill_all, mark)
+        commands = [" ".join(process.cmdline()) for process in processes]
+
+        def all_die() -> list[str]:
+            for process in seen:
+                process.dies()
+            assert alive(mark) == []
+            return commands
+
+        yield all_die
+
+
+def is_clean(terminal: Terminal) -> None:
+    """Nothing was written to the terminal but what we write ourselves."""
+    text = terminal.raw.decode()
+    left = OURS.sub("", text)
+    assert ESCAPE not in left, repr(left[left.index(ESCAPE) - 40 : left.index(ESCAPE) + 40])
+    assert CONTROL.findall(left) == []
+
+
+# What is seen of an answer, a question and an end
+
+
+def test_a_part_of_an_answer_can_be_read_while_the_rest_is_to_come(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "count 10000")
+        terminal.until("1 2 3 4 5 6 7 8")
+        terminal.until("working ·")
+        assert "context " not in terminal.shown
+        terminal.types(CTRL_C)
+        terminal.until("ready ·")
+        leaves(terminal)
+
+
+def test_the_status_line_says_that_one_is_asked(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "note buy milk")
+        is_asked(terminal, "Note: buy milk")
+        assert terminal.shown.splitlines()[-1].startswith("asks you · Demo agent")
+        terminal.types("y")
+        assert "Noted: buy milk" in finishes(terminal, "note buy milk")
+        leaves(terminal)
+
+
+def test_what_was_typed_ahead_of_a_question_does_not_answer_it(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"note buy milk{ENTER}yyy")
+        is_asked(terminal, "Note: buy milk")
+        assert "> yyy" in terminal.rows, "it went where it was typed"
+        terminal.types("n")
+        assert "I did not do it: permission was refused." in finishes(terminal, "note buy milk")
+        terminal.types(CTRL_C)
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == ">", "an empty prompt")
+        leaves(terminal)
+
+
+def test_a_question_about_a_change_shows_the_change(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("milk\nbread\n")
+    with sitting(cwd=tmp_path, columns=200) as terminal:
+        sends(terminal, "edit notes.txt eggs")
+        is_asked(terminal, "Edit notes.txt")
+        rows = after(terminal, "edit notes.txt eggs")
+        assert rows[rows.index(f"    changes {tmp_path}/notes.txt  +1 -0") :][1:5] == [
+            "      1   milk",
+            "      2   bread",
+            "      3 + eggs",
+            "Allow it?",
+        ]
+        assert "[y] Allow once  [a] Always allow in this session  [n] Reject" in terminal.rows
+        terminal.types("y")
+        assert finishes(terminal, "edit notes.txt eggs")[-6:] == [
+            f"✓ Edit notes.txt  edit  {tmp_path}/notes.txt:3",
+            f"  {tmp_path}/notes.txt  +1 -0",
+            "  1   milk",
+            "  2   bread",
+            "  3 + eggs",
+            "notes.txt is written, through the client.",
+        ]
+        leaves(terminal)
+    assert (tmp_path / "notes.txt").read_text() == "milk\nbread\neggs\n"
+
+
+def test_no_detail_of_a_question_looks_like_a_line_of_ours(tmp_path: Path) -> None:
+    """The demo's plan has two lines; both stand further in than what we say."""
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "switch")
+        is_asked(terminal, "Leave the plan mode and start to work")
+        rows = told(terminal, "switch")
+        assert rows[1:4] == ["    kind: switch_mode", "    plan: 1. work", "      2. rest"]
+        terminal.types("n")
+        assert finishes(terminal, "switch")[-1] == "I go on planning."
+        leaves(terminal)
+
+
+def test_leaving_the_plan_mode_is_asked_about_even_where_reading_is_allowed(tmp_path: Path) -> None:
+    """C-34 and facts of harmless-looking kinds: nobody allows a switch of the mode by allowing reads."""
+    with sitting("demo", "--approve", "reads", cwd=tmp_path) as terminal:
+        sends(terminal, "switch")
+        is_asked(terminal, "Leave the plan mode and start to work")
+        terminal.types("y")
+        assert finishes(terminal, "switch")[-1] == "I am in the mode ask now."
+        leaves(terminal)
+
+
+def test_several_questions_at_once_come_one_after_the_other(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "several")
+        for title, key in (("Read secrets.txt", "y"), ("Delete build/", "n"), ("Fetch https://example.com/", "n")):
+            is_asked(terminal, title)
+            asked = [row for row in terminal.all if row.startswith("The agent asks for permission: ")]
+            assert asked[-1] == f"The agent asks for permission: {title}"
+            terminal.types(key)
+        assert finishes(terminal, "several")[-3:] == [
+            " • Read secrets.txt: allowed (allow-once); I only pretended to do it",
+            " • Delete build/: not allowed (reject-once)",
+            " • Fetch https://example.com/: not allowed (reject-once)",
+        ]
+        leaves(terminal)
+
+
+def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "withdraw")
+        is_asked(terminal, "Launch the rocket")
+        rows = finishes(terminal, "withdraw")
+        assert "Allow it? (no longer asked)" in rows
+        assert rows[-1] == "I took the question back, and the client answered it with the error -32800."
+        terminal.types("y")
+        terminal.until("> y")  # a key is a letter again
+        terminal.types(CTRL_C)
+        leaves(terminal)
+
+
+def test_a_call_that_nobody_was_asked_about_is_marked(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "unasked")
+        assert finishes(terminal, "unasked") == [
+            "✓ rm -rf build/  execute  ran without asking (policy: permissions.default: ask)",
+            "  (pretended: nothing was run)",
+            "I did not ask, and only pretended to run it.",
+        ]
+        leaves(terminal)
+
+
+def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal, hearing(tmp_path / "hold"):
+        sends(terminal, "shell echo one; echo two; exec cat hold")
+        is_asked(terminal, "echo one; echo two; exec cat hold")
+        terminal.types("y")
+        is_asked(terminal, "sh -c 'echo one; echo two; exec cat hold'", "d")
+        terminal.types("y")
+        terminal.until_it(
+            lambda: [row for row in terminal.rows if row in ("  one", "  two")] == ["  one", "  two"], "its output"
+        )
+        assert "… echo one; echo two; exec cat hold  execute" in terminal.rows
+        terminal.types(CTRL_C)
+        rows = finishes(terminal, "shell echo one; echo two; exec cat hold")
+        assert rows[-4:] == [
+            "– echo one; echo two; exec cat hold  execute  cancelled",
+            "  $ sh -c 'echo one; echo two; exec cat hold'",
+            "  one",
+            "  two",
+        ]
+        asks(terminal, "add 20 22")
+        assert sum(row.strip() == "two" for row in terminal.all) == 1, "it is not shown again when it ends"
+        leaves(terminal)
+
+
+def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
+        sends(terminal, "crash")
+        terminal.until("[y] Start it again and go on with this session  [n] Leave")
+        assert told(terminal, "crash")[:4] == [
+            "I am about to",
+            "acp-launch: the agent exited with status 3 before it answered session/prompt",
+            "    demo agent: crashing, as it was asked to",
+            "The agent is gone.",
+        ]
+        assert terminal.shown.splitlines()[-1].startswith("down · ")
+        terminal.types("y")
+        terminal.until("ready ·")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
+        assert terminal.all.count("I am about to") == 1, "its history is not shown again"
+        terminal.types(CTRL_C)
+        leaves(terminal)
+
+
+def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "compact")
+        rows = finishes(terminal, "compact")
+        assert rows[:2] == ["warning: The context is nearly full", "  I shall make it shorter."]
+        assert rows[2].startswith("✓ conversation compacted · The two of us talked about what a demo agent can do")
+        assert rows[3:] == ["Your client shows notices and compaction."]
+        leaves(terminal)
+
+
+def test_the_cost_stands_in_the_status_line(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path, columns=160) as terminal:
+        asks(terminal, "cost")
+        terminal.until_it(lambda: "0.01 USD" in terminal.shown.splitlines()[-1], "the cost at the bottom")
+        leaves(terminal)
+
+
+# Forms and links
+
+
+@pytest.mark.parametrize(("key", "says"), [("s", "You said:"), ("d", "The form was not filled in (decline).")])
+def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key: str, says: str) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "form")
+        fills(terminal, "Name", "Aurora")
+        fills(terminal, "Ticket [DEMO-1]", "not a ticket")
+        terminal.until("Ticket must match")
+        fills(terminal, "Ticket [DEMO-1]", "REL-7")
+        for label in ("Who is told", "Its page", "On which day", "At which moment", "Channel [beta]", "Size"):
+            fills(terminal, label, "")
+        fills(terminal, "Copies [1]", "10")
+        terminal.until("Copies must")
+        fills(terminal, "Copies [1]", "3")
+        for label in ("Share of users", "Urgent", "Platforms", "Reviewers"):
+            fills(terminal, label, "")
+        terminal.until("[s] send  [e] edit  [d] decline  [c] cancel")
+        rows = after(terminal, "form")
+        assert "    Name: Aurora" in rows
+        assert "    Ticket: REL-7" in rows
+        terminal.types(key)
+        answer = finishes(terminal, "form")
+        assert says in answer
+        assert (" • name: 'Aurora'" in answer) is (key == "s")
+        assert (" • copies: 3" in answer) is (key == "s")
+        leaves(terminal)
+
+
+def test_escape_cancels_a_form(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "form")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith("Name"), "the first field")
+        terminal.types(ESCAPE)
+        assert finishes(terminal, "form")[-1] == "The form was not filled in (cancel)."
+        leaves(terminal)
+
+
+def test_a_link_is_opened_in_the_browser_only_with_consent(tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/visited\n')
+    browser.chmod(0o700)
+    with (
+        hearing(tmp_path / "visited") as visited,
+        sitting(cwd=tmp_path, env={"BROWSER": str(browser)}) as terminal,
+    ):
+        sends(terminal, "link")
+        is_asked(terminal, "on the host example.com", "o")
+        terminal.types("d")
+        assert finishes(terminal, "link")[-1] == "The page was not opened (decline)."
+        sends(terminal, "link")
+        terminal.until_it(lambda: "[o] open it in the browser" in terminal.shown, "the second question")
+        (address,) = [row.strip() for row in after(terminal, "link") if row.startswith("    https://")]
+        assert address.startswith("https://example.com/demo?session=")
+        terminal.types("o")
+        assert visited() == address, "the first page it ever saw"
+        assert finishes(terminal, "link")[-1] == "I wait until you are done there. That is done."
+        leaves(terminal)
+
+
+# Agents and servers that are not kind
+
+
+@pytest.mark.parametrize("colours", [{"NO_COLOR": "1"}, PLAIN])
+def test_escape_sequences_of_an_agent_never_reach_the_terminal(tmp_path: Path, colours: dict[str, str]) -> None:
+    with sitting(cwd=tmp_path, env=colours) as terminal:
+        asks(terminal, "hostile")
+        shown = "\n".join(terminal.all)
+        assert "If you can read this list and your terminal is as it was, the client is careful." in shown
+        for visible in (
+            r"\x1b]0;owned by the agent\x07",
+            r"\x1b]52;c;cm0gLXJmIH4=\x07",
+            r"\x1b[?1049h\x1b[?25l",
+            "[bold red]",
+        ):
+            assert visible in shown
+        assert r">\u202egnp.exe\u202c \u2066txet\u2069<" in shown
+        is_clean(terminal)
+        for attack in ATTACKS.values():
+            assert CONTROL.search(attack) is None or attack.encode() not in terminal.raw
+        leaves(terminal)
+        is_clean(terminal)
+
+
+HOSTILE = """
+EVIL = "\\x1b]0;owned\\x07\\x9b31m\\u202egpj\\x1b[?1049h\\nready"
+
+
+def initialize(request):
+    about = {"name": EVIL, "title": "Agent " + EVIL, "version": EVIL}
+    script.answer(request, {"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": about, "authMethods": []})
+
+
+def new(request):
+    mode = {"id": "m", "name": "mode " + EVIL, "description": EVIL}
+    script.answer(request, {"sessionId": "s", "modes": {"currentModeId": "m", "availableModes": [mode]}})
+    script.update("s", "session_info_update", title="title " + EVIL)
+    commands = [{"name": "evil", "description": EVIL, "input": {"hint": EVIL}}]
+    script.update("s", "available_commands_update", availableCommands=commands)
+
+
+script.serve({"initialize": initialize, "session/new": new})
+"""
+
+
+def test_names_from_agents_and_servers_cannot_drive_the_terminal(launch: Launcher) -> None:
+    profile = launch.scripted(HOSTILE)
+    says = "printf '\\033]0;owned\\007\\033[?1049h evil\\n' >&2; exit 3"
+    server = {"command": "sh", "args": ["-c", says], "restart": {"max": 0}, "required": False}
+    content: dict[str, Any] = json.loads(profile.read_text())
+    launch.write({**content, "mcp_servers": {"bad": server}})
+    with sitting("p", cwd=launch.project, columns=160) as terminal:
+        terminal.until(r"ready · Agent \x1b]0;owned\x07")
+        asks(terminal, "hi", until="You said: hi")
+        terminal.types(f":servers{ENTER}")
+        terminal.until_it(lambda: any("bad" in row for row in after(terminal, "hi")), "the servers")
+        terminal.types("/")
+        terminal.until("/evil")
+        terminal.types(CTRL_C)
+        is_clean(terminal)
+        leaves(terminal)
+        is_clean(terminal)
+
+
+# Much of it, and terminals that change
+
+
+def test_a_flood_is_kept_up_with_while_somebody_types(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "flood 100000")
+        terminal.until("working ·")
+        terminal.types("my next")
+        terminal.until("> my next")
+        assert "ready ·" not in terminal.shown, "it was echoed in the midst of it"
+        rows = finishes(terminal, "flood 100000")
+        assert numbers(rows) == list(range(1, 100_001))
+        assert "> my next" in terminal.rows
+        terminal.types(CTRL_C)
+        leaves(terminal)
+
+
+def test_ctrl_c_is_heard_in_a_flood(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "flood 10000000")
+        terminal.until_it(lambda: latest(terminal) > 1000, "a thousand numbers")
+        terminal.types(CTRL_C)
+        rows = finishes(terminal, "flood 10000000")
+        said = numbers([row for row in rows if not row.startswith("acp-launch: ")])
+        assert said == list(range(1, len(said) + 1))
+        assert len(said) < 10_000_000
+        asks(terminal, "add 20 22")
+        assert "42" in after(terminal, "add 20 22")
+        leaves(terminal)
+
+
+def test_a_terminal_that_changes_its_size_shows_every_row_once(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path, columns=80) as terminal:
+        sends(terminal, "count 10000")
+        for columns, number in ((30, 20), (120, 60), (80, 90)):
+            terminal.until_it(lambda number=number: latest(terminal) > number, f"{number}")  # type: ignore[misc]
+            terminal.resize(columns, 30)
+        terminal.until_it(lambda: latest(terminal) > 120, "120")
+        assert sum("working" in row for row in terminal.rows) == 1
+        assert terminal.rows.count(">") == 1
+        terminal.types(CTRL_C)
+        rows = finishes(terminal, "count 10000")
+        said = numbers([row for row in rows if not row.startswith("acp-launch: ")])
+        assert said == list(range(1, len(said) + 1))
+        leaves(terminal)
+
+
+def test_a_storm_of_sizes_ends_with_a_whole_screen(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path, columns=80) as terminal:
+        sends(terminal, "count 10000")
+        terminal.until("1 2 3")
+        for number in range(200):
+            terminal.resize(81 + number % 40, 30 + number // 20)
+        terminal.resize(122, 40)
+        terminal.until_it(lambda: any(len(row) > 100 for row in terminal.rows), "the new width")
+        terminal.types(CTRL_C)
+        terminal.until("ready ·")
+        assert sum("ready ·" in row for row in terminal.rows) == 1
+        assert terminal.rows.count(">") == 1
+        asks(terminal, "add 20 22")
+        leaves(terminal)
+
+
+def test_a_long_paste_arrives_whole(launch: Launcher) -> None:
+    launch.profile("polite")
+    transcript = launch.project.parent / "transcript"
+    text = "\n".join(f"line {number} \t of “{number * 7919}” €" for number in range(5_000))
+    with sitting("p", cwd=launch.project, env={"ACP_TEST_TRANSCRIPT": str(transcript)}) as terminal:
+        terminal.until("ready ·")
+        terminal.pastes(text)
+        terminal.until("line 4999")
+        terminal.types(ENTER)
+        terminal.until_it(lambda: any(row.startswith("You said: line 0") for row in terminal.all), "the answer")
+        terminal.until("ready ·")
+        leaves(terminal)
+    heard = [json.loads(line) for line in transcript.read_bytes().splitlines()]
+    (prompt,) = [message["params"]["prompt"] for message in heard if message["method"] == "session/prompt"]
+    assert prompt == [{"type": "text", "text": text}]
+
+
+def test_a_dumb_terminal_is_asked_in_lines(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
+        terminal.until("> ")
+        terminal.types(f"note buy milk{ENTER}")
+        terminal.until("y/a/n:")
+        terminal.types(f"y{ENTER}")
+        terminal.until("Noted: buy milk")
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
+        assert b"\x1b" not in terminal.raw
+
+
+def test_a_session_is_typed_while_its_answers_go_into_a_pipe(tmp_path: Path) -> None:
+    """The answers alone: what is said beside them does not go along."""
+    command = f'"{sys.executable}" -m acp_launch run demo | cat > answers'
+    with on_screen("sh", "-c", command, cwd=tmp_path) as terminal:
+        terminal.until("> ")
+        terminal.types(f"add 20 22{ENTER}")
+        terminal.until("read: Add 20 and 22: completed")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith(">"), "the next prompt")
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
+    assert (tmp_path / "answers").read_text() == "42\n"
+
+
+# Ends that nobody can prevent
+
+
+@contextmanager
+def in_a_turn(directory: Path, *prefix: str) -> Iterator[tuple[Terminal, Callable[[], list[str]]]]:
+    """A session in the midst of a turn; the function returns once all its processes are dead."""
+    mark = uuid.uuid4().hex
+    argv = [*prefix, sys.executable, "-m", "acp_launch", "run", "demo"]
+    with on_screen(*argv, cwd=directory, env={MARK: mark}) as terminal:
+        sends(terminal, "count 10000")
+        terminal.until("1 2 3")
+        with watched(terminal.process.pid, mark) as all_die:
+            yield terminal, all_die
+
+
+def test_killing_us_in_a_turn_leaves_no_process(tmp_path: Path) -> None:
+    with in_a_turn(tmp_path) as (terminal, all_die):
+        os.kill(terminal.process.pid, signal.SIGKILL)
+        assert terminal.ends() == -signal.SIGKILL
+        programs = all_die()
+    for program in ("acp_launch run demo", "acp_launch.demo.agent", "acp_launch.demo.server", "shim.py", "guard"):
+        assert any(program in name for name in programs), programs
+
+
+def test_a_terminal_that_hangs_up_leaves_no_process(tmp_path: Path) -> None:
+    with in_a_turn(tmp_path) as (terminal, all_die):
+        terminal.hang_up()
+        assert terminal.process.wait(PATIENCE) == 128 + signal.SIGHUP
+        all_die()
+
+
+def test_a_terminal_that_is_gone_is_noticed_without_a_signal(tmp_path: Path) -> None:
+    """As under `nohup`: reading it fails with EIO."""
+    with in_a_turn(tmp_path, "sh", "-c", 'trap "" HUP; exec "$@"', "sh") as (terminal, all_die):
+        terminal.hang_up()
+        terminal.process.wait(PATIENCE)
+        all_die()
