@@ -14,12 +14,12 @@ from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import How
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import Client
-from acp_launch.session.configure import Wish, configure
 from acp_launch.session.connection import Connection
-from acp_launch.session.keep import drift
 from acp_launch.session.observer import Observer, SessionReady
 from acp_launch.session.opening import Stay, how_to_continue, open_session
-from acp_launch.session.registry import Record
+from acp_launch.session.options.configure import Wish, configure
+from acp_launch.session.store.keep import drift
+from acp_launch.session.store.registry import Record
 
 T = TypeVar("T")
 

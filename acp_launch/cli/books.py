@@ -6,10 +6,10 @@ from typing import Any
 
 from acp_launch.errors import LaunchError
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.session.audit import Audit
-from acp_launch.session.gate import Decision, How
-from acp_launch.session.permission import Remembered, remember
-from acp_launch.session.remembered import Shelf, keep
+from acp_launch.session.permission.audit import Audit
+from acp_launch.session.permission.gate import Decision, How
+from acp_launch.session.permission.policy import Remembered, remember
+from acp_launch.session.permission.remembered import Shelf, keep
 
 
 class Ledger:

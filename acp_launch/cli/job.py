@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.observer import TurnEnd
-    from acp_launch.session.registry import Record, Registry
+    from acp_launch.session.store.registry import Record, Registry
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
 
@@ -66,7 +66,7 @@ def require_nothing_one_shot(wish: Wish) -> None:
 
 def _examine(files: tuple[Path, ...]) -> None:
     if files:
-        from acp_launch.session.attachments import examine
+        from acp_launch.session.prompt.attachments import examine
 
         for file in files:
             examine(file)
@@ -99,9 +99,9 @@ def _session(
 
     The store is opened for a new session too: what is wrong with it is said before anything starts.
     """
-    from acp_launch.session import choice
-    from acp_launch.session.hold import hold
-    from acp_launch.session.registry import open_registry
+    from acp_launch.session.store import choice
+    from acp_launch.session.store.hold import hold
+    from acp_launch.session.store.registry import open_registry
 
     if wish.latest and (wish.session or wish.new):
         raise UsageError("--continue takes the latest session, so it goes without --session and --new")
@@ -120,7 +120,7 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
 
         from acp_launch.cli.talk import talks, wanted
         from acp_launch.launch import Job, launch
-        from acp_launch.session.keep import Keeper
+        from acp_launch.session.store.keep import Keeper
 
         keeper = Keeper(kept.registry, plan, kept.record, text)
         with talks(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:
@@ -142,7 +142,7 @@ def _blocks(wish: Wish, plan: LaunchPlan, text: str) -> "Callable[[Capabilities]
         said: dict[str, Any] = {"type": "text", "text": text}
         if not wish.attach:
             return [said]
-        from acp_launch.session.attachments import attach
+        from acp_launch.session.prompt.attachments import attach
 
         roots = (plan.cwd, *plan.additional_directories)
         return [said, *(attach(path, able, roots=roots) for path in wish.attach)]

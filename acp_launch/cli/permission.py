@@ -8,8 +8,8 @@ from acp_launch.errors import MachineError, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
-    from acp_launch.session.permission import Policy
-    from acp_launch.session.remembered import Shelf
+    from acp_launch.session.permission.policy import Policy
+    from acp_launch.session.permission.remembered import Shelf
     from acp_launch.settings.model import Settings
 
 app = typer.Typer(help="What agents may do: test, list, forget, log.", no_args_is_help=True)
@@ -32,7 +32,7 @@ def test(
 ) -> None:
     """Say what a run would answer to a tool call, and by which rule."""
     from acp_launch.console import permissions
-    from acp_launch.session.permission import considered, judge
+    from acp_launch.session.permission.policy import considered, judge
 
     asked = _call(call)
     policy = _policy(profile, approve)
@@ -49,7 +49,7 @@ def list_(profile: Profile, as_json: Json = False) -> None:
     import time
 
     from acp_launch.console import permissions
-    from acp_launch.session.remembered import load
+    from acp_launch.session.permission.remembered import load
 
     answers = load(_shelf(profile))
     if as_json:
@@ -65,7 +65,7 @@ def forget(profile: Profile, numbers: Numbers = None, everything: All = False) -
     """Forget remembered answers: from now on you are asked again."""
     from acp_launch.console.permissions import about
     from acp_launch.console.stderr import harmless
-    from acp_launch.session.remembered import forget
+    from acp_launch.session.permission.remembered import forget
 
     if everything == bool(numbers):
         raise UsageError("forget which answers?", fix="give the numbers that permission list shows, or --all")
@@ -83,7 +83,7 @@ def log(
     import json
 
     from acp_launch.console import permissions
-    from acp_launch.session.auditread import entries, file_of, files
+    from acp_launch.session.permission.auditread import entries, file_of, files
 
     state = _settings().state
     chosen = files(state) if profile is None else [file for file in [file_of(state, _name(profile))] if file.exists()]
@@ -122,8 +122,8 @@ def _call(written: str) -> dict[str, Any]:
 def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "Policy":
     from pathlib import Path
 
-    from acp_launch.session.permission import policy
-    from acp_launch.session.remembered import Shelf, load
+    from acp_launch.session.permission.policy import policy
+    from acp_launch.session.permission.remembered import Shelf, load
 
     plan = _plan(profile)
     kept = load(Shelf(_settings().state, str(plan.project), plan.profile))
@@ -148,7 +148,7 @@ def _shelf(profile: str) -> "Shelf":
     from acp_launch.cli.planning import here
     from acp_launch.plan.adhoc import PREFIX
     from acp_launch.profile.discover import find, project_of
-    from acp_launch.session.remembered import Shelf
+    from acp_launch.session.permission.remembered import Shelf
 
     if profile.startswith(PREFIX):
         return Shelf(_settings().state, str(project_of(here())), profile)

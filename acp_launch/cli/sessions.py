@@ -9,7 +9,7 @@ from acp_launch.errors import LaunchError, SessionError, UsageError
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.session.connection import Connection
-    from acp_launch.session.registry import Record, Registry
+    from acp_launch.session.store.registry import Record, Registry
     from acp_launch.settings.model import Settings
 
 app = typer.Typer(help="Named sessions: list, show, rename, close, rm.", no_args_is_help=True)
@@ -185,13 +185,13 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
 
 
 def _held(record: "Record", verb: str) -> Any:
-    from acp_launch.session.hold import hold
+    from acp_launch.session.store.hold import hold
 
     return hold(_settings().state, record.key, verb=verb)
 
 
 def _registry() -> "Registry":
-    from acp_launch.session.registry import open_registry
+    from acp_launch.session.store.registry import open_registry
 
     return open_registry(_settings().state)
 

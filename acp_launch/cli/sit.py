@@ -10,7 +10,7 @@ from acp_launch.cli.planning import checked_name, here
 from acp_launch.cli.start import guarded, started
 from acp_launch.cli.talk import talks, wished
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.session.hold import hold
+from acp_launch.session.store.hold import hold
 
 if TYPE_CHECKING:
     from acp_launch.cli.wish import Kept, Wish
@@ -75,6 +75,6 @@ def _history_name(plan: LaunchPlan) -> str:
 
 
 def _blocks(plan: LaunchPlan, text: str, able: Any) -> list[dict[str, Any]]:
-    from acp_launch.session.attachments import blocks
+    from acp_launch.session.prompt.attachments import blocks
 
     return blocks(text, plan.cwd, (plan.cwd, *plan.additional_directories), able)

@@ -17,18 +17,18 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.served import Elicit, Means, offers
-from acp_launch.session import configure
 from acp_launch.session.connection import Connection
-from acp_launch.session.gate import Gate
-from acp_launch.session.keep import Keeper
-from acp_launch.session.permission import policy
+from acp_launch.session.options import configure
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import policy
+from acp_launch.session.permission.remembered import Shelf, load
 from acp_launch.session.person import Person
-from acp_launch.session.remembered import Shelf, load
+from acp_launch.session.store.keep import Keeper
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.cli.wish import Kept, Wish
-    from acp_launch.session.eliciting import Elicitation
+    from acp_launch.session.elicitation.service import Elicitation
     from acp_launch.session.login import InFront
 
 
@@ -76,7 +76,7 @@ def _eliciting(person: Person) -> Elicit:
     def made(agent: str, note: Callable[[str], None]) -> "Elicitation":
         from acp_launch.console.forms import Forms
         from acp_launch.console.links import Links
-        from acp_launch.session.eliciting import Elicitation
+        from acp_launch.session.elicitation.service import Elicitation
 
         fill, visit = Forms(person, agent).fill, Links(person, agent).visit
         return Elicitation(agent, fill=fill, visit=visit, forms=True, urls=True, note=note)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from acp_launch.secret.value import Secret
-    from acp_launch.session.permission import Approve
-    from acp_launch.session.registry import Record, Registry
+    from acp_launch.session.permission.policy import Approve
+    from acp_launch.session.store.registry import Record, Registry
 
 
 class Wish(Struct, frozen=True, kw_only=True):

@@ -5,9 +5,9 @@ import re
 from acp_launch.console.asked import LONGEST, cut, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.secret.redact import redactor
-from acp_launch.session.filling import EMPTY, LEAVE_OUT
-from acp_launch.session.form import Field, Value
-from acp_launch.session.pattern import is_readable
+from acp_launch.session.elicitation.filling import EMPTY, LEAVE_OUT
+from acp_launch.session.elicitation.form import Field, Value
+from acp_launch.session.elicitation.pattern import is_readable
 
 LISTED = 100  # options; of more only the first are shown, and any can be typed
 # Not `tokens`, of which agents have a number.

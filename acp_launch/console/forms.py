@@ -2,9 +2,9 @@
 
 from acp_launch.console.asked import LONGEST, quote, shown
 from acp_launch.console.fields import as_sent, as_typed, hint, holds_secret, label, options, wants_secret
-from acp_launch.session.filling import typed, whole
-from acp_launch.session.form import Field, Filled, Form, Value
-from acp_launch.session.formcheck import check
+from acp_launch.session.elicitation.check import check
+from acp_launch.session.elicitation.filling import typed, whole
+from acp_launch.session.elicitation.form import Field, Filled, Form, Value
 from acp_launch.session.person import Choice, Person
 
 SEND = Choice("s", "send")

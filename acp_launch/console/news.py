@@ -8,9 +8,9 @@ from rich.text import Text
 
 from acp_launch.console.outside import one_line, prose
 from acp_launch.console.planview import Checklist
-from acp_launch.session.options import Options
-from acp_launch.session.state import KINDS, SessionState
-from acp_launch.session.told import Compaction, Step
+from acp_launch.session.options.option import Options
+from acp_launch.session.options.state import KINDS, SessionState
+from acp_launch.session.options.told import Compaction, Step
 
 __all__ = ["KINDS", "News"]
 SEVERITIES = {"info": "dim", "warning": "yellow", "error": "red"}

@@ -14,7 +14,7 @@ from acp_launch.console.columns import columns
 from acp_launch.console.sessions import ago
 from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import RulePlan
-from acp_launch.session.permission import Remembered, Verdict
+from acp_launch.session.permission.policy import Remembered, Verdict
 
 Considered = Sequence[tuple[RulePlan, str]]  # and why it does not match; empty for the one that does
 WIDEST = 100  # characters of a title or a command in a line
@@ -59,7 +59,7 @@ def about(answer: Remembered) -> str:
 
 
 def logged(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:
-    """Lines for `permission log`; entries as `session.audit` writes them, which others may have edited since."""
+    """Lines for `permission log`; entries as the record has them, which others may have edited since."""
     rows = [_entry(entry, with_profile) for entry in entries]
     return "\n".join(columns(rows)) if rows else ""
 

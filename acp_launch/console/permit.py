@@ -7,7 +7,7 @@ from acp_launch.console.difflines import changes
 from acp_launch.console.stderr import harmless
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.permission import choose
+from acp_launch.session.permission.policy import choose
 from acp_launch.session.person import Answer, Ask, Choice, Person
 from acp_launch.session.toolcall import title
 

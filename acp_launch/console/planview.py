@@ -6,7 +6,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from acp_launch.console.outside import cut, one_line
-from acp_launch.session.told import Step
+from acp_launch.session.options.told import Step
 
 BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
 STYLES = {"completed": "dim", "in_progress": "bold"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 if TYPE_CHECKING:  # so that showing needs no sqlite3
-    from acp_launch.session.registry import Record
+    from acp_launch.session.store.registry import Record
 
 HEADINGS = ("NAME", "PROFILE", "TITLE", "LAST USED", "DIRECTORY")
 TITLE, DIRECTORY = 2, 4  # the columns that give way when the terminal is narrow

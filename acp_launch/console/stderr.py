@@ -1,5 +1,6 @@
 """Everything that is not the answer: one line a thing, on stderr, coloured only for a terminal (NO_COLOR)."""
 
+import errno
 import os
 import sys
 
@@ -7,9 +8,14 @@ DIM, RED, YELLOW = "2", "31", "33"
 
 
 def say(text: str, *, style: str = "") -> None:
-    """Write a line to stderr."""
-    sys.stderr.write(f"{paint(text, style)}\n")
-    sys.stderr.flush()
+    """Write a line to stderr. Once the terminal there has gone, nobody is told, and the exit code is what it was."""
+    try:
+        sys.stderr.write(f"{paint(text, style)}\n")
+        sys.stderr.flush()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        _stderr_is_gone()
 
 
 def paint(text: str, style: str) -> str:
@@ -18,6 +24,13 @@ def paint(text: str, style: str) -> str:
 
 def coloured() -> bool:
     return sys.stderr.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def _stderr_is_gone() -> None:
+    """Keep the interpreter from flushing to it at exit, which would be another exit code."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stderr.fileno())
+    os.close(null)
 
 
 def harmless(text: str, *, keep: str = "\n\t") -> str:

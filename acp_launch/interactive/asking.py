@@ -77,8 +77,9 @@ class Asking:
 
     @property
     def open(self) -> Question | None:
-        """The question that can be answered now."""
-        return self.question if self.question and self.question.is_open else None
+        """The question that can be answered now; not once it was, though it stands until the asker goes on."""
+        question = self.question
+        return question if question and question.is_open and not question.answer.done() else None
 
     @property
     def wants_line(self) -> bool:

@@ -11,8 +11,8 @@ from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome
 from acp_launch.interactive.front import Word
 from acp_launch.interactive.reports import permissions, sessions, usage
-from acp_launch.session.configure import Wish, fulfil
-from acp_launch.session.options import Option, match
+from acp_launch.session.options.configure import Wish, fulfil
+from acp_launch.session.options.option import Option, match
 
 SIGIL = ":"
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from acp_launch.interactive.desk import Current
 from acp_launch.interactive.rooms import ago
-from acp_launch.session.permission import Policy
-from acp_launch.session.registry import Record
+from acp_launch.session.permission.policy import Policy
+from acp_launch.session.store.registry import Record
 
 
 def sessions(records: Sequence[Record], here: str) -> Iterator[str]:

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager, ExitStack
 from acp_launch.errors import SessionError
 from acp_launch.opened import Wanted
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.session.choice import continued, fresh_name
-from acp_launch.session.configure import Wish
-from acp_launch.session.keep import Keeper
-from acp_launch.session.registry import Record, Registry
+from acp_launch.session.options.configure import Wish
+from acp_launch.session.store.choice import continued, fresh_name
+from acp_launch.session.store.keep import Keeper
+from acp_launch.session.store.registry import Record, Registry
 
 
 class Room:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from acp_launch.interactive.desk import Desk
 from acp_launch.interactive.front import Mood, Status, Vocabulary, Word
 from acp_launch.process.change import Standing
-from acp_launch.session.options import Option
-from acp_launch.session.state import SessionState
+from acp_launch.session.options.option import Option
+from acp_launch.session.options.state import SessionState
 
 AT_MOST = 0.1  # seconds between two refreshes
 DOWN = ("failed", "resting", "stopped")

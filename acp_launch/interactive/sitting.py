@@ -39,8 +39,8 @@ from acp_launch.process.vigil import kept
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.served import served
 from acp_launch.session.client import Client
-from acp_launch.session.configure import Wish
 from acp_launch.session.connection import Connection
+from acp_launch.session.options.configure import Wish
 from acp_launch.session.person import Choice
 from acp_launch.visit import call_on, check
 

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import Connection
-from acp_launch.session.gate import Decision, Gate
 from acp_launch.session.observer import Permission, SessionReady
+from acp_launch.session.options.state import SessionState
+from acp_launch.session.permission.gate import Decision, Gate
 from acp_launch.session.service import Services
 from acp_launch.session.serving import Serving
-from acp_launch.session.state import SessionState
 from acp_launch.session.toolcall import KINDS, ToolCalls, title
 
 CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})

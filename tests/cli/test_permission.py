@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.audit import Audit
-from acp_launch.session.permission import remember
-from acp_launch.session.remembered import Shelf, keep
+from acp_launch.session.permission.audit import Audit
+from acp_launch.session.permission.policy import remember
+from acp_launch.session.permission.remembered import Shelf, keep
 from tests.cli.launcher import Launcher
 
 RM = {"kind": "execute", "title": "Run rm", "rawInput": {"command": "rm -rf x"}}

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from acp_launch.cli import job
 from acp_launch.cli.app import app
-from acp_launch.cli.wish import Wish
 from acp_launch.cli.quick import FLAGS, OPTIONS, plain_wish
 from acp_launch.cli.timeout import seconds
+from acp_launch.cli.wish import Wish
 from acp_launch.errors import UsageError
 
 VALUES = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_launch.console import asked, fields
 from acp_launch.console.forms import Forms
-from acp_launch.session.form import Field, Filled, Form, Option
+from acp_launch.session.elicitation.form import Field, Filled, Form, Option
 from tests.secret.canaries import knowing
 
 from .person import Scripted

@@ -16,7 +16,7 @@ from acp_launch.console import asked, browser, webaddress
 from acp_launch.console.links import Links
 from acp_launch.console.webaddress import LONGEST, Address, read
 from acp_launch.process import outside
-from acp_launch.session.form import Action, Link
+from acp_launch.session.elicitation.form import Action, Link
 from tests.secret.canaries import knowing
 
 from .person import Scripted

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.console import logins
-from acp_launch.console.logins import Aloud, Logins, as_json, command_line, table
+from acp_launch.console.aloud import Aloud
+from acp_launch.console.logins import Logins, as_json, command_line, table
 from acp_launch.process.program import Program
 from acp_launch.protocol.authmethod import AuthMethod, read
 from acp_launch.session.person import Choice, Tone

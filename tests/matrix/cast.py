@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any
 
 from acp_launch.process.records import Launch, read_all
 from tests.cli.launcher import PATIENCE, command
@@ -93,7 +94,7 @@ class Cast:
 def cast(stage: Stage, *tempers: str, wrapped: bool = False) -> Iterator[Cast]:
     """`tempers` and `other`, all of them with a call in flight; `wrapped` puts the agent behind a shell."""
     servers = {name: entry(stage, name) for name in tempers} | {"other": stage.server("polite")}
-    agent = {"agent": shell(stage)} if wrapped else {}
+    agent: dict[str, Any] = {"agent": shell(stage)} if wrapped else {}
     with stage.play(servers=servers, **agent) as play:
         voices = {"agent": play.agent.voice}
         for server in servers:

@@ -8,8 +8,8 @@ It says `ready`, waits for a line, then keeps the same few answers in each round
 import sys
 from pathlib import Path
 
-from acp_launch.session.permission import Remembered
-from acp_launch.session.remembered import Shelf, keep
+from acp_launch.session.permission.policy import Remembered
+from acp_launch.session.permission.remembered import Shelf, keep
 
 ANSWERS = 20
 

@@ -13,10 +13,10 @@ from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect
-from acp_launch.session.gate import Gate
 from acp_launch.session.negotiate import negotiate
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
-from acp_launch.session.permission import Approve, Policy
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import Approve, Policy
 from acp_launch.session.person import Ask
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.transport.memory import MemoryTransport, pair

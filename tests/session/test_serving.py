@@ -9,10 +9,10 @@ from typing import Any
 from acp_launch.protocol.offers import Offers
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
-from acp_launch.session.gate import Gate
 from acp_launch.session.negotiate import negotiate
 from acp_launch.session.opening import Stay, open_session
-from acp_launch.session.permission import Policy
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import Policy
 from acp_launch.session.service import Services, missing
 from acp_launch.session.turn import Turn
 from tests.session.recording import Agent, Recorder, connected, update

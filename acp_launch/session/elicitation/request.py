@@ -1,0 +1,175 @@
+"""
+The params of `elicitation/create`, as they came, become a form or a link (ACP v1 "Elicitation").
+
+Members that only say something (titles, descriptions, defaults) count as omitted when they are malformed; what decides
+which answers are right is insisted on. A field of a type we do not know is never shown as one we do: an optional one is
+left out, and with a required one nothing can be sent.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.protocol import acp
+from acp_launch.session.elicitation.check import check
+from acp_launch.session.elicitation.form import FORMATS, Field, Form, Kind, Link, Option
+from acp_launch.session.service import invalid
+
+T = TypeVar("T")
+
+_KINDS: Mapping[str, Kind] = {"number": "number", "integer": "integer", "boolean": "boolean"}
+
+
+class _Object(Struct, frozen=True):
+    """A JSON object of the request; `place` is what a refusal calls it."""
+
+    said: Mapping[str, Any]
+    place: str
+
+    def required(self, name: str, type: type[T]) -> T:
+        found = self.said.get(name)
+        if not isinstance(found, type):
+            raise invalid(f"{self.place}: {name} is {'missing' if found is None else 'malformed'}")
+        return found
+
+    def optional(self, name: str, type: type[T]) -> T | None:
+        """None when it is omitted or null."""
+        return None if self.said.get(name) is None else self.required(name, type)
+
+    def text(self, name: str) -> str:
+        """Empty when it is anything else."""
+        return acp.text(self.said.get(name))
+
+    def strings(self, name: str) -> list[str] | None:
+        found = self.optional(name, list)
+        if found is not None and not all(isinstance(item, str) for item in found):
+            raise invalid(f"{self.place}: {name} holds something that is not a string")
+        return found
+
+    def number(self, name: str) -> float | None:
+        """An integer stays one, so that nothing of it is lost."""
+        found = self.said.get(name)
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
+            raise invalid(f"{self.place}: {name} is malformed")
+        return found
+
+    def options(self, name: str) -> list[Option] | None:
+        found = self.optional(name, list)
+        return found and [_option(_Object(acp.mapping(item), f"{self.place}: {name}")) for item in found]
+
+
+def read(params: Mapping[str, Any]) -> Form | Link | None:
+    """None for a mode that is neither `form` nor `url`.
+
+    Raises:
+        Refusal: the params are malformed.
+    """
+    asked = _Object(params, "the request")
+    message, mode = asked.required("message", str), asked.required("mode", str)
+    if "requestId" not in params:
+        asked.required("sessionId", str)
+    if mode == "url":
+        return Link(message, url=asked.required("url", str), id=asked.required("elicitationId", str))
+    if mode == "form":
+        return _form(message, _Object(asked.required("requestedSchema", dict), "requestedSchema"))
+    return None
+
+
+def _form(message: str, schema: _Object) -> Form:
+    properties: dict[str, Any] = schema.optional("properties", dict) or {}
+    required = schema.strings("required") or []
+    found = {name: _property(name, item, is_required=name in required) for name, item in properties.items()}
+    return Form(
+        message=message,
+        title=schema.text("title"),
+        description=schema.text("description"),
+        fields=tuple(field for field in found.values() if field is not None),
+        left_out=tuple(name for name, field in found.items() if field is None and name not in required),
+        missing=tuple(name for name in dict.fromkeys(required) if found.get(name) is None),
+    )
+
+
+def _property(name: str, item: object, *, is_required: bool) -> Field | None:
+    """None when it is of a type we do not know, or when no value can be right."""
+    schema = _Object(acp.mapping(item), f'the field "{name}"')
+    type = schema.required("type", str)
+    field = Field(
+        name=name,
+        kind=_KINDS.get(type, "text"),
+        title=schema.text("title"),
+        description=schema.text("description"),
+        is_required=is_required,
+    )
+    if type == "string":
+        found = _text(schema, field)
+    elif type == "array":
+        found = _choices(schema, field)
+    else:
+        found = _plain(schema, field) if type in _KINDS else None
+    return found and _with_default(found, schema.said.get("default"))
+
+
+def _text(schema: _Object, field: Field) -> Field | None:
+    format = schema.text("format")
+    text = replace(
+        field,
+        least=schema.number("minLength"),
+        most=schema.number("maxLength"),
+        pattern=schema.optional("pattern", str) or "",
+        format=format if format in FORMATS else "",
+    )
+    titled, values = schema.options("oneOf"), schema.strings("enum")
+    if titled is None and values is None:
+        return text
+    options = _untitled(values or []) if titled is None else titled
+    if titled is not None and values is not None:
+        options = [option for option in titled if option.value in values]
+    return _offering(replace(text, kind="choice"), options)
+
+
+def _choices(schema: _Object, field: Field) -> Field | None:
+    items = _Object(schema.required("items", dict), f"{schema.place}: items")
+    least, most = schema.number("minItems"), schema.number("maxItems")
+    options = items.options("anyOf")
+    if options is None:
+        if items.required("type", str) != "string":
+            return None
+        items.required("enum", list)
+        options = _untitled(items.strings("enum") or [])
+    return _offering(replace(field, kind="choices", least=least, most=most), options)
+
+
+def _plain(schema: _Object, field: Field) -> Field:
+    return replace(field, least=schema.number("minimum"), most=schema.number("maximum"))
+
+
+def _offering(field: Field, options: list[Option]) -> Field | None:
+    """Each value once."""
+    unique = {option.value: option for option in reversed(options)}
+    offered = tuple(option for option in options if unique[option.value] is option)
+    return replace(field, options=offered) if offered else None
+
+
+def _option(schema: _Object) -> Option:
+    return Option(schema.required("const", str), schema.required("title", str))
+
+
+def _untitled(values: list[str]) -> list[Option]:
+    return [Option(value, value) for value in values]
+
+
+def _with_default(field: Field, said: object) -> Field:
+    """A default that would be refused as an answer is none. Its pattern is looked at when somebody takes it: this
+    holds up everything else, and a form may have any number of fields."""
+    if field.kind == "choices" and isinstance(said, list):
+        offered = {option.value for option in field.options}
+        said = [value for value in dict.fromkeys(filter(_is_text, said)) if value in offered] or None
+    if said is None or check(replace(field, pattern=""), said):
+        return field
+    return replace(field, default=said)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

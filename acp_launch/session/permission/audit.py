@@ -1,0 +1,160 @@
+"""
+The record of what was asked, what was answered, and by which rule: one JSON object a line, one file a profile.
+
+It is only ever appended to: never rotated, never shortened, and no tidying of logs touches it; who wants it smaller
+moves it away. Each line is one write of at most 64 KiB at the end of the file, so that several runs share it. Secrets
+are redacted before anything is cut. A disk that is full stops no work: that is said once, and later lines are tried
+again.
+"""
+
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from acp_launch.protocol import acp
+from acp_launch.secret.private import make_private
+from acp_launch.secret.redact import redactor
+from acp_launch.session.permission.filename import of_profile
+from acp_launch.session.permission.subject import command, paths
+
+SUFFIX = ".permissions.ndjson"
+LONGEST = 64 * 1024  # bytes of a line
+_LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes a line short enough
+_ITEMS = 20  # of a list
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+How = Literal["asked", "unasked", "service"]
+
+
+class Audit:
+    """One run's end of the file, which is made with its first line; `note` is told once when it cannot be written."""
+
+    def __init__(
+        self,
+        state: Path,
+        profile: str,
+        *,
+        project: str,
+        note: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.file = state / "log" / f"{of_profile(profile)}{SUFFIX}"
+        self._always = {"profile": profile, "project": project}
+        self._note = note
+        self._clock = clock
+        self._descriptor = -1
+        self._is_torn = False  # whether the last line has no end
+        self._has_failed = False
+
+    def record(
+        self,
+        how: How,
+        call: dict[str, Any],
+        options: Iterable[Any],
+        *,
+        allowed: bool,
+        by: str,
+        option_id: str | None,
+        session: str,
+        cwd: str = "/",
+    ) -> None:
+        """
+        An answer to a question of the agent (`asked`), to one of ours before we serve it (`service`), or that a call
+        ran and was not asked about (`unasked`).
+        """
+        entry = {
+            "time": _stamp(self._clock()),
+            **self._always,
+            "session": session,
+            "how": how,
+            "answer": "ran" if how == "unasked" else "allow" if allowed else "deny",
+            "by": by,
+            "option": option_id,
+            "offered": [acp.text(option.get("kind")) for option in map(acp.mapping, options)],
+            **_about(call, cwd),
+        }
+        try:
+            self._append(_line(redactor.tree(entry)))
+        except OSError as fault:
+            self._failed(fault)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _append(self, line: bytes) -> None:
+        if self._descriptor < 0:
+            self._open()
+        data = b"\n" + line if self._is_torn else line
+        written = os.write(self._descriptor, data)
+        if written:
+            self._is_torn = written < len(data)
+        if written < len(data):
+            raise OSError(0, "the disk took half a line")
+
+    def _open(self) -> None:
+        make_private(self.file.parent)
+        descriptor = os.open(self.file, _FLAGS, 0o600)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(0, "it is not a file")
+            size = status.st_size
+            self._is_torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _failed(self, fault: OSError) -> None:
+        if self._has_failed:
+            return
+        self._has_failed = True
+        reason = fault.strerror or str(fault)
+        self._note(f"the permission log {self.file} cannot be written ({reason}); the run goes on without it")
+
+
+def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
+    return {
+        "tool_call": acp.text(call.get("toolCallId")),
+        "title": acp.text(call.get("title")),
+        "kind": acp.text(call.get("kind")),
+        "tool": acp.text(call.get("name")),
+        "paths": list(paths(call, cwd=cwd)),
+        "command": command(call),
+        "input": call.get("rawInput"),
+    }
+
+
+def _stamp(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds * 1000) % 1000:03d}Z"
+
+
+def _line(entry: dict[str, Any]) -> bytes:
+    lines = (_encoded({key: _cut(value, most) for key, value in entry.items()}) for most in _LIMITS)
+    return next(line for line in lines if len(line) <= LONGEST)
+
+
+def _encoded(entry: dict[str, Any]) -> bytes:
+    return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
+
+
+def _cut(value: Any, most: int) -> Any:
+    """What is longer than `most` characters as text that says how much is missing."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]} [... {len(value) - most:,} characters more]"
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        cut = [_cut(item, most) for item in value[:_ITEMS]]
+        return cut if len(value) <= _ITEMS else [*cut, f"[... {len(value) - _ITEMS:,} more]"]
+    if isinstance(value, dict | list):
+        try:
+            text = json.dumps(value, ensure_ascii=False)
+        except RecursionError:
+            return "[nested too deep]"
+        return value if len(text) <= most else _cut(text, most)
+    return value

@@ -1,0 +1,123 @@
+"""
+What may be done: asked by the agent before a tool call, and by us before we touch a file or start a command for it.
+
+The policy answers at once where it can, else a person, else nobody: then the answer is no. Every answer is put on
+record (`audit`); one that is to hold always is kept for the profile (`remembered`).
+"""
+
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.protocol import acp
+from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, judge
+from acp_launch.session.permission.subject import subject
+from acp_launch.session.person import Ask
+
+Call = dict[str, Any]
+How = Literal["asked", "unasked", "service"]
+NOBODY = "and no terminal to ask on"
+SERVICE_OPTIONS = [
+    {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+    {"optionId": "always", "name": "Always allow", "kind": "allow_always"},
+    {"optionId": "no", "name": "Deny", "kind": "reject_once"},
+    {"optionId": "never", "name": "Always deny", "kind": "reject_always"},
+]
+
+
+class Decision(Struct, frozen=True):
+    """`option_id` None answers `cancelled`; `is_unasked` when it was denied because nobody could be asked."""
+
+    allowed: bool
+    option_id: str | None
+    by: str
+    is_unasked: bool = False
+
+
+class Books(Protocol):
+    """Where answers go."""
+
+    def keep(self, call: Call, *, allowed: bool) -> Remembered | None:
+        """Keep an answer; gives what is to be remembered from now on, or None when it cannot be."""
+
+    def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
+        """Put it on record. `session` is our name for it."""
+
+
+class Gate:
+    def __init__(self, policy: Policy, ask: Ask | None = None, books: Books | None = None) -> None:
+        """`ask` is None when there is no one to ask."""
+        self.policy = policy
+        self._ask = ask
+        self.session = ""  # whose questions these are, by our name for it
+        self._books = books
+        self._granted: set[tuple[str, str]] = set()  # paths and commands that were allowed in this turn
+
+    def decided(self, call: Call, options: list[Any]) -> Decision | None:
+        """What the policy answers to a question of the agent; None when a person is to be asked."""
+        verdict = judge(self.policy, call)
+        if verdict.answer == "ask" and self._ask is not None:
+            return None
+        return self._concluded(call, options, verdict)
+
+    async def asked(self, call: Call, options: list[Any], how: How = "asked") -> Decision:
+        """What a person answers."""
+        assert self._ask is not None, "decided says whether there is somebody"
+        answer = await self._ask(call, options)
+        kinds = {acp.text(option.get("optionId")): option.get("kind") for option in map(acp.mapping, options)}
+        allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
+        if answer.always and self._books and (kept := self._books.keep(call, allowed=allowed)) is not None:
+            self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
+        return self._noted(how, call, options, Decision(allowed, answer.option_id, "you"))
+
+    async def serve(self, call: Call) -> str:
+        """Whether we may do this for the agent: empty, or why not.
+
+        What was allowed in this turn needs no second word, and reading is what the profile's `client.fs` is for: it is
+        refused by a rule only.
+        """
+        verdict = judge(self.policy, call)
+        if verdict.answer == "ask" and verdict.is_default and self._is_granted(call):
+            return ""
+        if verdict.answer == "ask" and self._ask is not None:
+            decision = await self.asked(call, SERVICE_OPTIONS, "service")
+        else:
+            decision = self._concluded(call, SERVICE_OPTIONS, verdict, "service")
+        return "" if decision.allowed else f"denied: {decision.by}"
+
+    def passed(self, call: Call) -> str:
+        """A tool call runs, and nobody was asked: by which rule it should have been, or empty when all is well."""
+        verdict = judge(self.policy, call)
+        if verdict.answer == "allow":
+            return ""
+        self._noted("unasked", call, [], Decision(True, None, verdict.by), is_grant=False)
+        return verdict.by
+
+    def new_turn(self) -> None:
+        """What was allowed before is not allowed again."""
+        self._granted.clear()
+
+    def _concluded(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
+        allowed, is_unasked = verdict.answer == "allow", verdict.answer == "ask"
+        by = f"{verdict.by}, {NOBODY}" if is_unasked else verdict.by
+        option_id = choose(allowed, options)
+        return self._noted(how, call, options, Decision(allowed and option_id is not None, option_id, by, is_unasked))
+
+    def _noted(
+        self, how: How, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True
+    ) -> Decision:
+        if self._books:
+            self._books.record(how, call, options, decision, self.session)
+        if decision.allowed and is_grant:
+            self._granted |= self._subjects(call)
+        return decision
+
+    def _is_granted(self, call: Call) -> bool:
+        subjects = self._subjects(call)
+        return call.get("kind") == "read" or (bool(subjects) and subjects <= self._granted)
+
+    def _subjects(self, call: Call) -> set[tuple[str, str]]:
+        about = subject(call, cwd=self.policy.cwd, home=self.policy.home)
+        commands = {("command", reading) for readings in about.commands for reading in readings}
+        return {("path", path) for path in about.paths if path} | commands

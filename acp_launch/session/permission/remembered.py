@@ -1,0 +1,163 @@
+"""
+The answers a person wants kept, for one profile in one project: a small file for the user alone.
+
+It is replaced whole, under a lock, so ten runs may keep answers at once and each may be killed at any instant: what
+was kept stays, and nobody ever reads half of it. A file that is not what was written is refused and left where it is:
+a "no" that got lost must not become a question again without a word. No secret is ever part of one.
+"""
+
+import shlex
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from acp_launch.errors import LaunchError
+from acp_launch.secret.lock import locked
+from acp_launch.secret.private import Unfit, make_private, read_bounded, replace
+from acp_launch.secret.redact import redactor
+from acp_launch.session.permission.filename import digest, of_profile
+from acp_launch.session.permission.policy import Remembered
+
+VERSION = 1
+PATIENCE = 5.0  # seconds for the writes of others; each takes some milliseconds
+MOST = 1000  # answers of one profile
+LONGEST = 64 * 1024  # bytes of one answer
+_SIZE = MOST * LONGEST + 64 * 1024  # bytes of a file
+
+Answers = tuple[Remembered, ...]
+
+
+class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file. `project` and `profile` say whose it is to whoever looks into it."""
+
+    version: int
+    project: str
+    profile: str
+    answers: Answers
+
+
+class Shelf(Struct, frozen=True):
+    """Whose answers: of `profile` in `project`, below the user's `state` directory."""
+
+    state: Path
+    project: str
+    profile: str
+
+    @property
+    def file(self) -> Path:
+        name = f"{of_profile(self.profile)}-{digest(self.project, self.profile)}.json"
+        return self.state / "permissions" / name
+
+
+def load(shelf: Shelf) -> Answers:
+    """What was kept, the oldest first.
+
+    Raises:
+        LaunchError: the file cannot be read, or is damaged.
+    """
+    with _explained(shelf):
+        return _read(shelf)
+
+
+def keep(shelf: Shelf, answer: Remembered) -> None:
+    """Keep an answer, in the place of an earlier one to the same call.
+
+    Raises:
+        LaunchError: it cannot be kept; nothing was changed.
+    """
+    _check(answer)
+    _change(shelf, lambda answers: (*(each for each in answers if not _is_same(each, answer)), answer))
+
+
+def forget(shelf: Shelf, numbers: Collection[int] | None = None) -> Answers:
+    """Forget the answers with these numbers, counted from 1 as `load` gives them, or all; gives those.
+
+    Raises:
+        LaunchError: there is none with such a number, or the file cannot be read or written; nothing was changed.
+    """
+    gone: list[Remembered] = []
+
+    def without(answers: Answers) -> Answers:
+        chosen = range(1, len(answers) + 1) if numbers is None else numbers
+        if unknown := [number for number in chosen if not 1 <= number <= len(answers)]:
+            raise LaunchError(
+                f'"{shelf.profile}" has no remembered answer {unknown[0]}; there are {len(answers)}',
+                fix=f"acp-launch permission list {shlex.quote(shelf.profile)}",
+            )
+        gone.extend(answer for number, answer in enumerate(answers, 1) if number in chosen)
+        return tuple(answer for number, answer in enumerate(answers, 1) if number not in chosen)
+
+    _change(shelf, without)
+    return tuple(gone)
+
+
+def _check(answer: Remembered) -> None:
+    fix = "write a rule in the profile"
+    try:
+        content = msgspec.json.encode(answer)
+    except UnicodeEncodeError:  # half an emoji
+        raise LaunchError("the answer is not kept: what it is about is not valid Unicode", fix=fix) from None
+    if len(content) > LONGEST:
+        raise LaunchError(f"the answer is not kept: what it is about takes {len(content):,} bytes", fix=fix)
+    if redactor.raw_json(content) != content:
+        raise LaunchError("the answer is not kept: what it is about holds a secret", fix=fix)
+
+
+def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
+    with _explained(shelf):
+        make_private(shelf.file.parent)
+        with locked(shelf.file.with_suffix(".lock"), PATIENCE):
+            before = _read(shelf)
+            after = change(before)
+            if len(after) > MOST:
+                fix = f"acp-launch permission forget {shlex.quote(shelf.profile)} N"
+                raise LaunchError(f'"{shelf.profile}" has {MOST} remembered answers, and there is no room', fix=fix)
+            if after != before:
+                _write(shelf, after)
+
+
+def _read(shelf: Shelf) -> Answers:
+    found = read_bounded(shelf.file, _SIZE)
+    if found is None:
+        return ()
+    kept = msgspec.json.decode(found[0], type=_Kept)
+    if kept.version != VERSION:
+        raise Unfit(f"is of version {kept.version}, and this acp-launch knows {VERSION}")
+    if (kept.project, kept.profile) != (shelf.project, shelf.profile):
+        raise Unfit("belongs to another profile")
+    return kept.answers
+
+
+def _write(shelf: Shelf, answers: Answers) -> None:
+    for left in shelf.file.parent.glob(f".{shelf.file.name}.*"):  # by a writer that was killed; we hold the lock
+        left.unlink(missing_ok=True)
+    content = msgspec.json.encode(_Kept(VERSION, shelf.project, shelf.profile, answers))
+    replace(shelf.file, msgspec.json.format(content, indent=1) + b"\n")
+
+
+def _is_same(one: Remembered, other: Remembered) -> bool:
+    """Whether both are about the same call."""
+    return msgspec.structs.replace(one, answer=other.answer, since=other.since) == other
+
+
+@contextmanager
+def _explained(shelf: Shelf) -> Iterator[None]:
+    file = shelf.file
+    aside = f"mv {shlex.quote(str(file))} {shlex.quote(f'{file}.damaged')}, and answer anew"
+    try:
+        yield
+    except Unfit as unfit:
+        raise LaunchError(f"the remembered answers cannot be used: {file} {unfit}", fix=aside) from None
+    except msgspec.MsgspecError as error:
+        raise LaunchError(f"the remembered answers in {file} are damaged: {error}", fix=aside) from None
+    except UnicodeDecodeError:
+        raise LaunchError(f"the remembered answers in {file} are damaged: not UTF-8", fix=aside) from None
+    except TimeoutError:
+        raise LaunchError(f"others kept the remembered answers in {file} for {PATIENCE:g} s", fix="try again") from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        fix = f"check the owner, the mode and the free space of {shlex.quote(str(file.parent))}"
+        raise LaunchError(f"the remembered answers in {file} cannot be read or written: {reason}", fix=fix) from error

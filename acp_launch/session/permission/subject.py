@@ -1,0 +1,163 @@
+"""
+What a tool call is about, as far as it says: its kind, tool, title, files, commands and addresses. Pure.
+
+A call is JSON of the agent's making, so every member may be missing, or of any type. What seems to name a file or a
+command and cannot be read counts as one that no rule allows. Nothing is looked up: a path is taken as it is written,
+without `.` and `..`; where links lead, only the file system knows.
+"""
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from acp_launch.protocol import acp
+from acp_launch.session.permission.globs import script
+
+UNKNOWN = ""  # a path that cannot be told; no glob matches it
+_DEPTH = 12  # of what is looked through
+# As agents and MCP servers call them, without case, `_` and `-`.
+_PATHS = re.compile(
+    "(?:abs|absolute|dir|file|notebook|target|relative|relativeworkspace|old|new|move|source|destination|from|to)?paths?"
+    "|(?:target|source)?files?|filenames?|source|destination|src|dst|dest|dir|directory|(?:file)?uri"
+)
+_DIRECTORIES = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # where a command is run
+_COMMANDS = frozenset({"command", "cmd", "commandline"})
+_ADDRESSES = frozenset({"url", "urls", "uri", "href", "address"})
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|$)")
+
+
+class Subject(Struct, frozen=True):
+    """
+    `kind` is empty when the call has none. Paths are absolute; each command has one or more readings, or none.
+    `directories` are where commands are run, when that is said.
+    """
+
+    kind: str
+    tool: str
+    title: str
+    paths: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+    directories: tuple[str, ...]
+    addresses: tuple[str, ...]
+
+
+def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "") -> Subject:
+    """`call` is the tool call with everything that was said of it before; `cwd` is the session's."""
+    given = list(_members(call.get("rawInput"), 0))
+    places = [text for key, value, _ in given if key in _DIRECTORIES for text in _texts(value)]
+    return Subject(
+        kind=acp.text(call.get("kind")),
+        tool=acp.text(call.get("name")),
+        title=acp.text(call.get("title")),
+        paths=tuple(dict.fromkeys(_absolute(path, cwd, home) for path in (*_shown(call), *_named(given)))),
+        commands=tuple(dict.fromkeys(_run(given))),
+        directories=tuple(dict.fromkeys(_absolute(place, cwd, home) for place in places)),
+        addresses=tuple(dict.fromkeys(text for key, value, _ in given if key in _ADDRESSES for text in _texts(value))),
+    )
+
+
+def paths(call: dict[str, Any], *, cwd: str = "/", home: str = "") -> tuple[str, ...]:
+    """The files a call names, absolute; `UNKNOWN` for one that cannot be told."""
+    return subject(call, cwd=cwd, home=home).paths
+
+
+def command(call: dict[str, Any]) -> str:
+    """The command a call runs, as it stands; empty when there is none, or it cannot be told."""
+    return "\n".join(readings[0] for readings in subject(call).commands if readings)
+
+
+def _members(value: Any, depth: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
+    """Every member in `value`: its key in plain letters, itself, and the mapping it is in."""
+    if depth > _DEPTH:
+        yield "path", 0, {}  # who knows what else
+        return
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield re.sub("[_-]", "", str(key)).lower(), member, value
+            yield from _members(member, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict | list):
+                yield from _members(item, depth + 1)
+
+
+def _shown(call: dict[str, Any]) -> Iterator[str]:
+    """The files in what people see: the call's locations, and its diffs."""
+    for location in map(acp.mapping, acp.sequence(call.get("locations"))):
+        yield from _texts(location.get("path"))
+    for content in map(acp.mapping, acp.sequence(call.get("content"))):
+        if content.get("type") == "diff":
+            yield from _texts(content.get("path"))
+
+
+def _named(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[str]:
+    for key, value, _ in given:
+        if _PATHS.fullmatch(key):
+            yield from _texts(value)
+        elif key == "changes" and isinstance(value, dict):  # codex: a patch, by file
+            yield from map(str, value)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """A text or a list of texts; what is a mapping speaks for itself, and nothing else can be told."""
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str):
+            yield item
+        elif not isinstance(item, dict | None):
+            yield "~?"  # nobody's home
+
+
+def _absolute(path: str, cwd: str, home: str) -> str:
+    if path.lower().startswith("file:"):
+        parts = urlsplit(path)
+        path = unquote(parts.path) if parts.netloc in ("", "localhost") else "~?"
+    elif _SCHEME.match(path):
+        return UNKNOWN
+    if path == "~" or path.startswith("~/"):
+        path = home + path[1:] if home else "~?"
+    if path.startswith("~"):
+        return UNKNOWN
+    whole = posixpath.normpath(posixpath.join(cwd, path))
+    return whole[1:] if whole.startswith("//") else whole
+
+
+def _run(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[tuple[str, ...]]:
+    for key, value, owner in given:
+        if key in _COMMANDS and value is not None:
+            yield _readings(value, owner.get("args"), owner.get("env"))
+
+
+def _readings(value: Any, args: Any, env: Any) -> tuple[str, ...]:
+    """The ways to write a command, given as text or as words; none when it is neither."""
+    words, further = _words(value), _words(args)
+    typed = _assignments(env)
+    if not words or further is None or typed is None:
+        return ()
+    inner = script([*words, *further]) if further or isinstance(value, list) else None
+    whole = value.strip() if isinstance(value, str) else shlex.join(words)
+    rest = args.strip() if isinstance(args, str) else shlex.join(further)
+    told = " ".join(filter(None, [*typed, whole, rest]))
+    return (told,) if inner is None else (told, " ".join([*typed, inner]))
+
+
+def _words(value: Any) -> list[str] | None:
+    if isinstance(value, str):
+        return [value]
+    words = [] if value is None else value
+    return words if isinstance(words, list) and all(isinstance(word, str) for word in words) else None
+
+
+def _assignments(env: Any) -> list[str] | None:
+    """The variables a command is given, as they would be typed before it: they may change what it does."""
+    if not isinstance(env, dict | list | None):
+        return None
+    entries = ((entry.get("name"), entry.get("value")) for entry in map(acp.mapping, acp.sequence(env)))
+    named: list[tuple[Any, Any]] = list(env.items() if isinstance(env, dict) else entries)
+    if not all(isinstance(text, str) for pair in named for text in pair):
+        return None
+    return [f"{name}={shlex.quote(value)}" for name, value in named]

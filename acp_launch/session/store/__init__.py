@@ -1,0 +1,1 @@
+"""Named sessions on disk, and who is in one."""

@@ -1,0 +1,1 @@
+"""Commands we run for the agent (ACP v1 "Terminals")."""

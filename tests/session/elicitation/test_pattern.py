@@ -1,0 +1,133 @@
+"""Patterns of forms: ECMA-262 where Python differs, and bounded in time and memory (C-76)."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acp_launch.session.elicitation.pattern import LONGEST, TooSlow, is_readable, matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "right", "wrong"),
+    [
+        (r"^\d{4}$", ["2026"], ["2026\n", "٢٠٢٦", "20266"]),
+        (r"b", ["abc"], ["ac"]),
+        (r"^\w+$", ["a_1"], ["é"]),
+        (r"^[\w.-]+@[a-z\d-]+(\.[a-z\d-]+)+$", ["me.too@example.com"], ["me@example", "@"]),
+        (r"^(?:a|b)(?=c)c(?!d)", ["ac", "bce"], ["acd"]),
+        (r"(?<=a)b(?<!ab)$", [], ["ab"]),
+        (r"^(?<y>.)\k<y>\1$", ["aaa"], ["aab"]),
+        (r"^[^]$", ["\n", "x"], [""]),
+        (r"[]", [], ["", "a"]),
+        (r"^[[a]$", ["[", "a"], ["]"]),
+        (r"^[x[]]$", ["x]", "[]"], ["x"]),
+        (r"^[a^[^]$", ["^", "["], ["b"]),
+        (r"^[a-c&&b]$", ["a", "&"], ["d"]),
+        (r"^[[:alpha:]]$", ["a]", ":]"], ["b]", "x"]),
+        (r"^[\b\d\k<]$", ["\b", "3", "k", "<"], ["b", "d"]),
+        (r"^\cJ\x41\u0042\u{1f600}\0$", ["\nAB😀\0"], ["JAB😀0"]),
+        (r"^\/\-\e\]}]{$", ["/-e]}]{"], [r"\/"]),
+        (r"^a{e}$", ["a{e}"], ["a", "b"]),
+        (r"^\p{L}+$", ["aé"], ["a1"]),
+        (r"^a{2,}?$", ["aaa"], ["a"]),
+        (r"a\$", ["a$"], ["a"]),
+        (r"[$]", ["$"], ["a"]),
+    ],
+)
+def test_a_pattern_means_what_ecma_262_says(pattern: str, right: list[str], wrong: list[str]) -> None:
+    assert is_readable(pattern)
+    assert [text for text in right if not matches(pattern, text)] == []
+    assert [text for text in wrong if matches(pattern, text)] == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "[a", "a++", "(?i)a", "(?R)", "(?P<x>a)", "(*FAIL)", "(?>a)", "a{2,1}", "\\", "(?|a)", "(" * 400 + ")" * 400],
+)
+def test_what_is_no_pattern_there_is_not_readable_and_matches_everything(pattern: str) -> None:
+    assert not is_readable(pattern)
+    assert matches(pattern, "anything")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(a+)+$", r"(a|a)*$", r"(\w+)\1+$", r"((((a{0,9999}){0,9999}){0,9999}){0,9999})$", r"((a*)*)*$", r"(?=(a+)+b)"],
+)
+def test_a_pattern_that_backtracks_for_ever_is_given_up(pattern: str) -> None:
+    with pytest.raises(TooSlow):
+        matches(pattern, "a" * 10_000 + "!")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?:a?){999999999}b", "a{9999999}", "((?:a?){1000}){1000}b", r"(?:\b){9999999}c", "(?:(a{200}){100}b)"]
+)
+def test_a_pattern_that_would_take_gigabytes_is_not_readable(pattern: str) -> None:
+    assert not is_readable(pattern)
+
+
+def test_a_pattern_longer_than_anybody_writes_is_not_readable() -> None:
+    assert is_readable("a" * LONGEST)
+    assert not is_readable("a" * (LONGEST + 1))
+
+
+def test_counts_one_after_another_do_not_multiply() -> None:
+    identifier = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    assert is_readable(f"^({identifier},){{10}}{identifier}$")
+
+
+LIMITED = """
+import json, resource, sys, time
+from acp_launch.session.elicitation.pattern import TooSlow, matches
+resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
+matches("a", "a")
+began = time.monotonic()
+for pattern in json.loads(sys.argv[1]):
+    try:
+        matches(pattern, "a" * 100_000 + "!")
+    except TooSlow:
+        pass
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(json.dumps([time.monotonic() - began, int(status["VmHWM"].split()[0])]))  # ru_maxrss is also our parent's
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS means something only there")
+def test_no_pattern_takes_the_memory_of_the_machine() -> None:
+    """The clock alone would not keep `regex` from it: see WIDEST."""
+    patterns = ["(?:a?){4000}b", "(a?){3000}$", "((a?){50}){60}b", "(a|b|ab)*c", "(?:a?){999999999}b", "(a*)*(a*)*$"]
+    argv = [sys.executable, "-c", LIMITED, json.dumps(patterns)]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=50, check=True)
+    _, memory = json.loads(ended.stdout)
+    assert memory < 200 << 10
+
+
+PIECES = st.sampled_from(
+    [
+        *"ab01()[]{}*+?|^$\\.,-:=!<>&~dwsbkpuxc ",
+        "(?:",
+        "(?=",
+        "(?<=",
+        "(?<n>",
+        r"\k<n>",
+        "{1,9}",
+        "{0,}",
+        r"\p{L}",
+        r"\1",
+    ]
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=30), st.text("ab01 \n", max_size=20))
+def test_any_text_is_a_pattern_or_is_not(pattern: str, text: str) -> None:
+    """Neither an exception nor a warning (warnings are errors here)."""
+    try:
+        answer = matches(pattern, text)
+    except TooSlow:
+        return
+    assert answer in (True, False)
+    assert is_readable(pattern) or answer

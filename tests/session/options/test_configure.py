@@ -1,0 +1,370 @@
+"""Ring 2. Mode, options and --set, one after the other, over a wire whose every line the oracle judges."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
+from acp_launch.protocol import acp
+from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.session.connection import Connection, connect
+from acp_launch.session.negotiate import negotiate
+from acp_launch.session.options.configure import Wish, configure, fulfil, wished, wishes
+from acp_launch.session.options.option import config_options
+from acp_launch.session.options.state import SessionState
+from acp_launch.session.options.wanted import NotOffered
+from acp_launch.transport.memory import MemoryTransport, pair
+from tests.session.options.test_option import MODELS, MODES, select
+from tests.session.recording import Agent, Recorder
+
+MODE = select("mode", "ask", "ask", "plan", category="mode")
+MODEL = select("m", "opus", "opus", "sonnet", category="model", name="Model")
+EFFORT = select("effort", "low", "low", "high")
+WEB = {"id": "web", "name": "Web", "type": "boolean", "currentValue": False}
+
+
+class Scene:
+    """An open connection to an agent that offered something, and what was told of it."""
+
+    def __init__(self, connection: Connection, agent: Agent, theirs: MemoryTransport, recorder: Recorder) -> None:
+        self.connection = connection
+        self.agent = agent
+        self.theirs = theirs
+        self.recorder = recorder
+        self.state = SessionState()
+
+    def configured(self, *wanted: Wish, limit: float = 5) -> asyncio.Task[None]:
+        return asyncio.create_task(configure(self.connection, self.state, "s1", wanted, limit=limit))
+
+    async def is_asked(self, config: str, value: object, listed: Sequence[object], **more: object) -> None:
+        """The next request sets one option; the answer is this list."""
+        request = await self.agent.hears("session/set_config_option")
+        assert request["params"] == {"sessionId": "s1", "configId": config, "value": value, **more}
+        await self.agent.answers(request, {"configOptions": listed})
+
+    @property
+    def values(self) -> dict[str, str | bool]:
+        return {option.id: option.current for option in self.state.options}
+
+
+@asynccontextmanager
+async def offering(result: object) -> AsyncIterator[Scene]:
+    recorder = Recorder()
+    ours, theirs = pair()
+    async with asyncio.timeout(10), connect(ours, recorder, max_line=1 << 20) as connection:
+        agent = Agent(theirs)
+        handshake = asyncio.create_task(negotiate(connection, limit=5))
+        await agent.answers(await agent.hears("initialize"), {"protocolVersion": 1})
+        await handshake
+        scene = Scene(connection, agent, theirs, recorder)
+        scene.state.opened(result)
+        yield scene
+
+
+def play(result: object, story: Callable[[Scene], Awaitable[None]]) -> Scene:
+    async def whole() -> Scene:
+        async with offering(result) as scene:
+            await story(scene)
+            return scene
+
+    return asyncio.run(whole())
+
+
+def now(option: dict[str, Any], value: object) -> dict[str, Any]:
+    return {**option, "currentValue": value}
+
+
+def place(path: KeyPath) -> str:
+    return f"review.yaml:12:9 {dotted(path)}"
+
+
+MODE_PLAN = Wish("mode", "plan", place(("session", "mode")))
+
+
+def test_mode_config_and_set_are_wished_in_that_order() -> None:
+    wanted = wishes("plan", {"model": "opus", "web": True}, ["effort=high"], place=place)
+    assert wanted == [
+        Wish("mode", "plan", "review.yaml:12:9 session.mode"),
+        Wish("model", "opus", "review.yaml:12:9 session.config.model"),
+        Wish("web", True, "review.yaml:12:9 session.config.web"),
+        Wish("effort", "high", "--set effort=high"),
+    ]
+    assert wishes(None, {}, [], place=place) == []
+
+
+def test_a_set_is_split_at_its_first_equals_sign() -> None:
+    assert wished("a = b=c ") == Wish("a", " b=c ", "--set a = b=c ")
+    assert wished("a=") == Wish("a", "", "--set a=")
+
+
+@pytest.mark.parametrize("text", ["fast", "", "=x", " =x"])
+def test_a_set_without_an_option_or_a_value_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        wished(text)
+    assert caught.value.message == f'--set takes option=value, not "{text}"'
+    assert caught.value.fix == "for example: --set model=opus"
+
+
+def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer() -> None:
+    """C-51, C-52: effort comes only with the other model, and a boolean says that it is one."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(
+            MODE_PLAN, Wish("model", "Sonnet", "b"), Wish("effort", "HIGH", "c"), Wish("web", True, "d")
+        )
+        await scene.is_asked("mode", "plan", [now(MODE, "plan"), MODEL])
+        await scene.is_asked("m", "sonnet", [now(MODE, "plan"), now(MODEL, "sonnet"), EFFORT, WEB])
+        final = [now(MODE, "plan"), now(MODEL, "sonnet"), now(EFFORT, "high"), WEB]
+        await scene.is_asked("effort", "high", final)
+        await scene.is_asked("web", True, [*final[:3], now(WEB, True)], type="boolean")
+        await task
+        assert scene.values == {"mode": "plan", "m": "sonnet", "effort": "high", "web": True}
+
+    assert play({"configOptions": [MODE, MODEL]}, story).recorder.of("note") == []
+
+
+def test_the_next_option_is_not_sent_before_the_last_one_is_answered() -> None:
+    async def story(scene: Scene) -> None:
+        task = scene.configured(MODE_PLAN, Wish("model", "sonnet", "b"))
+        first = await scene.agent.hears("session/set_config_option")
+        barrier = asyncio.create_task(scene.agent.hears())
+        await scene.agent.says({"id": "x", "method": "nonsense/ask", "params": {}})
+        assert (await barrier)["error"]["code"] == -32601
+        await scene.agent.answers(first, {"configOptions": [now(MODE, "plan"), MODEL]})
+        await scene.is_asked("m", "sonnet", [now(MODE, "plan"), now(MODEL, "sonnet")])
+        await task
+
+    play({"configOptions": [MODE, MODEL]}, story)
+
+
+def test_what_holds_already_is_not_sent() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.configured(Wish("mode", "Ask", "a"), Wish("web", False, "b"), Wish("model", "opus", "c"))
+
+    play({"configOptions": [MODE, WEB, MODEL]}, story)
+
+
+def test_the_command_line_goes_before_the_profile_and_keeps_its_place() -> None:
+    """The profile's value is not even looked up: it may be one the agent does not offer any more."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(
+            Wish("mode", "gone", "p"), Wish("model", "sonnet", "p"), Wish("Mode", "plan", "--set Mode=plan")
+        )
+        await scene.is_asked("mode", "plan", [now(MODE, "plan"), MODEL])
+        await scene.is_asked("m", "sonnet", [now(MODE, "plan"), now(MODEL, "sonnet")])
+        await task
+
+    play({"configOptions": [MODE, MODEL]}, story)
+
+
+def test_modes_are_set_by_set_mode_where_there_are_no_config_options() -> None:
+    """C-53."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(MODE_PLAN)
+        request = await scene.agent.hears("session/set_mode")
+        assert request["params"] == {"sessionId": "s1", "modeId": "plan"}
+        await scene.agent.answers(request, {})
+        await task
+        assert scene.state.mode == "Plan"
+
+    play({"modes": MODES}, story)
+
+
+def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() -> None:
+    """ACP does not know session/set_model any more, so the oracle has no say."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(Wish("model", "m2", "--set model=m2"))
+        request = json.loads(await scene.theirs.read())
+        assert request["method"] == "session/set_model"
+        assert request["params"] == {"sessionId": "s1", "modelId": "m2"}
+        await scene.agent.answers(request, None)
+        await task
+        assert scene.state.model == "m2"
+
+    play({"modes": MODES, "models": MODELS}, story)
+
+
+@pytest.mark.parametrize(
+    ("result", "wish", "message", "fix"),
+    [
+        (
+            {"configOptions": [MODE]},
+            Wish("mode", "plam", place(("session", "mode"))),
+            'review.yaml:12:9 session.mode: the agent offers no mode "plam"; did you mean "plan"?',
+            "use one of ask, plan",
+        ),
+        (
+            {"configOptions": [MODE]},
+            Wish("model", "opus", place(("session", "config", "model"))),
+            "review.yaml:12:9 session.config.model: the agent offers no models to choose from",
+            "leave it out; it offers mode",
+        ),
+        (
+            {"configOptions": [MODE, WEB]},
+            wished("wbe=on"),
+            '--set wbe=on: the agent offers no option "wbe"; did you mean "web"?',
+            "use one of mode, web",
+        ),
+        (None, wished("model=x"), "--set model=x: the agent offers nothing that can be set", "leave it out"),
+    ],
+)
+def test_what_the_agent_does_not_offer_is_an_error_that_says_who_wished_it(
+    result: object, wish: Wish, message: str, fix: str
+) -> None:
+    async def story(scene: Scene) -> None:
+        with pytest.raises(NotOffered) as caught:
+            await scene.configured(wish)
+        assert (caught.value.message, caught.value.fix, caught.value.exit_code) == (message, fix, 3)
+
+    play(result, story)
+
+
+def test_a_refusal_says_who_wished_it_and_what_the_agent_said() -> None:
+    async def story(scene: Scene) -> None:
+        task = scene.configured(MODE_PLAN, Wish("model", "sonnet", "b"))
+        request = await scene.agent.hears("session/set_config_option")
+        await scene.agent.refuses(request, -32602, "not today", data={"why": "rain"})
+        with pytest.raises(SessionError) as caught:
+            await task
+        assert caught.value.message == (
+            "review.yaml:12:9 session.mode: the agent answered session/set_config_option with an error:"
+            " not today (-32602)"
+        )
+        assert caught.value.detail == ('data: {"why":"rain"}',)
+        assert scene.values == {"mode": "ask", "m": "opus"}
+
+    play({"configOptions": [MODE, MODEL]}, story)
+
+
+def test_a_login_the_agent_wants_first_stays_that_error() -> None:
+    """C-30."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(MODE_PLAN)
+        await scene.agent.refuses(await scene.agent.hears("session/set_mode"), -32000, "log in")
+        with pytest.raises(AuthRequired):
+            await task
+
+    play({"modes": MODES}, story)
+
+
+def test_the_death_of_the_agent_ends_it_at_once() -> None:
+    """C-12."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(MODE_PLAN)
+        await scene.agent.hears("session/set_mode")
+        await scene.agent.dies("was killed by SIGKILL")
+        with pytest.raises(AgentError) as caught:
+            await task
+        assert caught.value.message == "the agent was killed by SIGKILL before it answered session/set_mode"
+
+    play({"modes": MODES}, story)
+
+
+def test_an_agent_that_does_not_answer_expires_by_name() -> None:
+    async def story(scene: Scene) -> None:
+        with pytest.raises(WaitExpired) as caught:
+            await scene.configured(MODE_PLAN, limit=0.02)
+        assert caught.value.message == "no answer to session/set_mode from the agent within 0.02 s"
+        assert caught.value.fix == "if it needs longer: agent.timeouts.session in the profile"
+
+    play({"modes": MODES}, story)
+
+
+def test_an_agent_that_agrees_and_does_otherwise_is_told_of() -> None:
+    """Not an error: agents make another of a value, an alias of a model for instance."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(MODE_PLAN)
+        await scene.is_asked("mode", "plan", [MODE])
+        await task
+
+    assert play({"configOptions": [MODE]}, story).recorder.of("note") == [
+        'review.yaml:12:9 session.mode: the agent has "mode" at "ASK", not "plan"'
+    ]
+
+
+def test_an_option_that_a_later_one_changed_back_is_told_of() -> None:
+    """Also when it held from the start and nothing was sent for it."""
+
+    async def story(scene: Scene) -> None:
+        task = scene.configured(Wish("web", False, "w"), MODE_PLAN, Wish("model", "sonnet", "c"))
+        await scene.is_asked("mode", "plan", [now(MODE, "plan"), MODEL, WEB])
+        await scene.is_asked("m", "sonnet", [MODE, now(MODEL, "sonnet"), now(WEB, True)])
+        await task
+
+    assert play({"configOptions": [MODE, MODEL, WEB]}, story).recorder.of("note") == [
+        'w: the agent has "web" at "on", not "false"',
+        'review.yaml:12:9 session.mode: the agent has "mode" at "ASK", not "plan"',
+    ]
+
+
+def test_one_wish_alone_gives_the_option_as_it_was_and_the_value_that_was_sent() -> None:
+    """What a command of an interactive session needs."""
+
+    async def story(scene: Scene) -> None:
+        wish = Wish("model", "SONNET", ":set model SONNET")
+        task = asyncio.create_task(fulfil(scene.connection, scene.state, "s1", wish, limit=5))
+        await scene.is_asked("m", "sonnet", [now(MODEL, "sonnet")])
+        assert await task == (config_options([MODEL])[0], "sonnet")
+
+    play({"configOptions": [MODEL]}, story)
+
+
+class Following:
+    """Takes updates in, as the client does; nothing else comes in this story."""
+
+    def __init__(self, state: SessionState) -> None:
+        self._state = state
+
+    def updated(self, update: Updated) -> None:
+        self._state.apply(update.kind, acp.decoded(update.update))
+
+    def opened(self, opened: Opened) -> None:
+        assert opened.session_id == "s1"
+
+    def asked(self, question: PermissionAsked) -> None:
+        raise AssertionError(question)
+
+    def service(self, question: ServiceAsked) -> None:
+        raise AssertionError(question)
+
+    def completed(self, elicitation_id: str) -> None:
+        raise AssertionError(elicitation_id)
+
+    def withdrawn(self, withdrawn: Withdrawn) -> None:
+        raise AssertionError(withdrawn)
+
+
+def test_an_update_that_arrives_with_the_answer_is_not_undone_by_it() -> None:
+    """Both in one chunk: the pump has handled both before `configure` runs again."""
+
+    async def story(scene: Scene) -> None:
+        scene.connection.listen(Following(scene.state))
+        opening = asyncio.create_task(
+            scene.connection.call(
+                scene.connection.conversation.open("new", "", cwd="/w", servers=[], directories=[]), what="x", limit=5
+            )
+        )
+        await scene.agent.answers(await scene.agent.hears("session/new"), {"sessionId": "s1"})
+        await opening
+        task = scene.configured(Wish("model", "sonnet", "a"), Wish("effort", "high", "b"))
+        request = await scene.agent.hears("session/set_config_option")
+        newer = {"sessionUpdate": "config_option_update", "configOptions": [now(MODEL, "sonnet"), EFFORT]}
+        await scene.agent.says(
+            {"id": request["id"], "result": {"configOptions": [now(MODEL, "sonnet")]}},
+            {"method": "session/update", "params": {"sessionId": "s1", "update": newer}},
+        )
+        await scene.is_asked("effort", "high", [now(MODEL, "sonnet"), now(EFFORT, "high")])
+        await task
+
+    play({"configOptions": [MODEL]}, story)

@@ -1,0 +1,132 @@
+"""Ring 2. Who decides about a tool call, what a person is asked, and what goes on record."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from acp_launch.plan.model import Origin, RulePlan
+from acp_launch.profile.model import Match
+from acp_launch.session.permission.gate import NOBODY, Call, Decision, Gate, How
+from acp_launch.session.permission.policy import Policy, Remembered, remember
+from acp_launch.session.person import Answer
+
+OPTIONS = [
+    {"optionId": "always", "name": "Always", "kind": "allow_always"},
+    {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+    {"optionId": "no", "name": "No", "kind": "reject_once"},
+]
+EDIT: Call = {"kind": "edit", "title": "Edit a", "locations": [{"path": "/w/a"}]}
+READ: Call = {"kind": "read", "title": "Read a", "locations": [{"path": "/w/a"}]}
+RUN: Call = {"kind": "execute", "title": "make", "rawInput": {"command": "make"}}
+
+
+class Books:
+    """Remembers what was put on record."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[How, str, Decision, str]] = []
+        self.kept: list[tuple[str, bool]] = []
+
+    def keep(self, call: Call, *, allowed: bool) -> Remembered | None:
+        self.kept.append((call["title"], allowed))
+        return remember(call, allowed, cwd="/w", home="", since=0.0)
+
+    def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
+        self.entries.append((how, call["title"], decision, session))
+
+
+class Person:
+    """Gives the answers it was made with, and notes what it was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.asked: list[tuple[str, list[str]]] = []
+        self._answers = list(answers)
+
+    async def __call__(self, call: dict[str, Any], options: list[Any]) -> Answer:
+        self.asked.append((call["title"], [option["kind"] for option in options]))
+        return self._answers.pop(0)
+
+
+def rule(answer: Any, **match: Any) -> RulePlan:
+    return RulePlan(answer, Match(**match), Origin("p.yaml", 3, 5, "permissions.rules[0]"))
+
+
+def done(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(asyncio.wait_for(work, 5))
+
+
+def test_the_policy_answers_at_once_and_says_by_which_rule() -> None:
+    books = Books()
+    gate = Gate(Policy("ask", rules=(rule("deny", kind=("edit",)),)), Person(), books)
+    gate.session = "work"
+    by = "permissions.rules[0] (p.yaml:3:5)"
+    assert gate.decided(EDIT, OPTIONS) == Decision(False, "no", by)
+    assert books.entries == [("asked", "Edit a", Decision(False, "no", by), "work")]
+
+
+def test_where_nobody_can_be_asked_the_answer_is_no_and_says_why() -> None:
+    decision = Gate(Policy("ask")).decided(EDIT, OPTIONS)
+    assert decision == Decision(False, "no", f"permissions.default: ask, {NOBODY}", is_unasked=True)
+
+
+def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> None:
+    books, person = Books(), Person(Answer("always", always=True))
+    gate = Gate(Policy("ask", cwd="/w"), person, books)
+    assert gate.decided(EDIT, OPTIONS) is None
+    assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you")
+    assert books.kept == [("Edit a", True)]
+    assert gate.decided(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
+
+
+def test_a_person_who_chooses_nothing_that_was_offered_has_not_allowed_it() -> None:
+    for answer in (Answer(None), Answer("unheard of"), Answer("no")):
+        decision = done(Gate(Policy("ask"), Person(answer)).asked(EDIT, OPTIONS))
+        assert (decision.allowed, decision.option_id) == (False, answer.option_id)
+
+
+def test_what_was_allowed_in_this_turn_is_served_without_a_second_question() -> None:
+    person = Person(Answer("yes"), Answer("no"))
+    gate = Gate(Policy("ask", cwd="/w"), person)
+    done(gate.asked(EDIT, OPTIONS))
+    assert done(gate.serve({**EDIT, "title": "Write a"})) == ""
+    assert len(person.asked) == 1
+    gate.new_turn()
+    assert done(gate.serve({**EDIT, "title": "Write a"})) == "denied: you"
+    assert person.asked[1] == ("Write a", ["allow_once", "allow_always", "reject_once", "reject_always"])
+
+
+def test_an_allowed_file_is_not_another_file_and_no_command() -> None:
+    gate = Gate(Policy("ask", cwd="/w"))
+    gate.decided(EDIT, OPTIONS)  # denied: nothing is granted
+    assert done(gate.serve(EDIT)).startswith("denied: permissions.default: ask")
+    granting = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")))
+    done(granting.asked(EDIT, OPTIONS))
+    granting._ask = None
+    other = {"kind": "edit", "title": "Edit b", "locations": [{"path": "/w/b"}]}
+    assert done(granting.serve(other)).startswith("denied: ")
+    assert done(granting.serve(RUN)).startswith("denied: ")
+
+
+def test_reading_is_what_client_fs_grants_and_only_a_rule_refuses_it() -> None:
+    assert done(Gate(Policy("ask")).serve(READ)) == ""
+    refused = Gate(Policy("allow", rules=(rule("deny", path=("/w/a",)),)))
+    assert done(refused.serve(READ)) == "denied: permissions.rules[0] (p.yaml:3:5)"
+    asked = Gate(Policy("allow", rules=(rule("ask", path=("/w/a",)),)))
+    assert done(asked.serve(READ)).startswith("denied: permissions.rules[0]")
+    assert done(Gate(Policy("deny")).serve(READ)) == "denied: permissions.default: deny"
+
+
+def test_a_command_is_served_as_the_policy_says() -> None:
+    assert done(Gate(Policy("allow")).serve(RUN)) == ""
+    assert done(Gate(Policy("deny")).serve(RUN)) == "denied: permissions.default: deny"
+    assert done(Gate(Policy("ask", approve="all")).serve(RUN)) == ""
+
+
+def test_what_ran_and_was_not_asked_about_goes_on_record_when_it_should_have_been() -> None:
+    books = Books()
+    gate = Gate(Policy("ask", rules=(rule("allow", kind=("read",)),), cwd="/w"), None, books)
+    assert gate.passed(READ) == ""
+    assert books.entries == []
+    assert gate.passed(RUN) == "permissions.default: ask"
+    assert [(how, title) for how, title, _, _ in books.entries] == [("unasked", "make")]
+    assert done(gate.serve(RUN)).startswith("denied: "), "that it ran once grants nothing"

@@ -1,0 +1,410 @@
+"""Ring 1. What is answered, by which rule, and which option is chosen: by kind, never by position (C-60, C-64)."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from acp_launch.plan.model import Origin, RulePlan
+from acp_launch.profile.model import Approval, Match
+from acp_launch.session.permission.policy import (
+    Approve,
+    Policy,
+    Remembered,
+    Verdict,
+    choose,
+    considered,
+    judge,
+    remember,
+)
+
+KINDS = ("allow_once", "allow_always", "reject_once", "reject_always")
+
+
+def options(*kinds: str) -> list[dict[str, str]]:
+    return [{"optionId": f"id-{kind}-{place}", "name": kind, "kind": kind} for place, kind in enumerate(kinds)]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(KINDS)))
+def test_allowing_prefers_once_and_denying_prefers_once_in_any_order(order: tuple[str, ...]) -> None:
+    assert choose(True, options(*order)) == f"id-allow_once-{order.index('allow_once')}"
+    assert choose(False, options(*order)) == f"id-reject_once-{order.index('reject_once')}"
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(KINDS)))
+def test_what_is_to_hold_always_is_told_to_the_agent_too(order: tuple[str, ...]) -> None:
+    assert choose(True, options(*order), always=True) == f"id-allow_always-{order.index('allow_always')}"
+    assert choose(False, options(*order), always=True) == f"id-reject_always-{order.index('reject_always')}"
+
+
+def test_always_is_once_where_always_is_not_offered() -> None:
+    assert choose(True, options("reject_once", "allow_once"), always=True) == "id-allow_once-1"
+
+
+def test_of_several_of_one_kind_the_first_is_chosen() -> None:
+    """qwen lists two allow_once, codex two allow_always."""
+    assert choose(True, options("allow_always", "allow_once", "allow_once")) == "id-allow_once-1"
+
+
+def test_always_is_chosen_only_where_once_is_not_offered() -> None:
+    assert choose(True, options("reject_once", "allow_always")) == "id-allow_always-1"
+    assert choose(False, options("allow_once", "reject_always")) == "id-reject_always-1"
+
+
+@pytest.mark.parametrize(
+    "offered",
+    [
+        [],
+        options("allow_once"),
+        ["x", None, 3, {}],
+        [{"kind": "reject_once"}],
+        [{"kind": "reject_once", "optionId": 7}],
+    ],
+)
+def test_nothing_is_invented_where_nothing_can_be_rejected(offered: list[Any]) -> None:
+    assert choose(False, offered) is None
+
+
+@pytest.mark.parametrize(
+    ("approve", "default", "kind", "answer"),
+    [
+        (None, "ask", "edit", "ask"),
+        (None, "allow", "execute", "allow"),
+        (None, "deny", "read", "deny"),
+        ("all", "deny", "execute", "allow"),
+        ("none", "allow", "read", "deny"),
+        ("reads", "ask", "read", "allow"),
+        ("reads", "ask", "search", "allow"),
+        ("reads", "ask", "edit", "ask"),
+        ("reads", "allow", "edit", "ask"),
+        ("reads", "deny", "edit", "deny"),
+        ("reads", "ask", "fetch", "ask"),
+        ("reads", "ask", "switch_mode", "ask"),
+        ("reads", "ask", "think", "ask"),
+        ("reads", "ask", "other", "ask"),
+        ("reads", "ask", None, "ask"),
+    ],
+)
+def test_the_command_line_wins_over_the_default_and_harmless_names_are_not_believed(
+    approve: Approve | None, default: Any, kind: str | None, answer: str
+) -> None:
+    """facts/acp.md 3.4."""
+    assert judge(Policy(default, approve), {"kind": kind}).answer == answer
+
+
+def rule(answer: Approval, place: int = 0, **match: Any) -> RulePlan:
+    globs = {key: (value,) if isinstance(value, str) else tuple(value) for key, value in match.items()}
+    return RulePlan(answer, Match(**globs), Origin("p.yaml", 7 + place, 7, f"permissions.rules[{place}]"))
+
+
+def answered(call: dict[str, Any], *rules: RulePlan, default: Approval = "ask") -> Approval:
+    return judge(Policy(default, rules=rules, cwd="/p", home="/home/me"), call).answer
+
+
+def shell(command: object) -> dict[str, Any]:
+    return {"kind": "execute", "title": "Run it", "rawInput": {"command": command}}
+
+
+def edit(*paths: str) -> dict[str, Any]:
+    return {"kind": "edit", "title": "Edit", "locations": [{"path": path} for path in paths]}
+
+
+def test_the_verdict_says_who_decided_and_where_that_is_written() -> None:
+    deny = rule("deny", 1, kind="edit")
+    by = "permissions.rules[1] (p.yaml:8:7)"
+    assert judge(Policy("deny"), {"kind": "edit"}) == Verdict("deny", "permissions.default: deny", is_default=True)
+    assert judge(Policy("deny", "all"), {"kind": "edit"}) == Verdict("allow", "--approve all")
+    assert judge(Policy("ask", rules=(deny,)), {"kind": "edit"}) == Verdict("deny", by, deny.origin)
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    rules = (rule("allow", kind="edit", path="/p/src/**"), rule("deny", kind="edit"))
+    assert answered(edit("src/a"), *rules) == "allow"
+    assert answered(edit("b"), *rules) == "deny"
+    assert answered({"kind": "read"}, *rules) == "ask"
+    assert answered(edit("src/a"), *reversed(rules)) == "deny"
+
+
+def test_every_member_of_a_rule_must_match_by_one_of_its_globs() -> None:
+    only = rule("allow", kind=["read", "search"], tool="gr*", title="*x*")
+    good = {"kind": "search", "name": "grep", "title": "find x"}
+    assert answered(good, only) == "allow"
+    for member, other in (("kind", "edit"), ("name", "sed"), ("title", "y"), ("name", None), ("kind", "SEARCH")):
+        assert answered({**good, member: other}, only) == "ask"
+
+
+@pytest.mark.parametrize(
+    "kind", ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode"]
+)
+def test_a_call_without_a_kind_is_of_kind_other_and_no_other(kind: str) -> None:
+    assert answered({"title": "x"}, rule("allow", kind=kind)) == "ask"
+    assert answered({"title": "x"}, rule("allow", kind="other")) == "allow"
+
+
+def test_an_allow_rule_wants_every_file_and_a_deny_rule_one() -> None:
+    both = edit("src/a", "/etc/passwd")
+    assert answered(both, rule("allow", path="/p/**")) == "ask"
+    assert answered(both, rule("deny", path="/p/**"), default="allow") == "deny"
+    assert answered(both, rule("deny", path="/etc/**"), default="allow") == "deny"
+    assert answered(both, rule("allow", path=["/p/**", "/etc/*"])) == "allow"
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/p/../etc/x", "src/../../x", "~/x", "~you/x", "file:///etc/x", "https://p/x", "/pp/x"]
+)
+def test_a_path_that_leads_out_is_outside_however_it_is_written(path: str) -> None:
+    assert answered(edit(path), rule("allow", path="/p/**")) == "ask"
+
+
+def test_a_path_in_the_home_directory_is_denied_however_it_is_written() -> None:
+    for path in ("~/.ssh/id", "/home/me/.ssh/id", "../home/me/.ssh/id", "file:///home/me/.ssh/id"):
+        assert answered(edit(path), rule("deny", path="/home/me/.ssh/**"), default="allow") == "deny"
+
+
+def test_a_rule_about_files_does_not_match_a_call_that_names_none() -> None:
+    for answer in ("allow", "deny"):
+        assert answered({"kind": "edit"}, rule(answer, path="/**")) == "ask"
+
+
+def test_a_rule_about_files_does_not_allow_a_command_that_names_some() -> None:
+    """Unless it says what kind of call it means."""
+    call = {**shell("rm -rf /"), "locations": [{"path": "src/a"}]}
+    assert answered(call, rule("allow", path="/p/**")) == "ask"
+    assert answered({**call, "rawInput": {}}, rule("allow", path="/p/**")) == "ask"
+    assert answered(call, rule("allow", path="/p/**", kind="execute")) == "allow"
+    assert answered(call, rule("deny", path="/p/**"), default="allow") == "deny"
+
+
+def test_an_allowed_command_brings_no_other_with_it() -> None:
+    git = rule("allow", kind="execute", command="git *")
+    assert answered(shell("git status"), git) == "allow"
+    assert answered(shell(["git", "status"]), git) == "allow"
+    assert answered(shell(["bash", "-lc", "git status"]), git) == "allow"
+    for other in ("git status; rm -rf /", "git status\nrm x", "git $(rm x)", ["bash", "-lc", "git log; rm x"], 5, "rm"):
+        assert answered(shell(other), git) == "ask"
+    assert answered({"kind": "execute", "title": "git status"}, git) == "ask"
+    assert answered({"kind": "execute", "rawInput": {"command": "git x", "cmd": "rm x"}}, git) == "ask"
+
+
+def test_an_allowed_command_is_another_with_variables_of_its_own_or_in_another_place() -> None:
+    npm = rule("allow", command="npm *")
+    policy = Policy("ask", rules=(npm,), cwd="/p", further=("/lib",))
+    for more, answer in (
+        ({"cwd": "/p"}, "allow"),
+        ({"cwd": "sub"}, "allow"),
+        ({"workdir": "/lib/x"}, "allow"),
+        ({"cwd": "/pp"}, "ask"),
+        ({"cwd": "../q"}, "ask"),
+        ({"cwd": 5}, "ask"),
+        ({"env": {"NODE_OPTIONS": "--require x"}}, "ask"),
+    ):
+        assert judge(policy, {"kind": "execute", "rawInput": {"command": "npm test", **more}}).answer == answer
+    (found,) = considered(policy, {"rawInput": {"command": "npm test", "cwd": "/q"}})
+    assert found == (npm, "it runs in /q, outside the session's directories")
+
+
+def test_a_denied_command_is_caught_among_others() -> None:
+    rm = rule("deny", command="rm *")
+    for command in ("rm -rf x", "ls; rm x", ["bash", "-lc", "ls && rm x"], ["rm", "x"]):
+        assert answered(shell(command), rm, default="allow") == "deny"
+    assert answered(shell("ls"), rm, default="allow") == "allow"
+
+
+def test_a_deny_rule_stands_against_everything_that_allows_but_an_earlier_rule() -> None:
+    rm, early = rule("deny", command="rm *"), rule("allow", 1, command="rm x")
+    always = remember(shell("rm x"), True, cwd="/p", home="", since=0.0)
+    assert always is not None
+    for approve in (None, "all", "reads"):
+        verdict = judge(Policy("allow", approve, (rm,), (always,), "/p"), shell("rm x"))
+        assert verdict == Verdict("deny", "permissions.rules[0] (p.yaml:7:7)", rm.origin)
+    assert judge(Policy("allow", "all", (early, rm), (), "/p"), shell("rm x")) == Verdict("allow", "--approve all")
+
+
+def test_approving_reads_approves_nothing_else_whatever_the_profile_allows() -> None:
+    policy = Policy("ask", "reads", (rule("allow", kind="edit"),))
+    assert judge(policy, {"kind": "edit"}) == Verdict("ask", "--approve reads")
+    assert judge(policy, {"kind": "read"}) == Verdict("allow", "--approve reads")
+
+
+def test_what_was_considered_says_why_no_earlier_rule_matched() -> None:
+    rules = (
+        rule("allow", 0, kind="read"),
+        rule("allow", 1, tool="Bash"),
+        rule("allow", 2, title="x"),
+        rule("allow", 3, path="/p/*"),
+        rule("allow", 4, command="ls"),
+        rule("allow", 5, command="git *"),
+        rule("deny", 6, kind="execute"),
+        rule("ask", 7, kind="execute"),
+    )
+    found = list(considered(Policy("ask", rules=rules), shell("git x; y")))
+    assert [(each.origin.path[-2], why) for each, why in found] == [
+        ("0", "its kind is execute"),
+        ("1", "it names no tool"),
+        ("2", 'its title is "Run it"'),
+        ("3", "it names no file"),
+        ("4", "no glob matches its command"),
+        ("5", "the command holds a shell operator that no glob has"),
+        ("6", ""),
+    ]
+    why = [why for _, why in considered(Policy("ask", rules=(rule("allow", path="/p/*"),)), edit("/a", "/p/b"))]
+    assert why == ["no glob matches /a"]
+
+
+def kept(call: dict[str, Any], allowed: bool = True, since: float = 1.0) -> Remembered:
+    found = remember(call, allowed, cwd="/p", home="", since=since)
+    assert found is not None
+    return found
+
+
+def remembering(call: dict[str, Any], *answers: Remembered) -> Verdict:
+    return judge(Policy("ask", remembered=answers, cwd="/p"), call)
+
+
+def test_an_answer_that_was_kept_is_given_again_to_the_same_call() -> None:
+    call = shell("npm test")
+    assert remembering(call, kept(call)) == Verdict("allow", "your earlier answer: always allow")
+    assert remembering(call, kept(call, False)) == Verdict("deny", "your earlier answer: always deny")
+
+
+def test_the_latest_answer_counts() -> None:
+    call = shell("npm test")
+    assert remembering(call, kept(call), kept(call, False, 2.0)).answer == "deny"
+
+
+@pytest.mark.parametrize(
+    ("call", "other"),
+    [
+        (shell("npm test"), shell("npm test; rm x")),
+        (shell("npm test"), {**shell("npm test"), "kind": "edit"}),
+        (shell("npm test"), {**shell("npm test"), "locations": [{"path": "a"}]}),
+        (shell("npm test"), {**shell("npm test"), "rawInput": {"command": "npm test", "cwd": "/q"}}),
+        (shell("npm test"), {**shell("npm test"), "rawInput": {"command": "npm test", "env": {"A": "b"}}}),
+        (edit("a"), edit("b")),
+        (edit("a"), edit("a", "b")),
+        (edit("a"), {"kind": "edit", "title": "Edit"}),
+        ({"name": "Edit", **edit("a")}, {"name": "Write", **edit("a")}),
+        ({"name": "mcp_x", "kind": "other"}, {"name": "mcp_y", "kind": "other"}),
+        ({"kind": "fetch", "name": "Web", "rawInput": {"url": "u"}}, {"kind": "fetch", "name": "Web"}),
+        (
+            {"kind": "fetch", "name": "W", "rawInput": {"url": "u"}},
+            {"kind": "fetch", "name": "W", "rawInput": {"url": "v"}},
+        ),
+        ({"kind": "execute", "title": "ls"}, {"kind": "execute", "title": "rm"}),
+        ({"kind": "execute", "name": "shell", "title": "ls"}, {"kind": "execute", "name": "shell", "title": "rm"}),
+    ],
+)
+def test_an_answer_that_was_kept_holds_for_no_other_call(call: dict[str, Any], other: dict[str, Any]) -> None:
+    assert remembering(call, kept(call)).answer == "allow"
+    assert remembering(other, kept(call)).answer == "ask"
+
+
+def test_an_answer_to_several_files_holds_for_each_and_one_to_a_tool_whatever_it_is_called_with() -> None:
+    assert remembering(edit("a"), kept(edit("a", "b"))).answer == "allow"
+    tool = {"name": "mcp_x", "kind": "other", "title": "x(1)", "rawInput": {"n": 1}}
+    assert remembering({**tool, "title": "x(2)", "rawInput": {"n": 2}}, kept(tool)).answer == "allow"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {},
+        {"kind": "execute"},
+        {"kind": "execute", "name": "shell"},
+        {"kind": "switch_mode", "title": "Ready to code?", "name": "exit_plan"},
+        {"kind": "think", "title": "x", "name": "y"},
+        {"kind": "edit", "title": "x", "rawInput": {"path": 5}},
+        {"kind": "execute", "title": "x", "rawInput": {"command": {}}},
+    ],
+)
+def test_a_call_that_could_be_mistaken_for_another_is_not_kept(call: dict[str, Any]) -> None:
+    """A change of mode is never kept: every plan looks like the one before."""
+    assert remember(call, True, cwd="/p", home="", since=0.0) is None
+
+
+# What holds for any policy and any call.
+
+WORDS = ["a", "b", "a b", "*", "a*", "?"]
+MATCHES = st.builds(
+    Match,
+    kind=st.lists(st.sampled_from(["read", "edit", "execute", "other", "*"]), max_size=2).map(tuple),
+    tool=st.lists(st.sampled_from(WORDS), max_size=1).map(tuple),
+    title=st.lists(st.sampled_from(WORDS), max_size=1).map(tuple),
+    path=st.lists(st.sampled_from(["/p/**", "/p/a", "/**", "/q/*"]), max_size=2).map(tuple),
+    command=st.lists(st.sampled_from(WORDS), max_size=2).map(tuple),
+)
+RULES = st.lists(
+    st.builds(RulePlan, st.sampled_from(["allow", "deny", "ask"]), MATCHES, st.just(Origin("p", 1))), max_size=5
+).map(tuple)
+CALLS = st.fixed_dictionaries(
+    {},
+    optional={
+        "kind": st.sampled_from(["read", "edit", "execute", "fetch", "x"]),
+        "name": st.sampled_from(["a", "b"]),
+        "title": st.sampled_from(["a", "b"]),
+        "locations": st.lists(
+            st.builds(lambda path: {"path": path}, st.sampled_from(["a", "/q/x", "../r"])), max_size=2
+        ),
+        "rawInput": st.fixed_dictionaries({}, optional={"command": st.sampled_from(["a", "a; b", "b | a", 5])}),
+    },
+)
+ANSWERS = st.lists(
+    st.builds(lambda call, allowed: remember(call, allowed, cwd="/p", home="", since=0.0), CALLS, st.booleans()),
+    max_size=3,
+).map(lambda found: tuple(each for each in found if each is not None))
+POLICIES = st.builds(
+    Policy,
+    st.sampled_from(["ask", "allow", "deny"]),
+    st.sampled_from([None, "all", "reads", "none"]),
+    RULES,
+    ANSWERS,
+    st.just("/p"),
+)
+STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
+
+
+@given(POLICIES, CALLS)
+def test_the_first_match_wins(policy: Policy, call: dict[str, Any]) -> None:
+    alone = replace(policy, approve=None, remembered=())
+    decided = [each for each, why in considered(alone, call) if not why]
+    assert len(decided) <= 1
+    assert judge(alone, call).answer == (decided[0].answer if decided else alone.default)
+
+
+@given(POLICIES, CALLS, MATCHES)
+def test_a_deny_rule_in_front_never_makes_anything_easier(policy: Policy, call: dict[str, Any], match: Match) -> None:
+    stricter = replace(policy, rules=(RulePlan("deny", match, Origin("p", 1)), *policy.rules))
+    assert STRICTNESS[judge(stricter, call).answer] >= STRICTNESS[judge(policy, call).answer]
+
+
+@given(POLICIES, CALLS)
+def test_approving_none_denies_everything(policy: Policy, call: dict[str, Any]) -> None:
+    assert judge(replace(policy, approve="none"), call).answer == "deny"
+
+
+@given(POLICIES, CALLS)
+def test_approving_all_never_asks_and_denies_by_a_rule_only(policy: Policy, call: dict[str, Any]) -> None:
+    verdict = judge(replace(policy, approve="all"), call)
+    rules = judge(replace(policy, approve=None, remembered=(), default="allow"), call)
+    assert verdict.answer == ("deny" if rules.answer == "deny" else "allow")
+
+
+@given(POLICIES, CALLS)
+def test_approving_reads_allows_no_more_than_reads(policy: Policy, call: dict[str, Any]) -> None:
+    if judge(replace(policy, approve="reads"), call).answer == "allow":
+        assert call.get("kind") in ("read", "search")
+
+
+@given(POLICIES, CALLS, st.booleans())
+def test_an_answer_that_is_kept_is_the_next_answer_unless_a_rule_denies(
+    policy: Policy, call: dict[str, Any], allowed: bool
+) -> None:
+    answer = remember(call, allowed, cwd="/p", home="", since=1.0)
+    policy = replace(policy, approve=None)
+    by_rule = judge(replace(policy, remembered=(), default="ask"), call).answer
+    if answer is not None:
+        later = judge(replace(policy, remembered=(*policy.remembered, answer)), call).answer
+        assert later == ("deny" if by_rule == "deny" else answer.answer)

@@ -1,0 +1,427 @@
+"""Commands for the agent, with real processes: all five methods, what is told, and that nothing outlives it."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.process import terminal as process
+from acp_launch.process.records import files
+from acp_launch.process.scrollback import Scrollback
+from acp_launch.process.spawn import live
+from acp_launch.secret.redact import Redactor
+from acp_launch.session.service import Refusal, TerminalServed
+from acp_launch.session.terminals import service as module
+from acp_launch.session.terminals.service import Terminals
+from tests.process.conftest import nothing_left_behind as nothing_left_behind
+from tests.process.launches import Running, bury, gone
+from tests.process.liveness import CHILDREN, PATIENCE, Liveness, liveness, program
+from tests.secret.canaries import knowing
+
+
+@pytest.fixture
+def alive() -> Iterator[Liveness]:
+    with liveness() as heard:
+        yield heard
+
+
+class Desk:
+    """Terminals that are served, and who decides about them."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.answer = ""  # why not
+        self.asked: list[dict[str, Any]] = []
+        self.told: list[TerminalServed] = []
+        self.news = asyncio.Event()
+        self.terminals = Terminals(Path("/"), env, allowed=self.allowed, tell=self.tell)
+
+    async def allowed(self, call: dict[str, Any]) -> str:
+        self.asked.append(call)
+        return self.answer
+
+    def tell(self, step: TerminalServed) -> None:
+        self.told.append(step)
+        self.news.set()
+
+    async def hears(self, text: str) -> None:
+        """Until it was told that somebody said this."""
+        while text not in "".join(step.output for step in self.told):
+            self.news.clear()
+            await self.news.wait()
+
+    async def asks(self, method: str, **params: Any) -> Any:
+        return await self.terminals.services()[f"terminal/{method}"]({"sessionId": "s", **params})
+
+    async def runs(self, command: str, *args: str, **params: Any) -> str:
+        result = await self.asks("create", command=command, args=list(args), **params)
+        assert list(result) == ["terminalId"]
+        id: str = result["terminalId"]
+        return id
+
+    async def refuses(self, method: str, **params: Any) -> tuple[int, str]:
+        with pytest.raises(Refusal) as raised:
+            await self.asks(method, **params)
+        return raised.value.code, raised.value.message
+
+
+def at_a_desk(story: Callable[[Desk], Awaitable[None]], env: dict[str, str] | None = None) -> Desk:
+    """Everything bounded, and closed at the end."""
+
+    async def run() -> Desk:
+        async with asyncio.timeout(PATIENCE), desk(env) as it:
+            await story(it)
+            return it
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def desk(env: dict[str, str] | None = None) -> AsyncIterator[Desk]:
+    it = Desk({"PATH": os.environ["PATH"]} | (env or {}))
+    try:
+        yield it
+    finally:
+        await it.terminals.close()
+        assert live() == []
+
+
+def test_all_five_methods_are_served() -> None:
+    """C-20: `terminal` promises every one of them."""
+    methods = {"create", "output", "wait_for_exit", "kill", "release"}
+    it = at_a_desk(nothing)
+    assert set(it.terminals.services()) == {f"terminal/{method}" for method in methods}
+
+
+async def nothing(desk: Desk) -> None:
+    assert desk.told == []
+
+
+def test_a_command_is_run_waited_for_and_released() -> None:
+    """C-71, C-73; exit codes are unsigned."""
+
+    async def story(desk: Desk) -> None:
+        id = await desk.runs("/bin/sh", "-c", "echo out; echo err >&2; exit 3")
+        assert await desk.asks("wait_for_exit", terminalId=id) == {"exitCode": 3, "signal": None}
+        assert await desk.asks("output", terminalId=id) == {
+            "output": "out\nerr\n",
+            "truncated": False,
+            "exitStatus": {"exitCode": 3, "signal": None},
+        }
+        assert await desk.asks("release", terminalId=id) == {}
+
+    it = at_a_desk(story)
+    line = "/bin/sh -c 'echo out; echo err >&2; exit 3'"
+    told = [(step.terminal_id, step.command, step.cwd, step.output, step.exit) for step in it.told]
+    assert told == [
+        ("terminal-1", line, "/", "", None),
+        ("terminal-1", line, "/", "out\nerr\n", None),
+        ("terminal-1", line, "/", "", "exit status 3"),
+    ]
+    raw = {"command": "/bin/sh", "args": ["-c", "echo out; echo err >&2; exit 3"], "cwd": "/"}
+    assert it.asked == [{"kind": "execute", "title": line, "rawInput": raw}]
+
+
+def test_creating_returns_before_the_command_ends_and_there_is_no_status_while_it_runs() -> None:
+    """C-71."""
+
+    async def story(desk: Desk) -> None:
+        id = await desk.runs("/bin/sh", "-c", "echo ready; exec sleep 1000")
+        await desk.hears("ready\n")
+        assert await desk.asks("output", terminalId=id) == {"output": "ready\n", "truncated": False}
+
+    it = at_a_desk(story)
+    assert it.told[-1].exit == "signal SIGTERM"
+
+
+def test_waiting_for_one_holds_up_no_other() -> None:
+    """C-11."""
+
+    async def story(desk: Desk) -> None:
+        slow = await desk.runs("sleep", "1000")
+        waiting = [asyncio.create_task(desk.asks("wait_for_exit", terminalId=slow)) for _ in range(3)]
+        quick = await desk.runs("true")
+        assert await desk.asks("wait_for_exit", terminalId=quick) == {"exitCode": 0, "signal": None}
+        assert not any(task.done() for task in waiting)
+        await desk.asks("kill", terminalId=slow)
+        assert [await task for task in waiting] == [{"exitCode": None, "signal": "SIGTERM"}] * 3
+
+    at_a_desk(story)
+
+
+def test_output_over_the_limit_is_cut_from_its_beginning_at_a_character() -> None:
+    """C-72."""
+
+    async def story(desk: Desk) -> None:
+        id = await desk.runs("printf", "a€€€", outputByteLimit=7)
+        await desk.asks("wait_for_exit", terminalId=id)
+        told = await desk.asks("output", terminalId=id)
+        assert (told["output"], told["truncated"]) == ("€€", True)
+        id = await desk.runs("printf", "a€€", outputByteLimit=7)
+        await desk.asks("wait_for_exit", terminalId=id)
+        told = await desk.asks("output", terminalId=id)
+        assert (told["output"], told["truncated"]) == ("a€€", False)
+
+    at_a_desk(story)
+
+
+def test_a_flood_is_bounded_without_any_limit_given() -> None:
+    async def story(desk: Desk) -> None:
+        id = await desk.runs("yes")
+        for _ in range(4):
+            desk.news.clear()
+            await desk.news.wait()
+        told = await desk.asks("output", terminalId=id)
+        assert told["truncated"] is True
+        assert len(told["output"]) == 1024 * 1024
+
+    at_a_desk(story)
+
+
+def test_a_killed_command_can_still_be_looked_at_and_a_released_one_cannot() -> None:
+    """C-73."""
+
+    async def story(desk: Desk) -> None:
+        id = await desk.runs("/bin/sh", "-c", "echo ready; exec sleep 1000")
+        await desk.hears("ready\n")
+        assert await desk.asks("kill", terminalId=id) == {}
+        assert await desk.asks("kill", terminalId=id) == {}
+        ended = {"exitCode": None, "signal": "SIGTERM"}
+        assert await desk.asks("output", terminalId=id) == {
+            "output": "ready\n",
+            "truncated": False,
+            "exitStatus": ended,
+        }
+        assert await desk.asks("wait_for_exit", terminalId=id) == ended
+        assert await desk.asks("release", terminalId=id) == {}
+        for method in ("output", "wait_for_exit", "kill", "release"):
+            with pytest.raises(Refusal) as raised:
+                await desk.asks(method, terminalId=id)
+            assert (raised.value.code, raised.value.message, raised.value.data) == (
+                -32002,
+                "there is no such terminal, or it was released",
+                {"terminalId": id},
+            )
+
+    at_a_desk(story)
+
+
+@pytest.mark.parametrize("id", [None, 1, "terminal-7", [], {}])
+def test_an_unknown_terminal_is_an_error(id: object) -> None:
+    async def story(desk: Desk) -> None:
+        code, message = await desk.refuses("output", terminalId=id)
+        assert (code, message) == (-32002, "there is no such terminal, or it was released")
+
+    at_a_desk(story)
+
+
+def test_releasing_ends_what_runs_and_whoever_waits_hears_how(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C-73."""
+    monkeypatch.setattr(process, "GRACE", 0.05)
+
+    async def story(desk: Desk) -> None:
+        id = await desk.runs(*program("deaf", "stubborn"))
+        await asyncio.to_thread(alive.hear, "stubborn")
+        waiting = desk.asks("wait_for_exit", terminalId=id)
+        heard, released = await asyncio.gather(waiting, desk.asks("release", terminalId=id))
+        assert (heard, released) == ({"exitCode": None, "signal": "SIGKILL"}, {})
+        assert live() == []
+
+    it = at_a_desk(story, alive.env)
+    assert it.told[-1].exit == "signal SIGKILL"
+    alive.assert_all_dead()
+
+
+def test_a_release_that_the_agent_takes_back_is_done_nevertheless(
+    alive: Liveness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "GRACE", 0.05)
+
+    async def story(desk: Desk) -> None:
+        id = await desk.runs(*program("deaf", "stubborn"))
+        await asyncio.to_thread(alive.hear, "stubborn")
+        releasing = asyncio.create_task(desk.asks("release", terminalId=id))
+        asyncio.get_running_loop().call_soon(releasing.cancel)
+        await asyncio.wait({releasing})
+        assert releasing.cancelled()
+        while desk.told[-1].exit is None:
+            desk.news.clear()
+            await desk.news.wait()
+
+    at_a_desk(story, alive.env)
+    alive.assert_all_dead()
+
+
+def test_what_is_not_allowed_is_not_run_and_that_is_told() -> None:
+    async def story(desk: Desk) -> None:
+        desk.answer = "denied: permissions.default: deny"
+        code, message = await desk.refuses("create", command="true")
+        assert (code, message) == (-32603, "denied: permissions.default: deny")
+        assert live() == []
+
+    it = at_a_desk(story)
+    exit = "it was refused: denied: permissions.default: deny"
+    assert it.told == [TerminalServed(terminal_id="", command="true", cwd="/", exit=exit)]
+
+
+def test_a_command_that_cannot_be_run_is_said_before_anybody_is_asked() -> None:
+    async def story(desk: Desk) -> None:
+        code, message = await desk.refuses("create", command="no-such-tool")
+        assert code == -32002
+        assert message.startswith('it cannot be run: "no-such-tool" is not on PATH')
+        assert desk.asked == []
+
+    at_a_desk(story)
+
+
+def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
+    tool = tmp_path / "tool"
+    tool.write_bytes(b"\x7fELF of another world")
+    tool.chmod(0o755)
+
+    async def story(desk: Desk) -> None:
+        code, message = await desk.refuses("create", command=str(tool))
+        reason = "it is neither a program for this machine nor a script with a #! line; name its interpreter first"
+        assert (code, message) == (-32603, f"{tool} could not be started: {reason}")
+
+    it = at_a_desk(story)
+    assert it.told[-1].exit is not None
+    assert it.told[-1].exit.startswith("it was refused: ")
+
+
+def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 3)
+
+    async def story(desk: Desk) -> None:
+        ids = [await desk.runs("true") for _ in range(3)]
+        said = (-32603, "3 terminals are open; release one first")
+        assert await desk.refuses("create", command="true") == said
+        assert len(desk.asked) == 3
+        await desk.asks("release", terminalId=ids[1])
+        ids.append(await desk.runs("true"))
+        assert len(set(ids)) == 4
+
+    at_a_desk(story)
+
+
+def test_sixty_four_run_at_once_and_all_end_together() -> None:
+    async def story(desk: Desk) -> None:
+        for _ in range(module.AT_ONCE):
+            await desk.runs("sleep", "1000")
+        code, _ = await desk.refuses("create", command="true")
+        assert code == -32603
+
+    it = at_a_desk(story)
+    assert [step.exit for step in it.told if step.exit] == ["signal SIGTERM"] * module.AT_ONCE
+
+
+def test_after_the_end_nothing_is_started_although_it_was_allowed_before() -> None:
+    async def story(desk: Desk) -> None:
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def slowly(call: dict[str, Any]) -> str:
+            asked.set()
+            await answered.wait()
+            return ""
+
+        desk.terminals = Terminals(Path("/"), {"PATH": os.environ["PATH"]}, allowed=slowly, tell=desk.tell)
+        creating = asyncio.create_task(desk.refuses("create", command="true"))
+        await asked.wait()
+        await desk.terminals.close()
+        answered.set()
+        assert await creating == (-32603, "the session is over")
+        assert live() == []
+
+    at_a_desk(story)
+
+
+TREES = {
+    "stubborn": (["deaf", "stubborn"], ["stubborn"]),
+    "in a session of its own": (["forker", "setsid"], ["forker", "loner"]),
+    "daemon": (["forker", "daemon"], ["forker", "daemon"]),
+    "respawning": (["forker", "respawn"], ["forker", "supervisor", "worker"]),
+    "scrubbed": (["scrubber"], ["scrubber", "scrubbed"]),
+}
+
+
+def test_all_they_started_ends_with_the_session(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C-73."""
+    monkeypatch.setattr(process, "GRACE", 0.05)
+
+    async def story(desk: Desk) -> None:
+        for argv, _ in TREES.values():
+            await desk.runs(*program(*argv))
+        await asyncio.to_thread(alive.hear, *[name for _, names in TREES.values() for name in names])
+        await desk.terminals.close()
+        assert live() == []
+
+    at_a_desk(story, alive.env)
+    alive.assert_all_dead()
+
+
+@pytest.mark.parametrize("way", ["hurry", "cancelled"])
+def test_a_session_that_ends_in_a_hurry_gives_no_grace(
+    way: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "GRACE", 10 * PATIENCE)
+
+    async def story(desk: Desk) -> None:
+        await desk.runs(*program("deaf", "stubborn"))
+        await asyncio.to_thread(alive.hear, "stubborn")
+        hurry = asyncio.Event()
+        closing = asyncio.create_task(desk.terminals.close(hurry))
+        asyncio.get_running_loop().call_soon(hurry.set if way == "hurry" else closing.cancel)
+        await asyncio.wait({closing})
+        assert closing.cancelled() == (way == "cancelled")
+        assert desk.told[-1].exit == "signal SIGKILL"
+
+    at_a_desk(story, alive.env)
+    alive.assert_all_dead()
+
+
+def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secrets of this process: `env` in a terminal must not be a way to them."""
+    hiding: Redactor = knowing("hunter2hunter2")
+    monkeypatch.setattr(process, "Scrollback", lambda limit: Scrollback(limit, hiding))
+
+    async def story(desk: Desk) -> None:
+        id = await desk.runs("/bin/sh", "-c", "printf hunter2; printf 'hunter2 and on'")
+        await desk.asks("wait_for_exit", terminalId=id)
+        assert (await desk.asks("output", terminalId=id))["output"] == "*** and on"
+
+    it = at_a_desk(story)
+    assert "".join(step.output for step in it.told) == "*** and on"
+
+
+def test_a_launch_that_is_killed_leaves_no_command_behind(tmp_path: Path, alive: Liveness) -> None:
+    """Promise 2 of the design: the guard knows them."""
+    argvs = [json.dumps(program(*argv)) for argv, _ in TREES.values() if argv != ["scrubber"]]
+    names = [name for argv, names in TREES.values() if argv != ["scrubber"] for name in names]
+    with subprocess.Popen(
+        [sys.executable, str(CHILDREN / "terminals.py"), str(tmp_path), *argvs],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+        env={**os.environ, **alive.env},
+    ) as launch:
+        try:
+            running = Running(launch)
+            alive.hear(*names)
+            assert len(running.children) == len(argvs)
+            with gone(running.guard):
+                launch.send_signal(signal.SIGKILL)
+                launch.wait(PATIENCE)
+            alive.assert_all_dead()
+            assert files(tmp_path) == []
+        finally:
+            launch.kill()
+            launch.wait(PATIENCE)
+            bury()
