@@ -108,7 +108,7 @@ class Live(Notices):
             self._flush_voices()
             self._print(self._work.rest())
         self._speaking, self._message_id = update.kind, message_id or self._message_id
-        self._voices[update.kind].add(self._halves.whole(text) if text else said(_content(update)))
+        self._voices[update.kind].add(self._halves.whole(text) if text else _apart(said(_content(update)), update.kind))
 
     def _told(self, kind: str, lines: Sequence[RenderableType]) -> None:
         """What does not end a message waits for its end: nobody's sentence is broken for the name of a session."""
@@ -215,6 +215,11 @@ class Dimmed:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from Segment.apply_style(console.render(self._what, options), post_style=Style(dim=True))
+
+
+def _apart(text: str, kind: str) -> str:
+    """What is no text, in a line of its own where somebody's words stand before it."""
+    return f"\n{text}" if kind == PROMPT and text else text
 
 
 def _thinking(whole: bool, clock: Callable[[], float]) -> Talk | thoughts.Folded:

@@ -128,10 +128,12 @@ async def _set(desk: Desk, current: Current, rest: str) -> None:
 async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
     wish = Wish(name, value, f":set {name} {value}")
     client, limit = current.client, desk.plan.timeouts.session
+    lists = client.state.lists
     before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
     client.settled()
     option = match(client.state.options, before.id)
-    desk.say(f"{before.name}: {option.shown if option else value}")
+    if client.state.lists == lists:  # else the agent told it, and it was shown
+        desk.say(f"{before.name}: {option.shown if option else value}")
 
 
 def _tell_option(desk: Desk, option: Option) -> None:

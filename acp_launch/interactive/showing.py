@@ -18,7 +18,9 @@ class Showing:
         self._desk = desk
         self._commands = commands
         self._mood: Mood = "starting"
+        self._agent = self._session = ""  # the last there was: what is down has its name still
         self._due: asyncio.TimerHandle | None = None
+        self._agent = desk.plan.agent.command.name  # until it says who it is
 
     @property
     def mood(self) -> Mood:
@@ -48,11 +50,12 @@ class Showing:
     def _status(self) -> Status:
         desk, current = self._desk, self._desk.current
         state = current.client.state if current else SessionState()
-        agent = current.connection.agent if current else None
+        if current is not None:
+            self._agent = current.connection.agent.title or self._agent
         servers = desk.servers.standings()
         usage = state.usage
         return Status(
-            agent=(agent.title if agent else "") or desk.plan.agent.command.name,
+            agent=self._agent,
             profile=desk.plan.profile,
             session=current.room.name if current else "",
             title=state.title,

@@ -9,6 +9,13 @@ from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 MOST = 32 * 1024 * 1024  # characters; what is older is left out, and the transcript says so
 
 
+def _besides(update: Updated) -> str:
+    """What went along with a prompt."""
+    content = acp.mapping(acp.mapping(acp.decoded(update.update)).get("content"))
+    about = acp.mapping(content.get("resource")) or content
+    return f"\n\n*({acp.text(content.get('type'))}: {acp.text(about.get('uri'))})*\n\n"
+
+
 class Transcript:
     """Takes what was shown, secrets and all that must not be shown being gone already."""
 
@@ -28,7 +35,7 @@ class Transcript:
         if update.kind == "agent_message_chunk":
             self._add("agent", acp.read_chunk(update.update)[0])
         elif update.kind == "user_message_chunk" and update.replay:
-            self._add("you", acp.read_chunk(update.update)[0])
+            self._add("you", acp.read_chunk(update.update)[0] or _besides(update))
         elif update.kind in KINDS:
             call = self._calls.merge(acp.mapping(acp.decoded(update.update)))
             if call.get("status") in OVER:

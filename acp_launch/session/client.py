@@ -23,7 +23,6 @@ from acp_launch.session.serving import Serving
 from acp_launch.session.toolcall import KINDS, ToolCalls, title
 
 CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
-RUNS = frozenset({"in_progress", "completed"})  # a status that says that the work was begun
 
 
 class Client:
@@ -192,7 +191,7 @@ class Client:
         status, id = call.get("status"), acp.text(call.get("toolCallId"))
         if status == "completed":
             self.denied = ""
-        if status not in RUNS or is_replay or id in self._settled:
+        if status != "completed" or is_replay or id in self._settled:
             return
         self._settled.add(id)
         if by := self._gate.passed(call):

@@ -36,7 +36,7 @@ script.serve({"session/prompt": prompt})
 def until_working(running: Running) -> None:
     """The turn of `cancellable --output json` has begun and shows."""
     running.hears("session/prompt")
-    for text in ("initialized", "session", "unasked", "tool_call", "working"):
+    for text in ("initialized", "session", "tool_call", "working"):
         running.shows(text)
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from acp_launch.protocol import acp
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, judge
-from acp_launch.session.permission.subject import subject
+from acp_launch.session.permission.subject import Subject, subject
 from acp_launch.session.person import Ask
 
 Call = dict[str, Any]
@@ -52,7 +52,8 @@ class Gate:
         self._ask = ask
         self.session = ""  # whose questions these are, by our name for it
         self._books = books
-        self._granted: set[tuple[str, str]] = set()  # paths and commands that were allowed in this turn
+        self._paths: set[str] = set()  # what was allowed in this turn
+        self._commands: set[str] = set()
 
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
         """What the policy answers to a question of the agent; None when a person is to be asked."""
@@ -96,7 +97,8 @@ class Gate:
 
     def new_turn(self) -> None:
         """What was allowed before is not allowed again."""
-        self._granted.clear()
+        self._paths.clear()
+        self._commands.clear()
 
     def _concluded(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
         allowed, is_unasked = verdict.answer == "allow", verdict.answer == "ask"
@@ -110,14 +112,19 @@ class Gate:
         if self._books:
             self._books.record(how, call, options, decision, self.session)
         if decision.allowed and is_grant:
-            self._granted |= self._subjects(call)
+            about = self._about(call)
+            self._paths |= set(about.paths)
+            self._commands |= {reading for readings in about.commands for reading in readings}
         return decision
 
     def _is_granted(self, call: Call) -> bool:
-        subjects = self._subjects(call)
-        return call.get("kind") == "read" or (bool(subjects) and subjects <= self._granted)
+        if call.get("kind") == "read":
+            return True
+        about = self._about(call)
+        are_known = all(path and path in self._paths for path in about.paths) and all(
+            any(reading in self._commands for reading in readings) for readings in about.commands
+        )
+        return are_known and bool(about.paths or about.commands)
 
-    def _subjects(self, call: Call) -> set[tuple[str, str]]:
-        about = subject(call, cwd=self.policy.cwd, home=self.policy.home)
-        commands = {("command", reading) for readings in about.commands for reading in readings}
-        return {("path", path) for path in about.paths if path} | commands
+    def _about(self, call: Call) -> Subject:
+        return subject(call, cwd=self.policy.cwd, home=self.policy.home)
