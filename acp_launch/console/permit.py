@@ -60,11 +60,13 @@ def _show(person: Person, call: dict[str, Any]) -> None:
 
 
 def _particulars(call: dict[str, Any]) -> list[str]:
-    lines = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
+    """A place is told once: it may be an argument and a changed file as well."""
     given = acp.mapping(call.get("rawInput"))
+    told = [*given.values(), *(diff.get("path") for diff in _diffs(call))]
+    places = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
     return [
         f"kind: {acp.text(call.get('kind')) or 'not said'}",
-        *lines,
+        *(place for place in dict.fromkeys(places) if place and place not in told),
         *(f"{key}: {value}" for key, value in given.items()),
     ]
 

@@ -38,7 +38,7 @@ ANSWER = (
     " The fix is one `int()` in `settings.py`, and a test for ports of four digits, which there was none of."
 )
 CUT = "and a test for"  # where the picture is taken, in the midst of ANSWER
-CHECK = '#!/bin/sh\nfor part in style types tests/unit; do echo "$part: passed"; done\ncat hold\n'
+CHECK = '#!/bin/sh\nfor part in style types tests/unit; do echo "$part: passed"; done\ncat .hold\n'
 
 
 class Scene(NamedTuple):
@@ -159,7 +159,7 @@ def furnish(project: Path) -> None:
     (project / "README.md").write_text("# Notes\n")
     (project / "check.sh").write_text(CHECK)
     (project / "check.sh").chmod(0o700)
-    os.mkfifo(project / "hold")
+    os.mkfifo(project / ".hold")
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""The pictures of the README are what the program shows: the same command still makes each, with its words."""
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from tests.interactive import shots
+
+ROOT = Path(__file__).parents[2]
+KEPT = Path(__file__).parent / "shots"
+LARGEST = 60_000  # bytes
+IMAGE = re.compile(r"!\[([^\]]*)\]\(tests/interactive/shots/([^)]*)\)")
+TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>')
+
+
+def words(svg: str) -> str:
+    """The rows of a picture, without what only divides its colours."""
+    rows: dict[float, list[tuple[float, str]]] = {}
+    for x, y, text in TEXT.findall(svg):
+        rows.setdefault(float(y), []).append((float(x), unescape(text).replace("\xa0", " ")))
+    return "\n".join("".join(text for _, text in sorted(rows[y])) for y in sorted(rows))
+
+
+@pytest.mark.parametrize("name", shots.SCENES)
+def test_a_scene_still_looks_as_it_is_kept(name: str) -> None:
+    drawn = shots.picture(name, shots.SCENES[name])
+    assert words(drawn) == words((KEPT / f"{name}.svg").read_text(encoding="utf-8")), (
+        f"if it is meant to: python -m tests.interactive.shots {KEPT.relative_to(ROOT)}"
+    )
+
+
+@pytest.mark.parametrize("name", shots.SCENES)
+def test_a_picture_says_what_it_is_of_and_nothing_of_the_machine(name: str) -> None:
+    svg = (KEPT / f"{name}.svg").read_text(encoding="utf-8")
+    for expected in shots.SCENES[name].says:
+        assert expected in words(svg)
+    assert len(svg.encode()) < LARGEST
+    assert re.findall(r"(?:/tmp|/home|/root|/Users|/var)/\S*", svg) == []
+    assert "url(http" not in svg, "nothing is loaded from elsewhere"
+
+
+def test_there_is_a_picture_of_every_scene_and_of_no_other() -> None:
+    assert sorted(path.name for path in KEPT.iterdir()) == sorted(f"{name}.svg" for name in shots.SCENES)
+
+
+def test_every_picture_of_the_readme_is_there_and_says_what_it_shows() -> None:
+    for alt, name in IMAGE.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+        assert (KEPT / name).is_file()
+        assert alt
