@@ -64,6 +64,10 @@ class Interrupts:
         finally:
             self._cancel_turn = None
 
+    def interrupt(self) -> None:
+        """What Ctrl-C does where there is no `on_interrupt`."""
+        self._end(signal.SIGINT)
+
     def stopping(self) -> None:
         """From here on a signal only makes us hurry."""
         self._story = None
@@ -72,6 +76,9 @@ class Interrupts:
         if number == signal.SIGINT and self._on_interrupt is not None:
             self._on_interrupt()
             return
+        self._end(number)
+
+    def _end(self, number: int) -> None:
         first = self.signal_number is None
         self.signal_number = self.signal_number or number
         if first and number == signal.SIGINT and self._cancel_turn:

@@ -1,16 +1,19 @@
 """The commands of ours in an interactive session: `:help` and its like. A prompt that begins with a colon is `::…`."""
 
+import os
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
+from pathlib import Path
 
 from msgspec import Struct
 
 from acp_launch.console.servernotes import opened
 from acp_launch.console.stderr import DIM
 from acp_launch.errors import LaunchError, UsageError
-from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome
+from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome, is_the_end
 from acp_launch.interactive.front import Word
 from acp_launch.interactive.reports import permissions, sessions, usage
+from acp_launch.secret.redact import redactor
 from acp_launch.session.options.configure import Wish, fulfil
 from acp_launch.session.options.option import Option, match
 
@@ -68,6 +71,8 @@ async def run(desk: Desk, current: Current, text: str) -> Outcome | None:
         command, rest = found(text)
         return await command.run(desk, current, rest)
     except LaunchError as error:
+        if is_the_end(error):
+            raise
         desk.failed(error)
         return None
 
@@ -175,15 +180,24 @@ async def _usage(desk: Desk, current: Current, rest: str) -> None:
 async def _export(desk: Desk, current: Current, rest: str) -> None:
     if not rest:
         raise UsageError("export to which file?", fix=":export notes.md")
-    path = desk.here / rest
-    heading = current.client.title or current.room.name
+    heading = redactor.text(current.client.title or current.room.name)
+    path = _written(desk.here, rest, desk.heard.transcript.markdown(heading))
+    desk.say(f"exported to {path}")
+
+
+def _written(here: Path, name: str, text: str) -> Path:
+    """A new file, relative to where the command was typed; readable by the user alone, as what was said may be."""
     try:
-        with path.open("x", encoding="utf-8", errors="replace") as file:
-            file.write(desk.heard.transcript.markdown(heading))
+        path = here / Path(name).expanduser()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except RuntimeError:
+        raise UsageError(f"no home directory is known for {name}", fix="give a path without ~") from None
     except OSError as error:
         fix = "name another file" if isinstance(error, FileExistsError) else "name a file in a directory you can write"
-        raise UsageError(f"cannot export to {path}: {error.strerror}", fix=fix) from None
-    desk.say(f"exported to {path}")
+        raise UsageError(f"cannot export to {name}: {error.strerror}", fix=fix) from None
+    return path
 
 
 COMMANDS = {

@@ -9,7 +9,7 @@ from acp_launch.bridged import Bridged
 from acp_launch.console.discreet import Output
 from acp_launch.console.failure import lines
 from acp_launch.console.stderr import harmless
-from acp_launch.errors import LaunchError
+from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.interactive.front import Front
 from acp_launch.interactive.heard import Heard
 from acp_launch.interactive.rooms import Room, Rooms
@@ -67,6 +67,11 @@ class Desk(Struct, kw_only=True, eq=False):
         self.observer.failed(error)
         for text, style in lines(error):
             self.heard.tell(redactor.text(text), style)
+
+
+def is_the_end(error: LaunchError) -> bool:
+    """Whether the agent is gone, or as good as gone: not whether it refused something."""
+    return isinstance(error, AgentError | WaitExpired | RemoteProtocolError) and not isinstance(error, AgentRefused)
 
 
 class Leave(Struct, frozen=True):

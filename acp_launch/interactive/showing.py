@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from acp_launch.interactive.desk import Desk
 from acp_launch.interactive.front import Mood, Status, Vocabulary, Word
 from acp_launch.process.change import Standing
+from acp_launch.secret.redact import redactor
 from acp_launch.session.options.option import Option
 from acp_launch.session.options.state import SessionState
 
@@ -18,9 +19,9 @@ class Showing:
         self._desk = desk
         self._commands = commands
         self._mood: Mood = "starting"
-        self._agent = self._session = ""  # the last there was: what is down has its name still
         self._due: asyncio.TimerHandle | None = None
         self._agent = desk.plan.agent.command.name  # until it says who it is
+        self._session = ""  # the last there was: what is down has its name still
 
     @property
     def mood(self) -> Mood:
@@ -52,15 +53,17 @@ class Showing:
         state = current.client.state if current else SessionState()
         if current is not None:
             self._agent = current.connection.agent.title or self._agent
+            self._session = current.room.name
         servers = desk.servers.standings()
         usage = state.usage
+        said = redactor.text
         return Status(
-            agent=self._agent,
+            agent=said(self._agent),
             profile=desk.plan.profile,
-            session=current.room.name if current else "",
-            title=state.title,
-            mode=state.mode,
-            model=state.model,
+            session=self._session,
+            title=said(state.title),
+            mode=said(state.mode),
+            model=said(state.model),
             used=usage.used,
             size=usage.size,
             cost=str(usage.cost) if usage.cost else "",

@@ -23,8 +23,9 @@ from acp_launch.errors import (
     first,
 )
 from acp_launch.interactive import commands
-from acp_launch.interactive.desk import Current, Desk, Leave, Move
-from acp_launch.interactive.front import Interrupted, Left, Submitted
+from acp_launch.interactive.attention import Attention, GivenUp
+from acp_launch.interactive.desk import Current, Desk, Leave, Move, is_the_end
+from acp_launch.interactive.front import Event, Interrupted, Left, Submitted
 from acp_launch.interactive.heard import Heard
 from acp_launch.interactive.rooms import Room, Rooms
 from acp_launch.interactive.showing import Showing
@@ -91,12 +92,15 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
                 interrupts=interrupts,
             )
             tasks.create_task(seating.front.run(), name="front")
+            story = _Sitting(desk, seating)
+            keyboard = tasks.create_task(story.attention.pump(), name="keyboard")
             is_orderly = False
             try:
-                code = await _Sitting(desk, seating).run(spawned)
+                code = await story.run(spawned)
                 is_orderly = True
             finally:
                 servers.stopping(is_orderly=is_orderly)
+                keyboard.cancel()
                 seating.front.close()
             check(interrupts)
             return code
@@ -108,7 +112,9 @@ class _Sitting:
     def __init__(self, desk: Desk, seating: Seating) -> None:
         self._desk = desk
         self._showing = Showing(desk, commands.words())
-        self._turning = Turning(desk, self._showing, seating.blocks)
+        self.attention = Attention(desk.front, self._while_starting)
+        self._turning = Turning(desk, self._showing, self.attention, seating.blocks)
+        self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # what came while nothing was going on
         self._room = seating.room
         self._replay = seating.replay
         self._wishes = seating.wishes
@@ -136,6 +142,14 @@ class _Sitting:
             self._showing.close()
             self._room.leave()
 
+    def _while_starting(self, event: Event) -> None:
+        """Before a session is open, and between two agents: Ctrl-C is the end, as in a run of one prompt."""
+        match event:
+            case Submitted(text):
+                self._turning.enter(text)
+            case Interrupted() | Left():
+                self._desk.interrupts.interrupt()
+
     async def _again(self, error: LaunchError) -> bool:
         """Whether an agent that died or hung is to be started again. One that never opened a session is not."""
         desk, person = self._desk, self._desk.front.person
@@ -146,8 +160,8 @@ class _Sitting:
         self._showing.mood = "down"
         async with person.floor():
             is_wanted = await person.choose("The agent is gone.", AGAIN) == "y"
-        if is_wanted and self._turning.unanswered:
-            desk.front.offer(self._turning.unanswered)
+        if is_wanted and (unanswered := self._turning.give_back()):
+            desk.front.offer(unanswered)
             desk.say("the prompt it did not answer is ready to be edited and sent again")
         return is_wanted
 
@@ -194,14 +208,15 @@ class _Sitting:
         """Go to another session, or stay where we are when it cannot be opened."""
         self._showing.mood = "starting"
         self._replay = True
+        entering = self._enter(current.connection, room, ())
         try:
-            entered = await self._enter(current.connection, room, ())
-        except (LaunchError, Reconnect) as error:
+            entered = await self.attention.while_waiting(entering, self._turning.enter)
+        except (LaunchError, Reconnect, GivenUp) as error:
             room.leave()
-            if not isinstance(error, AgentRefused) and isinstance(error, AgentError | WaitExpired | Reconnect):
+            if isinstance(error, Reconnect) or (isinstance(error, LaunchError) and is_the_end(error)):
                 raise
-            current.connection.listen(current.client)
-            self._desk.failed(error)
+            current.client.attend()
+            self._tell_why(error)
             return current
         await self._left(current)
         self._room = room
@@ -219,27 +234,50 @@ class _Sitting:
                 self._desk.observer.note(f"the session {current.room.name} was left open: {error.message}")
         current.room.leave()
 
+    def _tell_why(self, error: LaunchError | GivenUp) -> None:
+        if isinstance(error, LaunchError):
+            self._desk.failed(error)
+            return
+        self._desk.say("given up")
+        if error.leaves:
+            self._inbox.put_nowait(Left())
+
     async def _converse(self, current: Current) -> Leave | Move:
         while True:
-            text = await self._next()
+            text = await self._next(current)
             if text is None:
                 return Leave(0)
             if not text:
                 return Leave(INTERRUPTED)
             if commands.is_ours(text):
-                outcome = await commands.run(self._desk, current, text)
-                self._showing.refresh()
+                outcome = await self._carried_out(current, text)
             else:
                 outcome = await self._turning.take(current, commands.prompt_of(text))
             if outcome is not None:
                 return outcome
 
-    async def _next(self) -> str | None:
-        """What is to be done next; None at the end of input, empty after a second Ctrl-C."""
+    async def _carried_out(self, current: Current, text: str) -> Leave | Move | None:
+        running = commands.run(self._desk, current, text)
+        try:
+            return await self.attention.while_waiting(running, self._turning.enter)
+        except GivenUp as error:
+            self._tell_why(error)
+            return None
+        finally:
+            self._showing.refresh()
+
+    async def _next(self, current: Current) -> str | None:
+        """What is to be done next; None at the end of input, empty after a second Ctrl-C.
+
+        Raises:
+            AgentError: the agent ended meanwhile.
+        """
         if self._turning.queue:
             return self._turning.dequeued()
         while True:
-            match await self._desk.front.events.get():
+            with self.attention.of(self._inbox.put_nowait):
+                event = await current.connection.unless_over(self._inbox.get())
+            match event:
                 case Submitted(text):
                     return text
                 case Left():

@@ -1,10 +1,12 @@
 """One turn of an interactive session, and what comes from the keyboard meanwhile."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, first
 from acp_launch.interactive import commands
+from acp_launch.interactive.attention import Attention
 from acp_launch.interactive.desk import Current, Desk, Leave
 from acp_launch.interactive.front import Event, Interrupted, Left, Submitted
 from acp_launch.interactive.showing import Showing
@@ -18,19 +20,38 @@ TITLE = 80  # characters of the first prompt that stand in for a title
 
 
 class Turning:
-    def __init__(self, desk: Desk, showing: Showing, blocks: Callable[[str, Capabilities], Sequence[object]]) -> None:
-        self._desk, self._showing, self._blocks = desk, showing, blocks
+    def __init__(
+        self,
+        desk: Desk,
+        showing: Showing,
+        attention: Attention,
+        blocks: Callable[[str, Capabilities], Sequence[object]],
+    ) -> None:
+        self._desk, self._showing, self._attention, self._blocks = desk, showing, attention, blocks
         self.queue: list[str] = []
-        self.unanswered = ""  # the prompt that was sent and not answered
+        self._unanswered = ""  # the prompt that was sent and not answered
         self._turn: Turn | None = None
         self._outcome: Leave | None = None
         self._is_cancelled = False
+
+    def enter(self, text: str) -> None:
+        """What was entered while something else goes on: its turn comes."""
+        self.queue.append(text)
+        self._desk.front.queued(self.queue)
 
     def dequeued(self) -> str:
         """The first of what was entered during a turn."""
         text = self.queue.pop(0)
         self._desk.front.queued(self.queue)
         return text
+
+    def give_back(self) -> str:
+        """What was not answered, with all that waited for its answer: nothing of it is sent by itself."""
+        parts = [self._unanswered, *self.queue]
+        self._unanswered = ""
+        self.queue.clear()
+        self._desk.front.queued(self.queue)
+        return "\n".join(filter(None, parts))
 
     async def take(self, current: Current, text: str) -> Leave | None:
         """Send a prompt and see its turn through; gives how the session is to be left, if it is.
@@ -45,7 +66,7 @@ class Turning:
             desk.failed(error)
             desk.front.offer(text)
             return None
-        self.unanswered, self._outcome, self._is_cancelled = text, None, False
+        self._unanswered, self._outcome, self._is_cancelled = text, None, False
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         desk.prompted(text)
         self._showing.mood = "working"
@@ -53,9 +74,10 @@ class Turning:
             await self._seen_through(current, blocks)
         except (AgentRefused, AuthRequired) as error:
             desk.failed(error)
-            desk.front.offer(text)
-        self.unanswered = ""
-        self._give_back()
+            desk.front.offer(self.give_back())
+        self._unanswered = ""
+        if self._is_cancelled and self.queue:  # it may have been meant for the answer
+            desk.front.offer(self.give_back())
         self._showing.mood = "idle"
         return self._outcome
 
@@ -63,8 +85,18 @@ class Turning:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))
-                listening = tasks.create_task(self._listen(current, running))
-                running.add_done_callback(lambda done: listening.cancel())
+                beside: set[asyncio.Task[None]] = set()  # commands that were entered meanwhile
+
+                def take(event: Event) -> None:
+                    if work := self._taken(event, running, current):
+                        task = tasks.create_task(work)
+                        beside.add(task)
+                        task.add_done_callback(beside.discard)
+
+                with self._attention.of(take):
+                    await asyncio.wait({running})
+                for task in beside:
+                    task.cancel()
         except BaseExceptionGroup as failures:
             raise first(failures) from None
 
@@ -86,14 +118,13 @@ class Turning:
         current.room.used(current.last.title or current.first_prompt)
         await desk.observer.drain()
 
-    async def _listen(self, current: Current, running: "asyncio.Task[None]") -> None:
-        while True:
-            await self._meanwhile(await self._desk.front.events.get(), current, running)
-
-    async def _meanwhile(self, event: Event, current: Current, running: "asyncio.Task[None]") -> None:
+    def _taken(self, event: Event, running: "asyncio.Task[None]", current: Current) -> Coroutine[Any, Any, None] | None:
+        """What is to be done beside the turn, if anything."""
         match event:
+            case Submitted(text) if commands.is_ours(text) and commands.works_in_turn(text):
+                return self._carried_out(text, current)
             case Submitted(text):
-                await self._entered(text, current)
+                self.enter(text)
             case Interrupted() if self._is_cancelled:
                 self._outcome = Leave(INTERRUPTED)
                 self._desk.interrupts.hurry.set()
@@ -103,15 +134,11 @@ class Turning:
             case Left():
                 self._outcome = Leave(0)
                 self._cancel(running)
+        return None
 
-    async def _entered(self, text: str, current: Current) -> None:
-        """A command is carried out at once where that is possible; a prompt waits for the end of the turn."""
-        if commands.is_ours(text) and commands.works_in_turn(text):
-            outcome = await commands.run(self._desk, current, text)
-            assert outcome is None, "what works in a turn does not end it"
-            return
-        self.queue.append(text)
-        self._desk.front.queued(self.queue)
+    async def _carried_out(self, text: str, current: Current) -> None:
+        outcome = await commands.run(self._desk, current, text)
+        assert outcome is None, "what works in a turn does not end it"
 
     def _cancel(self, running: "asyncio.Task[None]") -> None:
         """The turn, or what comes before it can be tried again: a login."""
@@ -121,10 +148,3 @@ class Turning:
             self._turn.cancel()
         else:
             running.cancel()
-
-    def _give_back(self) -> None:
-        """What was waiting for a turn that was cancelled is edited again: it may have been meant for its answer."""
-        if self._is_cancelled and self.queue:
-            self._desk.front.offer("\n".join(self.queue))
-            self.queue.clear()
-            self._desk.front.queued(self.queue)

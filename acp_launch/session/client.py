@@ -7,9 +7,11 @@ the turn is. Several may be open at the same time (C-11, C-60, C-61).
 
 import asyncio
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp, jsonrpc
@@ -18,11 +20,19 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Permission, SessionReady
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.permission.gate import Decision, Gate
+from acp_launch.session.permission.subject import Subject
 from acp_launch.session.service import Services
 from acp_launch.session.serving import Serving
 from acp_launch.session.toolcall import KINDS, ToolCalls, title
 
 CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+
+
+class Settled(Struct, frozen=True):
+    """A tool call that was asked about, or told of."""
+
+    allowed: bool
+    about: Subject
 
 
 class Client:
@@ -50,13 +60,17 @@ class Client:
         self._connection = connection
         self._observer = connection.observer
         self._gate = gate
-        gate.session = name
         self._serving = Serving(connection, services or {})
         self._completed, self._changed = completed, changed
         self._answered = 0.0  # loop time of the last answer a person gave
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
-        self._settled: set[str] = set()  # tool calls that were asked about, or told of as not having been
-        connection.listen(self)
+        self._settled: dict[str, Settled] = {}  # by tool call: what was asked about, and what was said
+        self.attend()
+
+    def attend(self) -> None:
+        """From now on what the agent says is for this session, also after it was left for another."""
+        self._gate.session = self.name
+        self._connection.listen(self)
 
     @property
     def title(self) -> str:
@@ -107,8 +121,8 @@ class Client:
         return self._session
 
     def asked(self, question: PermissionAsked) -> None:
-        call = self.calls.merge(question.tool_call)
-        self._settled.add(acp.text(call.get("toolCallId")))
+        # As it is now: what the agent says of it while somebody decides is not what was decided about.
+        call = deepcopy(self.calls.merge(question.tool_call))
         if question.session_id != self._session_id and self._session is not None:
             decision: Decision | None = Decision(False, None, "its session was left")
         else:
@@ -167,6 +181,7 @@ class Client:
     def _answer(self, question: PermissionAsked, call: dict[str, Any], decision: Decision) -> None:
         permit = self._connection.conversation.permit
         self._connection.send(permit(question.session_id, question.id, decision.option_id))
+        self._settled[acp.text(call.get("toolCallId"))] = Settled(decision.allowed, self._gate.about(call))
         self._observer.permission(
             Permission(
                 title(call),
@@ -188,14 +203,22 @@ class Client:
             self._changed()
 
     def _tool(self, call: dict[str, Any], *, is_replay: bool) -> None:
-        status, id = call.get("status"), acp.text(call.get("toolCallId"))
-        if status == "completed":
-            self.denied = ""
-        if status != "completed" or is_replay or id in self._settled:
+        if call.get("status") != "completed":
             return
-        self._settled.add(id)
-        if by := self._gate.passed(call):
-            self._observer.unasked(call, by)
+        self.denied = ""
+        if is_replay or not (by := self._passed_over(call)):
+            return
+        self._settled[acp.text(call.get("toolCallId"))] = Settled(True, self._gate.about(call))
+        self._observer.unasked(call, by)
+
+    def _passed_over(self, call: dict[str, Any]) -> str:
+        """Why a call should not have run as it did; empty when all is well, or it was told before."""
+        settled = self._settled.get(acp.text(call.get("toolCallId")))
+        if settled is None:
+            return self._gate.passed(call)
+        if not settled.allowed:
+            return self._gate.passed(call, by="it was denied")
+        return "" if settled.about.includes(self._gate.about(call)) else self._gate.passed(call)
 
 
 def usage(result: msgspec.Raw) -> dict[str, Any] | None:

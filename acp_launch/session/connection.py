@@ -10,7 +10,7 @@ ended and its last words (C-12).
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Raw
 
@@ -33,6 +33,7 @@ from acp_launch.session.observer import Observer
 from acp_launch.session.waits import awaited
 from acp_launch.transport.base import Transport, TransportClosed
 
+T = TypeVar("T")
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers an agent may leave unread
 LAST_WORDS = 1.0  # seconds for an agent that closed its stdin to end, so that we can say how
 
@@ -62,6 +63,7 @@ class Connection:
         self._listener: Listener | None = None
         self._waiting: dict[int, tuple[str, asyncio.Future[Answered]]] = {}
         self._over: Callable[[str], LaunchError] | None = None
+        self._is_over = asyncio.Event()
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._unsent = 0
         self._heard = asyncio.get_running_loop().time()
@@ -82,6 +84,23 @@ class Connection:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
+
+    async def unless_over(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives, unless the agent ends first.
+
+        Raises:
+            AgentError, RemoteProtocolError: how it ended.
+        """
+        running, over = asyncio.ensure_future(work), asyncio.ensure_future(self._is_over.wait())
+        try:
+            await asyncio.wait({running, over}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                return running.result()
+            assert self._over is not None
+            raise self._over("")
+        finally:
+            running.cancel()
+            over.cancel()
 
     def close(self) -> None:
         for task in self._running:
@@ -140,7 +159,7 @@ class Connection:
         return AuthRequired(
             f"the agent wants a login first: {fault.message}",
             fix="log in with the agent's own command, then run this again",
-            detail=[f"it offers: {line}" for line in offered],
+            detail=[f"it offers: {' '.join(line.split())}" for line in offered],
         )
 
     async def read(self) -> None:
@@ -229,11 +248,13 @@ class Connection:
             self.observer.note(f"the agent's stdout holds {junk.reason}; ignored ({self._junk} so far)")
 
     def _death(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
-        return AgentError(f"the agent {how} before it answered {method}", detail=last_words)
+        before = f" before it answered {method}" if method else ""
+        return AgentError(f"the agent {how}{before}", detail=last_words)
 
     def _end(self, error: Callable[[str], LaunchError]) -> None:
         if self._over is None:
             self._over = error
+            self._is_over.set()
         for method, future in self._waiting.values():
             if not future.done():
                 future.set_exception(self._over(method))

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.interactive.screen import Terminal, on_screen
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
+DEAF = Path(__file__).parents[1] / "agents" / "deaf_to.py"
 LEAVES = "Ctrl-C again, or Ctrl-D, ends the session"
 
 
@@ -22,6 +24,12 @@ def sitting(*arguments: str, cwd: Path, columns: int = 100, env: Mapping[str, st
     argv = [sys.executable, "-m", "acp_launch", "run", *(arguments or ("demo",))]
     with on_screen(*argv, cwd=cwd, columns=columns, rows=30, env=env) as terminal:
         yield terminal
+
+
+def children(pid: int, name: str) -> list[int]:
+    """Processes below `pid` whose command line holds `name`."""
+    below = psutil.Process(pid).children(recursive=True)
+    return [each.pid for each in below if any(name in word for word in each.cmdline())]
 
 
 def asks(terminal: Terminal, prompt: str, *, until: str = "context ") -> None:
@@ -174,7 +182,7 @@ def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> No
     profile.write_text(
         "version: 1\nagent:\n  command: ${python}\n  args: [-I, -m, acp_launch.demo.agent]\n  timeouts: {silence: 1s}\n"
     )
-    with sitting(str(profile), cwd=tmp_path) as terminal:
+    with sitting("--trust", str(profile), cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"hang{ENTER}")
         terminal.until("no sign of life from the agent in its turn within 1 s")
@@ -289,3 +297,50 @@ def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
             assert b"\x1b" not in terminal.raw
         terminal.types(CTRL_D)
         assert terminal.ends() == 0, terminal.dump()
+
+
+def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
+    """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
+    with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/new", cwd=tmp_path) as terminal:
+        terminal.until("starting")
+        terminal.until("no answer about a new session from the agent for 3 s")
+        terminal.types(CTRL_C)
+        assert terminal.ends() == 130
+        assert terminal.is_cooked()
+    with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/set_config_option", cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f":set model large{ENTER}")
+        terminal.until("for 3 s")
+        terminal.types(CTRL_C)
+        terminal.until("given up")
+        leaves(terminal)
+
+
+def test_an_agent_that_dies_between_turns_is_noticed(tmp_path: Path) -> None:
+    with sitting("--agent", f"{sys.executable} -I -S {DEAF} never", cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        (agent,) = children(terminal.process.pid, "deaf_to.py")
+        os.kill(agent, signal.SIGKILL)
+        terminal.until("the agent was killed by SIGKILL")
+        terminal.until("[n] Leave")
+        terminal.types("n")
+        assert terminal.ends() == 4
+
+
+def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"count 10000{ENTER}")
+        terminal.until("1 2 3")
+        terminal.types(f"add 20 22{ENTER}")
+        terminal.until("queued: add 20 22")
+        (agent,) = children(terminal.process.pid, "acp_launch.demo.agent")
+        os.kill(agent, signal.SIGKILL)
+        terminal.until("[y] Start it again")
+        terminal.types("y")
+        terminal.until("the prompt it did not answer is ready to be edited and sent again")
+        terminal.until("ready ·")
+        terminal.until("add 20 22")
+        assert "> add 20 22" not in terminal.all
+        terminal.types(CTRL_C)
+        leaves(terminal)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
+from acp_launch.session.permission.grant import Grant, grant
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, judge
 from acp_launch.session.permission.subject import Subject, subject
 from acp_launch.session.person import Ask
@@ -18,6 +19,7 @@ from acp_launch.session.person import Ask
 Call = dict[str, Any]
 How = Literal["asked", "unasked", "service"]
 NOBODY = "and no terminal to ask on"
+READ = "read"
 SERVICE_OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
     {"optionId": "always", "name": "Always allow", "kind": "allow_always"},
@@ -52,8 +54,7 @@ class Gate:
         self._ask = ask
         self.session = ""  # whose questions these are, by our name for it
         self._books = books
-        self._paths: set[str] = set()  # what was allowed in this turn
-        self._commands: set[str] = set()
+        self._granted: list[Grant] = []  # in this turn
 
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
         """What the policy answers to a question of the agent; None when a person is to be asked."""
@@ -66,7 +67,11 @@ class Gate:
         """What a person answers."""
         assert self._ask is not None, "decided says whether there is somebody"
         answer = await self._ask(call, options)
-        kinds = {acp.text(option.get("optionId")): option.get("kind") for option in map(acp.mapping, options)}
+        kinds: dict[str, object] = {}
+        for option in map(acp.mapping, options):
+            kinds.setdefault(
+                acp.text(option.get("optionId")), option.get("kind")
+            )  # the first is the one that was shown
         allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
         if answer.always and self._books and (kept := self._books.keep(call, allowed=allowed)) is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
@@ -79,7 +84,9 @@ class Gate:
         refused by a rule only.
         """
         verdict = judge(self.policy, call)
-        if verdict.answer == "ask" and verdict.is_default and self._is_granted(call):
+        if verdict.answer == "ask" and verdict.is_default and (by := self._is_granted(call)):
+            if call.get("kind") != READ:  # an agent reads so often that nobody would find anything else on record
+                self._noted("service", call, [], Decision(True, None, by))
             return ""
         if verdict.answer == "ask" and self._ask is not None:
             decision = await self.asked(call, SERVICE_OPTIONS, "service")
@@ -87,18 +94,20 @@ class Gate:
             decision = self._concluded(call, SERVICE_OPTIONS, verdict, "service")
         return "" if decision.allowed else f"denied: {decision.by}"
 
-    def passed(self, call: Call) -> str:
-        """A tool call runs, and nobody was asked: by which rule it should have been, or empty when all is well."""
+    def passed(self, call: Call, *, by: str = "") -> str:
+        """A tool call ran, and nobody was asked: by which rule it should have been, or empty when all is well.
+
+        `by` says why it should not have run at all.
+        """
         verdict = judge(self.policy, call)
-        if verdict.answer == "allow":
+        if verdict.answer == "allow" and not by:
             return ""
-        self._noted("unasked", call, [], Decision(True, None, verdict.by), is_grant=False)
-        return verdict.by
+        self._noted("unasked", call, [], Decision(True, None, by or verdict.by), is_grant=False)
+        return by or verdict.by
 
     def new_turn(self) -> None:
         """What was allowed before is not allowed again."""
-        self._paths.clear()
-        self._commands.clear()
+        self._granted.clear()
 
     def _concluded(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
         allowed, is_unasked = verdict.answer == "allow", verdict.answer == "ask"
@@ -112,19 +121,17 @@ class Gate:
         if self._books:
             self._books.record(how, call, options, decision, self.session)
         if decision.allowed and is_grant:
-            about = self._about(call)
-            self._paths |= set(about.paths)
-            self._commands |= {reading for readings in about.commands for reading in readings}
+            self._granted.append(grant(call, self.about(call)))
         return decision
 
-    def _is_granted(self, call: Call) -> bool:
-        if call.get("kind") == "read":
-            return True
-        about = self._about(call)
-        are_known = all(path and path in self._paths for path in about.paths) and all(
-            any(reading in self._commands for reading in readings) for readings in about.commands
-        )
-        return are_known and bool(about.paths or about.commands)
+    def _is_granted(self, call: Call) -> str:
+        """By what it is; empty when it is not."""
+        if call.get("kind") == READ:
+            return "client.fs"
+        about = self.about(call)
+        is_known = any(known.covers(call, about, cwd=self.policy.cwd) for known in self._granted)
+        return "allowed in this turn" if is_known else ""
 
-    def _about(self, call: Call) -> Subject:
+    def about(self, call: Call) -> Subject:
+        """What a call is about, in this session."""
         return subject(call, cwd=self.policy.cwd, home=self.policy.home)

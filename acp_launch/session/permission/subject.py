@@ -3,13 +3,14 @@ What a tool call is about, as far as it says: its kind, tool, title, files, comm
 
 A call is JSON of the agent's making, so every member may be missing, or of any type. What seems to name a file or a
 command and cannot be read counts as one that no rule allows. Nothing is looked up: a path is taken as it is written,
-without `.` and `..`; where links lead, only the file system knows.
+without `.` and `..`. Where links lead, only the file system knows; those that the session's own directories are reached
+through are given.
 """
 
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -17,24 +18,29 @@ from msgspec import Struct
 
 from acp_launch.protocol import acp
 from acp_launch.session.permission.globs import script
+from acp_launch.session.permission.spelling import Links, real
 
 UNKNOWN = ""  # a path that cannot be told; no glob matches it
 _DEPTH = 12  # of what is looked through
 # As agents and MCP servers call them, without case, `_` and `-`.
-_PATHS = re.compile(
+PATHS = re.compile(
     "(?:abs|absolute|dir|file|notebook|target|relative|relativeworkspace|old|new|move|source|destination|from|to)?paths?"
     "|(?:target|source)?files?|filenames?|source|destination|src|dst|dest|dir|directory|(?:file)?uri"
 )
 _DIRECTORIES = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # where a command is run
 _COMMANDS = frozenset({"command", "cmd", "commandline"})
 _ADDRESSES = frozenset({"url", "urls", "uri", "href", "address"})
+_CHANGES = frozenset(
+    {"changes", "edits", "diff", "unifieddiff", "patch", "newtext", "newstring", "newstr", "newcontent", "newsource"}
+)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|$)")
 
 
 class Subject(Struct, frozen=True):
     """
     `kind` is empty when the call has none. Paths are absolute; each command has one or more readings, or none.
-    `directories` are where commands are run, when that is said.
+    `directories` are where commands are run, when that is said. `acts` are the kinds of what is done by all signs:
+    `execute` where a command is run, `edit` where a file changes.
     """
 
     kind: str
@@ -44,20 +50,38 @@ class Subject(Struct, frozen=True):
     commands: tuple[tuple[str, ...], ...]
     directories: tuple[str, ...]
     addresses: tuple[str, ...]
+    acts: frozenset[str]
+
+    def includes(self, other: "Subject") -> bool:
+        """Whether the other names nothing that this does not."""
+        return (
+            set(other.paths) <= set(self.paths)
+            and set(other.commands) <= set(self.commands)
+            and set(other.addresses) <= set(self.addresses)
+        )
 
 
-def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "") -> Subject:
-    """`call` is the tool call with everything that was said of it before; `cwd` is the session's."""
+def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "", links: Links = ()) -> Subject:
+    """`call` is the tool call with everything that was said of it before; `cwd` is the session's.
+
+    Whatever lies in a directory that `links` names is spelled as it really is.
+    """
+
+    def absolute(paths: Iterable[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(real(_absolute(path, cwd, home), links) for path in paths))
+
     given = list(_members(call.get("rawInput"), 0))
     places = [text for key, value, _ in given if key in _DIRECTORIES for text in _texts(value)]
+    commands = tuple(dict.fromkeys(_run(given)))
     return Subject(
         kind=acp.text(call.get("kind")),
         tool=acp.text(call.get("name")),
         title=acp.text(call.get("title")),
-        paths=tuple(dict.fromkeys(_absolute(path, cwd, home) for path in (*_shown(call), *_named(given)))),
-        commands=tuple(dict.fromkeys(_run(given))),
-        directories=tuple(dict.fromkeys(_absolute(place, cwd, home) for place in places)),
+        paths=absolute((*_shown(call), *_named(given))),
+        commands=commands,
+        directories=absolute(places),
         addresses=tuple(dict.fromkeys(text for key, value, _ in given if key in _ADDRESSES for text in _texts(value))),
+        acts=frozenset(_acts(call, given, commands)),
     )
 
 
@@ -78,12 +102,25 @@ def _members(value: Any, depth: int) -> Iterator[tuple[str, Any, dict[str, Any]]
         return
     if isinstance(value, dict):
         for key, member in value.items():
-            yield re.sub("[_-]", "", str(key)).lower(), member, value
+            yield plain(key), member, value
             yield from _members(member, depth + 1)
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, dict | list):
                 yield from _members(item, depth + 1)
+
+
+def plain(key: object) -> str:
+    """The name of a member, however somebody writes such names."""
+    return re.sub("[_-]", "", str(key)).lower()
+
+
+def _acts(call: dict[str, Any], given: list[tuple[str, Any, dict[str, Any]]], commands: object) -> Iterator[str]:
+    shown = {acp.text(content.get("type")) for content in map(acp.mapping, acp.sequence(call.get("content")))}
+    if commands or "terminal" in shown:
+        yield "execute"
+    if "diff" in shown or any(key in _CHANGES and value for key, value, _ in given):
+        yield "edit"
 
 
 def _shown(call: dict[str, Any]) -> Iterator[str]:
@@ -97,7 +134,7 @@ def _shown(call: dict[str, Any]) -> Iterator[str]:
 
 def _named(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[str]:
     for key, value, _ in given:
-        if _PATHS.fullmatch(key):
+        if PATHS.fullmatch(key):
             yield from _texts(value)
         elif key == "changes" and isinstance(value, dict):  # codex: a patch, by file
             yield from map(str, value)

@@ -130,3 +130,66 @@ def test_what_ran_and_was_not_asked_about_goes_on_record_when_it_should_have_bee
     assert gate.passed(RUN) == "permissions.default: ask"
     assert [(how, title) for how, title, _, _ in books.entries] == [("unasked", "make")]
     assert done(gate.serve(RUN)).startswith("denied: "), "that it ran once grants nothing"
+
+
+WRITE: Call = {
+    "kind": "edit",
+    "title": "Write a",
+    "locations": [{"path": "/w/a"}],
+    "content": [{"type": "diff", "path": "/w/a", "oldText": "one\ntwo\n", "newText": "one\n2\n"}],
+}
+
+
+def after_allowing(call: Call) -> Gate:
+    """A gate at which a person has allowed one call, and cannot be asked again."""
+    gate = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")))
+    done(gate.asked(call, OPTIONS))
+    gate._ask = None
+    return gate
+
+
+def test_allowing_a_read_allows_no_write_and_no_command() -> None:
+    """An agent says what kind a call is; what it may do then is of that kind."""
+    assert done(after_allowing(READ).serve(WRITE)).startswith("denied: ")
+    as_read = {**RUN, "kind": "read"}
+    assert done(after_allowing(as_read).serve({**RUN, "rawInput": {"command": "make", "cwd": "/w"}})).startswith(
+        "denied"
+    )
+
+
+def test_a_change_is_the_one_that_was_shown() -> None:
+    shown = {**EDIT, "content": [{"type": "diff", "path": "/w/a", "oldText": "two", "newText": "2"}]}
+    assert done(after_allowing(shown).serve(WRITE)) == "", "only the place that changes was shown"
+    assert done(after_allowing(WRITE).serve(WRITE)) == ""
+    other = {**WRITE, "content": [{**WRITE["content"][0], "newText": "something else"}]}
+    assert done(after_allowing(WRITE).serve(other)).startswith("denied: ")
+    assert done(after_allowing(shown).serve(other)).startswith("denied: ")
+    assert done(after_allowing(EDIT).serve(other)) == "", "where no change was shown, the file is what was allowed"
+
+
+def test_a_command_is_run_where_it_was_allowed() -> None:
+    here = {**RUN, "rawInput": {"command": "make", "cwd": "/w"}}
+    elsewhere = {**RUN, "rawInput": {"command": "make", "cwd": "/elsewhere"}}
+    assert done(after_allowing(RUN).serve(here)) == ""
+    assert done(after_allowing(RUN).serve(elsewhere)).startswith("denied: ")
+    assert done(after_allowing(elsewhere).serve(elsewhere)) == ""
+
+
+def test_an_id_that_two_options_share_means_what_was_shown_first() -> None:
+    options = [
+        {"optionId": "x", "name": "No", "kind": "reject_once"},
+        {"optionId": "x", "name": "Always", "kind": "allow_always"},
+    ]
+    assert not done(Gate(Policy("ask"), Person(Answer("x"))).asked(EDIT, options)).allowed
+
+
+def test_what_is_served_without_a_question_is_on_record_and_reading_is_not() -> None:
+    books = Books()
+    gate = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")), books)
+    done(gate.asked(WRITE, OPTIONS))
+    done(gate.serve(WRITE))
+    done(gate.serve(READ))
+    assert [(how, decision.by) for how, _, decision, _ in books.entries] == [
+        ("asked", "you"),
+        ("service", "allowed in this turn"),
+    ]
