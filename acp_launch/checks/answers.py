@@ -1,0 +1,144 @@
+"""What an agent and a server said, as lines: who they are, what they can do, how long it took."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from acp_launch.checks.check import Check, of_error, ok, problem, warning
+from acp_launch.checks.parts import Part
+from acp_launch.errors import AuthRequired, LaunchError, WaitExpired
+from acp_launch.protocol.acp import Capabilities, Negotiated
+from acp_launch.protocol.authmethod import AuthMethod
+
+if TYPE_CHECKING:
+    from acp_launch.mcp.survey import Survey
+
+LAST_WORDS = 5  # lines of what a child said
+SLOW = 0.5  # of its time to start: a busy day, and the rest is gone
+NOUNS = {"tools/list": "tool", "resources/list": "resource", "prompts/list": "prompt"}
+
+
+class Handshake(Struct, frozen=True):
+    """What an agent answered, `after` seconds from its start; `limit` is how long it could have taken."""
+
+    negotiated: Negotiated
+    after: float
+    limit: float
+
+
+def agent(shaken: Handshake) -> Check:
+    said = shaken.negotiated
+    able, methods = capabilities(said.capabilities), said.auth_methods
+    facts = {
+        "agent_name": said.name,
+        "agent_version": said.agent_version,
+        "protocol_version": said.version,
+        "capabilities": able,
+        "auth_methods": [{"id": method.id, "name": method.name, "type": method.type} for method in methods],
+        "timings": {"initialize": round(shaken.after, 4)},
+    }
+    who = f"{said.title or '(without a name)'} {said.agent_version}".strip()
+    text = f"{who}, ACP {said.version}; answered in {milliseconds(shaken.after)}"
+    detail = (f"can: {', '.join(able) or 'nothing beyond a prompt'}", f"logins: {_logins(methods)}")
+    if shaken.after > SLOW * shaken.limit:
+        fix = f"raise agent.timeouts.initialize ({shaken.limit:g} s) in the profile"
+        return Check(
+            name="agent", standing="warning", text=f"{text}, near its limit", fix=fix, detail=detail, facts=facts
+        )
+    return Check(name="agent", text=text, detail=detail, facts=facts)
+
+
+def session(after: float) -> Check:
+    return ok("session", "", f"opened in {milliseconds(after)}", timings={"session/new": round(after, 4)})
+
+
+def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: float) -> Check:
+    """`hidden` are the tools the profile keeps from the agent; `after` is how many seconds its handshake took."""
+    assert part.stdio is not None
+    who, limit = found.server, part.stdio.timeouts.start
+    facts = {
+        "server_name": who.name,
+        "server_version": who.version,
+        "protocol_version": who.protocol_version,
+        "capabilities": sorted(who.capabilities),
+        "counts": dict(found.counts),
+        "hidden_tools": hidden,
+        "refused": dict(found.refused),
+        "answers_ping": found.answers_ping,
+        "timings": {"initialize": round(after, 4), **{key: round(each, 4) for key, each in found.timings.items()}},
+    }
+    text = (
+        f"{who.title or who.name or '(without a name)'} {who.version}".strip()
+        + f", MCP {who.protocol_version}; {_offers(found, hidden)}; ready in {milliseconds(after)}"
+    )
+    if "tools/list" in found.refused:
+        text = f"{text}; {found.refused['tools/list']}"
+        return warning("server", part.server, text, f"acp-launch logs {profile} {part.server}", **facts)
+    if after > SLOW * limit:
+        fix = f"raise mcp_servers.{part.server}.timeouts.start ({limit:g} s) in the profile"
+        return warning("server", part.server, f"{text}, near its limit", fix, **facts)
+    return ok("server", part.server, text, **facts)
+
+
+def remote(part: Part) -> Check:
+    """The agent connects to it itself. Its address is well-formed, or there would be no plan of it."""
+    assert part.remote is not None
+    text = f"{part.remote.type} {part.remote.url.display()}; not probed: the agent connects to it"
+    return ok("server", part.server, text, type=part.remote.type)
+
+
+def failed(part: Part, error: LaunchError, profile: str) -> Check:
+    """An error of the agent or of a server; one that a session opens without is only a warning."""
+    (check, *_) = of_error("server" if part.server else "agent", error)
+    fix = error.fix or f"acp-launch logs {profile} {part.server}".rstrip()
+    detail = tuple(error.detail)[-LAST_WORDS:]
+    if not part.is_required:
+        return Check(name="server", subject=part.server, standing="warning", text=check.text, fix=fix, detail=detail)
+    code = 8 if part.server else 4 if isinstance(error, WaitExpired) else error.exit_code
+    if isinstance(error, AuthRequired):
+        fix = f"acp-launch login {profile}"
+    return Check(
+        name=check.name, subject=part.server, standing="problem", text=check.text, fix=fix, detail=detail, code=code
+    )
+
+
+def no_session(error: LaunchError, profile: str) -> Check:
+    """`session/new` was refused, or not answered."""
+    check = failed(Part(), error, profile)
+    return problem("session", "", check.text, check.fix, check.code)
+
+
+def capabilities(able: Capabilities) -> list[str]:
+    """Those it has, as people name them."""
+    return [name.replace("_", " ") for name in able.__struct_fields__ if getattr(able, name)]
+
+
+def milliseconds(amount: float) -> str:
+    return f"{amount:.2f} s" if amount >= 1 else f"{1000 * amount:.0f} ms"
+
+
+def _logins(methods: Sequence[AuthMethod]) -> str:
+    return ", ".join(f"{method.name} ({method.id})" for method in methods) or "none offered"
+
+
+def _offers(found: "Survey", hidden: int) -> str:
+    counted = [_counted(found.counts[method], noun) for method, noun in NOUNS.items() if method in found.counts]
+    if hidden and counted:
+        counted[0] += f" ({hidden} hidden by the profile)"
+    return ", ".join(counted) or "nothing offered"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def lacking(part: Part, names: Sequence[str], fix: str) -> Check:
+    """It was not started. The problem is the secret's."""
+    text = f"not started: it needs the secret {', '.join(names)}"
+    return warning("server" if part.server else "agent", part.server, text, fix)
+
+
+def unheard(part: Part) -> Check:
+    text = "it did not come to an answer"
+    return warning("server" if part.server else "agent", part.server, text, "run it again, and let it finish")

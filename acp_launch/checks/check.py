@@ -1,0 +1,74 @@
+"""One line of what doctor finds. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from acp_launch.errors import LaunchError, MachineError, ProblemsError
+from acp_launch.problem import Problem
+
+Standing = Literal["ok", "warning", "problem"]
+MACHINE = MachineError.exit_code
+# As a run meets them: the profile, its trust, the machine, the agent, its protocol, its login, the servers.
+STAGES = (2, 7, 3, 4, 5, 6, 8)
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """
+    `name` is what was looked at (`server`), `subject` which one of them. `text` and `detail` may hold a stranger's
+    words, `fix` is a command or one edit.
+
+    `code` is the exit code a run would end with: 0 unless this is a problem. `facts` are the same as data.
+    """
+
+    name: str
+    subject: str = ""
+    standing: Standing = "ok"
+    text: str
+    fix: str = ""
+    detail: tuple[str, ...] = ()
+    code: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def ok(name: str, subject: str, text: str, **facts: Any) -> Check:
+    return Check(name=name, subject=subject, text=text, facts=facts)
+
+
+def warning(name: str, subject: str, text: str, fix: str, **facts: Any) -> Check:
+    return Check(name=name, subject=subject, standing="warning", text=text, fix=fix, facts=facts)
+
+
+def problem(name: str, subject: str, text: str, fix: str, code: int = MACHINE, /, **facts: Any) -> Check:
+    return Check(name=name, subject=subject, standing="problem", text=text, fix=fix, code=code, facts=facts)
+
+
+def of_problem(name: str, subject: str, found: Problem, code: int) -> Check:
+    """`found` as a line; what is only a warning has no exit code."""
+    head = ": ".join(filter(None, (found.place, found.path, found.message)))
+    if found.severity == "warning":
+        return warning(name, subject, head, found.fix)
+    return problem(name, subject, head, found.fix, code)
+
+
+def of_error(name: str, error: LaunchError) -> list[Check]:
+    """An error as lines: one, or one for each of its problems."""
+    if isinstance(error, ProblemsError):
+        return [of_problem(name, "", found, error.exit_code) for found in error.problems]
+    return [
+        Check(
+            name=name,
+            standing="problem",
+            text=error.message,
+            fix=error.fix,
+            detail=error.detail,
+            code=error.exit_code,
+        )
+    ]
+
+
+def exit_code(checks: Iterable[Check]) -> int:
+    """That of the first stage at which a run would stop; 0 when it would not."""
+    codes = {check.code for check in checks}
+    return next((code for code in STAGES if code in codes), max(codes, default=0))

@@ -1,0 +1,197 @@
+"""
+Start a profile's agent and its servers, all at once, shake hands with each, and end them: what `doctor` knows of them.
+
+They do not know of one another: the agent is given no server, and each server has us for its client. What one of them
+does is no reason to stop looking at the others. All of this is imported before anything is started, so that the times
+are theirs.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import TypeVar
+
+from msgspec import Struct
+
+from acp_launch.bridge.toolpolicy import ToolPolicy
+from acp_launch.checks import answers
+from acp_launch.checks.check import Check
+from acp_launch.checks.parts import Part
+from acp_launch.cli.start import guarded, started, stderr_log
+from acp_launch.console.discreet import Discreet
+from acp_launch.console.notices import Notices
+from acp_launch.console.servers import Telling
+from acp_launch.errors import AgentError, AgentRefused, LaunchError, Stopped, WaitExpired
+from acp_launch.interrupts import Interrupts
+from acp_launch.mcp.client import Client
+from acp_launch.mcp.handshake import shake_hands
+from acp_launch.mcp.message import Server
+from acp_launch.mcp.stdio import Connection as ServerConnection
+from acp_launch.mcp.stdio import connect as connect_server
+from acp_launch.mcp.survey import PING, ROOTS, Survey, survey
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.child import Child, attach
+from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.spawn import Spawned
+from acp_launch.process.stop import stop
+from acp_launch.process.vigil import kept
+from acp_launch.protocol.acp import Capabilities, read_session_id
+from acp_launch.secret.value import Secret
+from acp_launch.session.connection import Connection, connect
+from acp_launch.session.negotiate import negotiate
+from acp_launch.session.opening import KNOB
+from acp_launch.session.waits import awaited
+from acp_launch.settings.model import Settings
+from acp_launch.transport.stdio import StdioTransport
+
+T = TypeVar("T")
+Log = Callable[[bytes], None]
+
+
+class Needs(Struct, frozen=True, kw_only=True):
+    """`profile` is how a command names it. `heard` takes each answer as soon as it is known."""
+
+    profile: str
+    settings: Settings
+    secrets: Mapping[str, Secret]
+    heard: Callable[[Part, Check], None]
+    opens_session: bool  # whether the agent is asked for a session, which may cost something
+
+
+class _Begun(Struct, frozen=True):
+    """A part whose process was started, and when."""
+
+    part: Part
+    plan: LaunchPlan
+    spawned: Spawned
+    at: float  # time.monotonic
+
+
+def check_up(parts: Sequence[Part], needs: Needs) -> None:
+    """`parts` are those with a plan.
+
+    Raises:
+        Stopped: a signal came; what was heard by then was heard.
+    """
+    plans = {part.label: part.plan for part in parts if part.plan is not None}
+    if not plans:
+        return
+    first = next(iter(plans.values()))
+    with ExitStack() as stack:
+        guard = stack.enter_context(guarded(needs.settings, first, "doctor"))
+        log = stack.enter_context(stderr_log(needs.settings, first, echo=False))
+        logs = stack.enter_context(closing(ServerLogs(needs.settings.state / "log", first.profile)))
+        begun = [one for part in parts if part.plan and (one := _begin(part, part.plan, needs, stack))]
+
+        async def all_of_them() -> None:
+            async with kept(guard), Interrupts() as interrupts:
+                await interrupts.watch(_together(begun, needs, interrupts, log, logs))
+                if interrupts.signal_number is not None:  # it came while they were being stopped
+                    raise Stopped("stopped", signal_number=interrupts.signal_number)
+
+        asyncio.run(all_of_them())
+
+
+def _begin(part: Part, plan: LaunchPlan, needs: Needs, stack: ExitStack) -> _Begun | None:
+    try:
+        spawned = stack.enter_context(started(plan, needs.secrets))
+    except AgentError as error:
+        needs.heard(part, answers.failed(part, error, needs.profile))
+        return None
+    return _Begun(part, plan, spawned, time.monotonic())
+
+
+async def _together(begun: Sequence[_Begun], needs: Needs, interrupts: Interrupts, log: Log, logs: ServerLogs) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for one in begun:
+            own = logs.of(one.part.server) if one.part.server else log
+            tasks.create_task(_visit(one, needs, interrupts, own))
+
+
+async def _visit(one: _Begun, needs: Needs, interrupts: Interrupts, log: Log) -> None:
+    """From its start to its end; an answer is heard before that end, which may take its time."""
+    async with attach(one.spawned, log=log) as child:
+        try:
+            await (_server(one, child, needs) if one.part.server else _agent(one, child, needs))
+        except LaunchError as error:
+            error.detail = (*error.detail, *_last_words(error, child))
+            needs.heard(one.part, answers.failed(one.part, error, needs.profile))
+        finally:
+            await stop(child, hurry=interrupts.hurry)
+
+
+def _last_words(error: LaunchError, child: Child) -> list[str]:
+    """An agent's death has them already."""
+    tells = isinstance(error, AgentError) and not isinstance(error, AgentRefused)
+    return [] if tells else child.stderr_tail()
+
+
+async def _agent(one: _Begun, child: Child, needs: Needs) -> None:
+    limit = one.plan.timeouts.initialize
+    async with connect(StdioTransport(child), Discreet(Notices()), max_line=needs.settings.max_line) as connection:
+        negotiated = await negotiate(connection, limit=limit)
+        shaken = answers.Handshake(negotiated, time.monotonic() - one.at, limit)
+        needs.heard(one.part, answers.agent(shaken))
+        if needs.opens_session:
+            needs.heard(one.part, await _session(one, connection, needs.profile))
+
+
+async def _session(one: _Begun, connection: Connection, profile: str) -> Check:
+    """Whether one can be opened; it is given back to an agent that takes it."""
+    begun = time.monotonic()
+    call = connection.conversation.open("new", "", cwd=str(one.plan.cwd), servers=[], directories=[])
+    limit = one.plan.timeouts.session
+    try:
+        answer = await connection.call(call, what="answer about a new session from the agent", limit=limit, knob=KNOB)
+        session_id = read_session_id(answer)
+        after = time.monotonic() - begun
+        await _give_back(connection, session_id, connection.agent.capabilities, limit)
+    except LaunchError as error:
+        return answers.no_session(error, profile)
+    return answers.session(after)
+
+
+async def _give_back(connection: Connection, session_id: str, able: Capabilities, limit: float) -> None:
+    if able.delete:
+        call = connection.conversation.end("delete", session_id)
+    elif able.close:
+        call = connection.conversation.end("close", session_id)
+    else:
+        return
+    try:
+        await connection.call(call, what="answer about the end of a session from the agent", limit=limit)
+    except AgentRefused:
+        return  # it could be opened, which is what was asked
+
+
+async def _server(one: _Begun, child: Child, needs: Needs) -> None:
+    stdio, plan = one.part.stdio, one.plan
+    assert stdio is not None
+    roots, limit = (plan.cwd, *plan.additional_directories), stdio.timeouts.start
+    client = Client(roots, declares_roots=stdio.roots == "session")
+    telling = Telling(stdio.name, verbose=False)
+    async with connect_server(
+        stdio.name, child, client, telling, _awaited, max_line=needs.settings.max_line
+    ) as connection:
+        server = await shake_hands(connection, limit=limit)
+        after = time.monotonic() - one.at
+        found = await _surveyed(connection, server, limit)
+        policy = ToolPolicy(stdio.name, stdio.tools)
+        hidden = sum(not policy.allows(name) for name in found.tool_names)
+        needs.heard(one.part, answers.server(one.part, found, needs.profile, hidden=hidden, after=after))
+
+
+async def _surveyed(connection: ServerConnection, server: Server, limit: float) -> Survey:
+    """`limit` seconds for all pages of all lists, beyond what a ping and the question about roots may take."""
+    try:
+        async with asyncio.timeout(limit + PING + ROOTS):
+            return await survey(connection, server, limit=limit)
+    except TimeoutError:
+        raise WaitExpired(f"{connection.label} did not come to the end of its lists within {limit:g} s") from None
+
+
+async def _awaited(
+    future: "asyncio.Future[T]", *, what: str, limit: float, since: Callable[[], float] | None = None
+) -> T:
+    return await awaited(future, what=what, limit=limit, since=since, waiting=Notices().waiting)

@@ -1,0 +1,277 @@
+"""`doctor`: whether this machine, and one profile on it, is fit for a run; every fault with what to do about it."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.errors import LaunchError, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from acp_launch.checks.check import Check
+    from acp_launch.checks.parts import Part
+    from acp_launch.checks.programs import Runtime
+    from acp_launch.checks.store import Asked
+    from acp_launch.profile.load import Loaded
+    from acp_launch.profile.trust import Standing
+    from acp_launch.secret.outcome import Outcome
+    from acp_launch.settings.model import Settings
+
+NODE_PATIENCE = 5.0  # seconds for `node --version`
+Name = Annotated[
+    str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; without one, the machine alone.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on stdout.")]
+Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
+Session = Annotated[bool, typer.Option("--session", help="Open a session too, which may cost something.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this once.")]
+
+
+def doctor(
+    name: Name = None, as_json: Json = False, cwd: Directory = None, session: Session = False, trust: Trust = False
+) -> None:
+    """Check this machine, and a profile: its agent, its servers, its secrets. Fit to be pasted into a bug report."""
+    from acp_launch.checks.check import exit_code
+    from acp_launch.cli.stores import keep_to_ourselves
+    from acp_launch.console import doctor as screen
+
+    keep_to_ourselves()
+    checkup = Checkup(name, cwd, opens_session=session, is_waved=trust)
+    code = checkup.run()
+    screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
+    raise typer.Exit(code or exit_code(checkup.found))
+
+
+class Checkup:
+    """One examination. `found` grows while it goes on, so that whoever interrupts it gets what is known by then."""
+
+    def __init__(self, name: str | None, cwd: Path | None, *, opens_session: bool, is_waved: bool) -> None:
+        self.found: list[Check] = []
+        self._name, self._cwd = name, cwd
+        self._opens_session, self._is_waved = opens_session, is_waved
+        self._answers: dict[str, list[Check]] = {}  # by part
+        self._asked: list[Part] = []
+
+    def run(self) -> int:
+        """0, or the exit code of the signal that ended it."""
+        try:
+            self._examine()
+        except Stopped as stopped:
+            return stopped.exit_code
+        except KeyboardInterrupt:
+            return 130
+        except LaunchError as error:  # of the launch itself: there is no place for its guard, say
+            self._note(_of_error("acp-launch", error))
+        finally:
+            self._collect()
+        return 0
+
+    def _note(self, checks: "Sequence[Check] | Iterator[Check]") -> None:
+        for check in checks:  # one by one: they are interrupted
+            self.found.append(check)
+
+    def _examine(self) -> None:
+        from acp_launch.checks.machine import versions
+
+        self._note([versions()])
+        settings = self._settings()
+        if settings is None:
+            return
+        self._note(_machine(settings))
+        asked = self._store(settings)
+        if self._name is None:
+            self._note(_profiles(settings))
+        elif loaded := self._loaded(self._name, settings):
+            self._profile(loaded, settings, asked)
+
+    def _settings(self) -> "Settings | None":
+        """Without them nobody knows where anything is."""
+        from acp_launch.checks.check import ok
+        from acp_launch.settings.load import FILE, load
+
+        try:
+            settings = load()
+        except LaunchError as error:
+            self._note(_of_error("settings", error))
+            return None
+        file = settings.config / FILE
+        there = str(file) if file.exists() else f"the defaults; there is no {file}"
+        self._note([ok("settings", "", there, file=str(file))])
+        return settings
+
+    def _store(self, settings: "Settings") -> "Asked":
+        from acp_launch.checks.store import store
+        from acp_launch.cli.stores import open_store, say_waiting
+
+        asked = store(settings, open_store, say_waiting)
+        self._note([asked.check])
+        return asked
+
+    def _loaded(self, name: str, settings: "Settings") -> "Loaded | None":
+        from acp_launch.checks.check import of_problem, ok
+        from acp_launch.cli.planning import here
+        from acp_launch.profile.discover import find
+        from acp_launch.profile.load import load, shown
+
+        try:
+            loaded = load(find(name, start=here(), settings=settings), cache=settings.cache)
+        except LaunchError as error:
+            self._note(_of_error("profile", error))
+            return None
+        where = f"{shown(loaded.found.file)} ({loaded.found.origin})"
+        self._note([ok("profile", loaded.found.name, where, file=str(loaded.found.file), origin=loaded.found.origin)])
+        shared = [each for each in loaded.problems if not each.path.startswith(("agent", "mcp_servers"))]
+        self._note([of_problem("profile", loaded.found.name, each, 2) for each in shared])
+        return loaded
+
+    def _profile(self, loaded: "Loaded", settings: "Settings", asked: "Asked") -> None:
+        from acp_launch.checks.parts import Place, faults, parts
+        from acp_launch.checks.trust import trust
+        from acp_launch.cli.planning import at_home, here
+        from acp_launch.process.spawn import require_platform
+
+        trusted = trust(loaded, settings, self._would_run(loaded), is_waved=self._is_waved)
+        self._note([trusted])
+        place = Place(cwd=here(), environ=os.environ, override=at_home(self._cwd))
+        found = list(parts(loaded, place))
+        self._note(faults(found))
+        if trusted.standing == "problem":
+            return
+        require_platform()
+        self._note(_commands(found))
+        outcomes = self._secrets(found, settings, asked)
+        self._start(found, settings, outcomes, loaded)
+
+    def _would_run(self, loaded: "Loaded") -> "Callable[[Standing], Iterator[str]]":
+        from acp_launch.cli.planning import resolved_from
+        from acp_launch.console.trust import report
+
+        return lambda found: report(resolved_from(loaded, cwd=self._cwd).plan, found)
+
+    def _secrets(self, parts: "Sequence[Part]", settings: "Settings", asked: "Asked") -> "Mapping[str, Outcome]":
+        from acp_launch.checks.secrets import secret_checks, unfit_checks
+        from acp_launch.checks.store import secrets
+        from acp_launch.cli.stores import outcomes, say_waiting
+
+        names = list(dict.fromkeys(need.name for part in parts for need in part.needs))
+        if not names:
+            return {}
+        is_keyring = settings.secrets.store == "keyring"
+        found = secrets(names, settings, asked, say_waiting) if is_keyring else outcomes(names, settings)
+        self._note(secret_checks(found))
+        self._note(unfit_checks(parts, found))
+        return found
+
+    def _start(
+        self, parts: "Sequence[Part]", settings: "Settings", outcomes: "Mapping[str, Outcome]", loaded: "Loaded"
+    ) -> None:
+        from shlex import quote
+
+        from acp_launch.checks import answers
+        from acp_launch.checks.secrets import way_out
+        from acp_launch.cli.checkup import Needs, check_up
+        from acp_launch.secret.lookup import secrets
+
+        known = secrets(outcomes)
+        for part in parts:
+            if part.remote is not None:
+                self._answers[part.label] = [answers.remote(part)]
+            elif part.plan is not None and (lacking := _lacking(part, known)):
+                self._answers[part.label] = [answers.lacking(part, lacking, way_out(lacking[0], outcomes[lacking[0]]))]
+        self._asked = [part for part in parts if part.plan is not None or part.remote is not None]
+        able = [part for part in self._asked if part.label not in self._answers]
+        _say_starting(able)
+        profile = quote(str(loaded.label) if loaded.found.origin == "path" else loaded.found.name)
+        needs = Needs(
+            profile=profile, settings=settings, secrets=known, heard=self._heard, opens_session=self._opens_session
+        )
+        check_up(able, needs)
+
+    def _heard(self, part: "Part", check: "Check") -> None:
+        self._answers.setdefault(part.label, []).append(check)
+
+    def _collect(self) -> None:
+        """The answers, in the order of the profile; whoever gave none was interrupted."""
+        from acp_launch.checks import answers
+
+        for part in self._asked:
+            self._note(self._answers.get(part.label) or [answers.unheard(part)])
+
+
+def _of_error(name: str, error: LaunchError) -> "list[Check]":
+    from acp_launch.checks.check import of_error
+
+    return of_error(name, error)
+
+
+def _machine(settings: "Settings") -> "Iterator[Check]":
+    from acp_launch.checks import directories, limits
+    from acp_launch.checks.machine import IS_WINDOWS
+
+    yield directories.directory("config", settings.config)
+    yield directories.directory("state", settings.state)
+    yield directories.directory("cache", settings.cache)
+    yield limits.disk("state", settings.state)
+    yield limits.disk("cache", settings.cache)
+    if IS_WINDOWS:
+        return
+    from acp_launch.checks.leftovers import leftovers
+
+    yield directories.runtime()
+    yield limits.descriptors()
+    yield limits.processes()
+    yield from leftovers(settings.state)
+
+
+def _profiles(settings: "Settings") -> "Iterator[Check]":
+    from acp_launch.checks.profiles import profiles
+    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import discover
+
+    return profiles(discover(start=here(), settings=settings), settings.cache)
+
+
+def _commands(parts: "Sequence[Part]") -> "Iterator[Check]":
+    from acp_launch.checks.programs import command
+
+    for part in parts:
+        if part.plan is not None:
+            yield command(part.label, part.plan.agent.command, _runtime(part))
+
+
+def _runtime(part: "Part") -> "Runtime | None":
+    """What a program of Node.js runs on, in the environment and the directory that it will have."""
+    from acp_launch.checks.programs import runtime
+    from acp_launch.cli.start import open_env
+
+    assert part.plan is not None
+    env, process = open_env(part.plan), part.plan.agent
+
+    def run(node: Path) -> str:
+        from acp_launch.process.capture import capture
+
+        try:
+            said = capture([str(node), "--version"], NODE_PATIENCE, env=env, cwd=process.cwd)
+        except LaunchError:
+            return ""
+        return said.out.decode(errors="replace")
+
+    return runtime(process.command, path=env.get("PATH"), cwd=process.cwd, run=run)
+
+
+def _lacking(part: "Part", known: "Mapping[str, object]") -> list[str]:
+    """The secrets it needs and nobody has."""
+    return list(dict.fromkeys(need.name for need in part.needs if need.name not in known))
+
+
+def _say_starting(parts: "Sequence[Part]") -> None:
+    import sys
+
+    from acp_launch.console.stderr import DIM, say
+
+    if parts and sys.stderr.isatty():
+        say(f"acp-launch: starting {', '.join(part.server or part.label for part in parts)}", style=DIM)

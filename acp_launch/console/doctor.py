@@ -1,0 +1,139 @@
+"""
+What `doctor` prints: one line a check, on stdout. Nothing in it tells who the user is, and no secret is in it, so that
+it can be pasted anywhere. `--json` gives one object:
+
+    profile      the one that was asked for; null for the machine alone
+    standing     the worst there is: ok, warning, problem
+    exit_code    of the first stage at which a run would stop; 0 when it would not
+    complete     false when a signal cut it short: `checks` are what was known by then
+    checks       in the order of the screen; each has
+        check, subject    what was looked at: `server`, `github`; the subject may be empty
+        standing          ok, warning, problem
+        text, fix         a sentence; the next command, empty for what is ok
+        detail            further lines
+        facts             the same as data: versions, capabilities, counts, `timings` in seconds, paths; by check
+"""
+
+import getpass
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from acp_launch.checks.check import Check
+from acp_launch.checks.discretion import Discretion
+from acp_launch.console.outside import cut, one_line
+from acp_launch.console.sessions import cells
+from acp_launch.console.stderr import YELLOW, say
+from acp_launch.secret.credential import masked
+from acp_launch.secret.redact import redactor
+
+COLOURS = {"ok": "32", "warning": "33", "problem": "31"}
+SEVERITY = ("problem", "warning", "ok")
+LONGEST = 400  # characters of a text; versions and last words are a stranger's
+LABEL = 28  # cells a label may have before the texts after it stop lining up
+ITEMS = 100  # of a list among the facts
+DEPTH = 6
+
+
+def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: bool, is_cut_short: bool) -> None:
+    discretion = _discretion()
+    if as_json:
+        answer = _answer(found, profile, code, is_complete=not is_cut_short)
+        _put([json.dumps(discretion.tree(_bounded(redactor.tree(answer))))])
+    else:
+        _put(lines(found, discretion, coloured=_coloured()))
+    if is_cut_short:
+        say("acp-launch: stopped; this is what was known by then", style=YELLOW)
+
+
+def lines(found: Sequence[Check], discretion: Discretion, *, coloured: bool) -> Iterator[str]:
+    """The screen; texts are safe on a terminal and in a bug report."""
+    labels = [_shown(f"{check.name} {check.subject}".strip(), discretion) for check in found]
+    width = min(LABEL, max(map(cells, labels), default=0))
+    for check, label in zip(found, labels, strict=True):
+        standing = f"{check.standing:7}"
+        painted = f"\x1b[{COLOURS[check.standing]}m{standing}\x1b[0m" if coloured else standing
+        yield f"{painted}  {label}{' ' * (width - cells(label))}  {_shown(check.text, discretion)}"
+        indent = " " * (len(standing) + width + 4)
+        yield from (f"{indent}{_shown(line, discretion)}" for line in check.detail)
+        if check.fix:
+            yield f"{indent}fix: {_shown(check.fix, discretion)}"
+    yield _closing(found)
+
+
+def _closing(found: Sequence[Check]) -> str:
+    counts = {standing: sum(check.standing == standing for check in found) for standing in SEVERITY}
+    return f"{_counted(counts['problem'], 'problem')}, {_counted(counts['warning'], 'warning')}, {counts['ok']} ok"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_complete: bool) -> dict[str, Any]:
+    standings = {check.standing for check in found}
+    return {
+        "profile": profile,
+        "standing": next((each for each in SEVERITY if each in standings), "ok"),
+        "exit_code": code,
+        "complete": is_complete,
+        "checks": [_described(check) for check in found],
+    }
+
+
+def _described(check: Check) -> dict[str, Any]:
+    return {
+        "check": check.name,
+        "subject": check.subject,
+        "standing": check.standing,
+        "text": check.text,
+        "fix": check.fix,
+        "detail": list(check.detail),
+        "facts": dict(check.facts),
+    }
+
+
+def _bounded(value: Any, depth: int = 0) -> Any:
+    """What strangers said may be of any size."""
+    if isinstance(value, str):
+        return cut(masked(value), LONGEST)
+    if depth > DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        return {cut(str(key), LONGEST): _bounded(each, depth + 1) for key, each in [*value.items()][:ITEMS]}
+    if isinstance(value, Sequence):
+        return [_bounded(each, depth + 1) for each in value[:ITEMS]]
+    return value
+
+
+def _shown(text: str, discretion: Discretion) -> str:
+    return cut(one_line(discretion.text(masked(redactor.text(text)))), LONGEST)
+
+
+def _put(lines: Iterable[str]) -> None:
+    """In UTF-8 whatever the locale: servers speak all languages."""
+    sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
+    sys.stdout.flush()
+
+
+def _discretion() -> Discretion:
+    home = os.path.expanduser("~")  # noqa: PTH111 - which gives up quietly
+    homes = [home, os.path.realpath(home)] if Path(home).is_absolute() else []
+    return Discretion([each for each in homes if each != os.sep], _users())
+
+
+def _users() -> list[str]:
+    """By every name there is."""
+    names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")]
+    try:
+        names.append(getpass.getuser())
+    except (KeyError, OSError, ImportError):  # a container's user may have no name
+        return names
+    return names
+
+
+def _coloured() -> bool:
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"

@@ -1,0 +1,120 @@
+"""Room on the disk, descriptors, processes: where a number becomes a warning, and where a problem."""
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.checks import directories
+from acp_launch.checks.limits import MIB, disk, more_processes, open_files, room, size
+
+CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_DIR=DIRECTORY"
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "standing", "text", "code"),
+    [
+        (200 * MIB, None, "ok", "200 MiB free", 0),
+        (99 * MIB, 5000, "warning", "99 MiB free", 0),
+        (MIB, 5000, "problem", "1.0 MiB free", 3),
+        (200 * MIB, 7, "warning", "room for 7 more files only", 0),
+        (200 * MIB, 0, "problem", "no room for another file", 3),
+    ],
+)
+def test_a_disk_that_fills_up_is_told_before_it_is_full(
+    free: int, files: int | None, standing: str, text: str, code: int
+) -> None:
+    check = room("state", free, files)
+    assert (check.standing, check.text, check.code) == (standing, text, code)
+    assert check.fix == ("" if standing == "ok" else CHOOSE)
+
+
+def test_the_disk_of_a_directory_that_is_not_there_yet_is_that_of_its_parent(tmp_path: Path) -> None:
+    assert disk("cache", tmp_path / "a" / "b").facts["free"] > 0
+
+
+def test_sizes_are_read_at_a_glance() -> None:
+    assert [size(each) for each in (0, 1536, 5 * MIB, 1234 * MIB, 3 * 1024**4)] == [
+        "0.0 KiB",
+        "1.5 KiB",
+        "5.0 MiB",
+        "1.2 GiB",
+        "3.0 TiB",
+    ]
+
+
+def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
+    assert open_files(64, None).standing == "ok"
+    few = open_files(64, 128)
+    assert (few.standing, few.text) == ("warning", "64, up to 128 for acp-launch itself")
+    assert few.fix == "raise the hard limit to 256 or more"
+
+
+def test_processes_are_short_when_few_more_can_be_started() -> None:
+    assert [more_processes(left).standing for left in (None, 5000, 10, -3)] == ["ok", "ok", "warning", "warning"]
+    assert more_processes(-3).text == "0 more"
+
+
+def test_a_full_disk_is_noticed_by_writing_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def __enter__(self) -> "Full":
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def write(self, data: bytes) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full(**_: Any) -> Full:
+        return Full()
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    tmp_path.chmod(0o700)
+    check = directories.directory("state", tmp_path)
+    assert (check.standing, check.code) == ("problem", 3)
+    assert check.text == f"{tmp_path} cannot be written: no space left on device"
+    assert check.fix == "make room on its file system, or export ACP_LAUNCH_STATE_DIR=DIRECTORY"
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "standing", "fix"),
+    [
+        ("state", 0o700, "ok", ""),
+        ("state", 0o755, "warning", "chmod 700 {}"),
+        ("state", 0o770, "warning", "chmod go-w {}"),
+        ("config", 0o755, "ok", ""),
+        ("config", 0o777, "warning", "chmod go-w {}"),
+        ("cache", 0o755, "ok", ""),
+    ],
+)
+def test_what_others_may_do_to_a_directory_depends_on_what_is_in_it(
+    tmp_path: Path, kind: directories.Kind, mode: int, standing: str, fix: str
+) -> None:
+    tmp_path.chmod(mode)
+    check = directories.directory(kind, tmp_path)
+    assert (check.standing, check.fix) == (standing, fix.format(tmp_path))
+    assert check.text.startswith(f"{tmp_path} ({mode:04o})")
+    assert check.facts == {"path": str(tmp_path), "mode": f"{mode:04o}"}
+
+
+def test_nothing_is_left_in_a_directory_that_was_tried(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    assert directories.directory("state", tmp_path).standing == "ok"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_of_another_user_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    check = directories.directory("state", tmp_path)
+    assert (check.standing, check.text) == ("problem", f"{tmp_path} belongs to another user")
+
+
+def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    file.touch()
+    at, below = (directories.directory("state", path) for path in (file, file / "deeper"))
+    assert (at.code, at.text) == (3, f"{file} is not a directory")
+    assert (below.code, below.text) == (3, f"{file / 'deeper'} cannot be looked at: not a directory")

@@ -1,0 +1,486 @@
+"""`doctor` with real agents, servers, keyrings and leftovers: every fault is told, and none hides another."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.session.negotiate import ACP_MODE
+from tests.cli.launcher import AGENTS, PATIENCE, ROOT, Ended, Launcher
+from tests.cli.terminal import on_terminal
+from tests.secret.bus import Desktop
+from tests.secret.test_service import lock
+
+SERVERS = ROOT / "tests" / "servers"
+FAIL_KEYRING = "unset PYTHON_KEYRING_BACKEND, or name another one there"
+TOKEN = "t0ken-" + "a1B2c3" * 4
+Json = dict[str, Any]
+
+
+def agent(temper: str, *arguments: str, **keys: Any) -> Json:
+    return {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / f"{temper}.py"), *arguments], **keys}
+
+
+def server(temper: str, *arguments: str, **keys: Any) -> Json:
+    """It inherits the mark by which a test finds what was left behind."""
+    command = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / f"{temper}.py"), *arguments]}
+    keys["env"] = {"ACP_TEST_TRANSCRIPT": "", **keys.get("env", {})}  # which is judged as an agent's
+    return {**command, "inherit_env": "all", **keys}
+
+
+def own(launch: Launcher, agent: Json, name: str = "p", **sections: Any) -> None:
+    """A profile of the user's own, which is trusted."""
+    folder = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "profiles")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.yaml").write_text(json.dumps({"version": 1, "agent": agent, **sections}, indent=1))
+
+
+def checks(done: Ended) -> dict[str, Json]:
+    """By name and subject; each is there once."""
+    said = json.loads(done.out)["checks"]
+    found = {f"{each['check']} {each['subject']}".strip(): each for each in said}
+    assert len(found) == len(said), [f"{each['check']} {each['subject']}" for each in said]
+    return found
+
+
+def examined(launch: Launcher, code: int, *arguments: str, **env: Any) -> dict[str, Json]:
+    done = launch("doctor", "p", "--json", *arguments, **env)
+    assert done.code == code, (done.out, done.err)
+    assert json.loads(done.out)["exit_code"] == code
+    return checks(done)
+
+
+def told(check: Json) -> tuple[str, str, str]:
+    return check["standing"], check["text"], check["fix"]
+
+
+def steady(text: str, launch: Launcher) -> list[str]:
+    """Without what differs between machines and runs."""
+    for pattern, instead in (
+        (r"\d+ ms|\d+\.\d\d s", "N ms"),
+        (r"[\d.]+ [KMGT]iB free", "N free"),
+        (r"\d[\d.]*\S* on Python .*", "VERSIONS"),
+        (r"(open files +).*", r"\1LIMIT"),
+        (r"(processes +)(?:no limit|[\d,]+ more)", r"\1LIMIT"),
+        (rf"{re.escape(sys.executable)}( \(.*\))?", "PYTHON"),
+        (r"(directory runtime +).*", r"\1PLACE"),
+    ):
+        text = re.sub(pattern, instead, text)
+    return text.replace(str(launch.project), "PROJECT").splitlines()
+
+
+GOOD = """\
+ok       acp-launch            VERSIONS
+ok       settings              the defaults; there is no ~/config/config.yaml
+ok       directory config      ~/config (0755)
+ok       directory state       ~/state (not there yet; it is made when it is needed)
+ok       directory cache       ~/cache (not there yet; it is made when it is needed)
+ok       disk state            N free
+ok       disk cache            N free
+ok       directory runtime     PLACE
+ok       limit open files      LIMIT
+ok       limit processes       LIMIT
+ok       leftovers             none; 0 launches running
+warning  secrets               keyring (keyring.backends.fail.Keyring): the keyring backend \
+keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) only ever fails
+                               fix: unset PYTHON_KEYRING_BACKEND, or name another one there
+ok       profile p             ~/config/profiles/p.yaml (user)
+ok       trust                 your own, or built in
+ok       command agent         PYTHON
+ok       command server files  PYTHON
+ok       secret github         found: ACP_LAUNCH_SECRET_GITHUB
+ok       agent                 test-agent 1.0.0, ACP 1; answered in N ms
+                               can: logout
+                               logins: Browser (browser)
+ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 hidden by the profile), 1 resource; \
+ready in N ms
+ok       server docs           http https://${env:TENANT}.example.com/mcp; not probed: the agent connects to it
+0 problems, 1 warning, 19 ok
+"""
+
+
+def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None:
+    own(
+        launch,
+        agent("login", str(launch.project / "logged-in"), "agent"),
+        mcp_servers={
+            "files": server("probe_polite", tools={"deny": ["die"]}, env={"TOKEN": "${secret:github}"}),
+            "docs": {"type": "http", "url": "https://${env:TENANT}.example.com/mcp"},
+        },
+    )
+    Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]).chmod(0o755)
+    done = launch("doctor", "p", ACP_LAUNCH_SECRET_GITHUB=TOKEN, TENANT="acme-tenant")
+    assert done.code == 0, done.err
+    assert steady(done.out.decode(), launch) == GOOD.splitlines()
+    assert done.err == ""
+    assert done.methods == ["initialize"]
+    assert not [text for text in (TOKEN, "acme-tenant") if text in done.out.decode()]
+    assert launch.env["HOME"] not in done.out.decode()
+
+
+def test_json_has_the_same_as_data(launch: Launcher) -> None:
+    own(launch, agent("login", str(launch.project / "x"), "agent"), mcp_servers={"files": server("probe_polite")})
+    found = examined(launch, 0)
+    timings = [found[name]["facts"].pop("timings") for name in ("agent", "server files")]
+    assert [list(each) for each in timings] == [["initialize"], ["initialize", "tools/list", "resources/list"]]
+    assert all(0 <= taken < PATIENCE for each in timings for taken in each.values())
+    assert found["agent"]["facts"] == {
+        "agent_name": "test-agent",
+        "agent_version": "1.0.0",
+        "protocol_version": 1,
+        "capabilities": ["logout"],
+        "auth_methods": [{"id": "browser", "name": "Browser", "type": "agent"}],
+    }
+    assert found["server files"]["facts"] == {
+        "server_name": "polite",
+        "server_version": "1.2",
+        "protocol_version": "2025-11-25",
+        "capabilities": ["logging", "prompts", "resources", "tools"],
+        "counts": {"tools/list": 16, "resources/list": 1},
+        "hidden_tools": 0,
+        "refused": {
+            "prompts/list": 'the MCP server "files" answered prompts/list with an error: the prompts are lost (-32603)'
+        },
+        "answers_ping": True,
+    }
+
+
+def test_without_a_profile_it_is_about_the_machine_and_every_profile_there_is(launch: Launcher) -> None:
+    own(launch, agent("polite"), name="mine")
+    (launch.project / ".acp-launch" / "broken.yaml").write_text("version: 1\nagent: {comand: x}\n")
+    done = launch("doctor", "--json")
+    assert (done.code, done.err) == (2, "")
+    found = checks(done)
+    assert found["profiles"]["text"] == "mine, claude, codex, demo, gemini, opencode"
+    standing, text, fix = told(found["profile broken"])
+    assert (standing, fix) == ("problem", f"acp-launch validate {launch.project}/.acp-launch/broken.yaml")
+    assert re.fullmatch(r"\d problems? \(project\)", text)
+    assert done.heard == []
+
+
+def test_the_demo_needs_nothing(launch: Launcher) -> None:
+    done = launch("doctor", "demo", "--session")
+    assert (done.code, done.err) == (0, "")
+    assert b"\nok       session               opened in " in done.out
+
+
+# What is wrong
+
+
+def test_a_missing_command_does_not_hide_what_the_servers_do(launch: Launcher) -> None:
+    own(launch, {"command": "no-such-agent"}, mcp_servers={"files": server("probe_polite")})
+    found = examined(launch, 3)
+    folders = len(os.environ["PATH"].split(os.pathsep))
+    assert told(found["agent"]) == (
+        "problem",
+        f'~/config/profiles/p.yaml:4:14: agent.command: "no-such-agent" is not on PATH (looked in {folders} folders)',
+        "install it, or give an absolute path; a shell's aliases and functions do not count",
+    )
+    assert found["server files"]["standing"] == "ok"
+    assert "command agent" not in found
+
+
+def test_a_server_without_its_program_does_not_hide_the_agent(launch: Launcher) -> None:
+    own(launch, agent("polite"), mcp_servers={"a": {"command": "npx-no-such"}, "b": server("probe_polite")})
+    found = examined(launch, 3)
+    assert [found[name]["standing"] for name in ("agent", "server a", "server b")] == ["ok", "problem", "ok"]
+
+
+def test_a_server_that_dies_says_its_last_words_and_whether_a_session_needs_it(launch: Launcher) -> None:
+    servers = {"a": server("crasher", "start"), "b": server("crasher", "start", required=False)}
+    own(launch, agent("polite"), mcp_servers=servers)
+    found = examined(launch, 8)
+    assert told(found["server a"]) == (
+        "problem",
+        'the MCP server "a" exited with status 3 before it answered initialize',
+        "is the command right? some servers speak MCP on stdio only with a flag or a subcommand",
+    )
+    assert found["server a"]["detail"][-1] == "crasher: last words"
+    assert found["server b"]["standing"] == "warning"
+    own(launch, agent("polite"), mcp_servers={"b": servers["b"]})
+    examined(launch, 0)
+
+
+def test_what_says_nothing_is_given_up_at_its_own_limit(launch: Launcher) -> None:
+    own(
+        launch,
+        agent("mute", timeouts={"initialize": "300ms"}),
+        mcp_servers={"m": server("mute", timeouts={"start": "200ms"}), "ok": server("probe_polite")},
+    )
+    found = examined(launch, 4)
+    assert told(found["agent"]) == (
+        "problem",
+        "no answer to initialize from the agent within 0.3 s",
+        f"{ACP_MODE}; if it needs longer: agent.timeouts.initialize in the profile",
+    )
+    assert told(found["server m"])[:2] == ("problem", 'no answer to initialize from the MCP server "m" within 0.2 s')
+    assert found["server ok"]["standing"] == "ok"
+
+
+def test_a_program_that_is_no_agent_is_called_so(launch: Launcher) -> None:
+    own(launch, {"command": "sh", "args": ["-c", "echo Usage: sh; exit 2"]})
+    standing, text, fix = told(examined(launch, 4)["agent"])
+    assert (standing, fix) == (
+        "problem",
+        ACP_MODE,
+    )
+    assert text.startswith("the agent exited with status 2 before it answered initialize")
+
+
+def test_an_agent_of_another_protocol_version_is_told(launch: Launcher) -> None:
+    own(launch, agent("liar", "version", "2"))
+    assert told(examined(launch, 5)["agent"]) == (
+        "problem",
+        "the agent speaks ACP version 2, acp-launch speaks version 1",
+        "use a release of the agent that speaks version 1",
+    )
+
+
+def test_a_login_that_is_wanted_shows_when_a_session_is_asked_for(launch: Launcher) -> None:
+    own(launch, agent("auth"))
+    assert "session" not in examined(launch, 0)
+    found = examined(launch, 6, "--session")
+    assert found["agent"]["standing"] == "ok"
+    assert told(found["session"]) == (
+        "problem",
+        "the agent wants a login first: Authentication required",
+        "acp-launch login p",
+    )
+
+
+def test_a_session_that_was_opened_is_given_back(launch: Launcher) -> None:
+    own(launch, agent("forgetful"))
+    done = launch("doctor", "p", "--session")
+    assert done.code == 0, done.out
+    assert done.methods[:2] == ["initialize", "session/new"]
+    assert done.params("session/new") == {"cwd": str(launch.project), "mcpServers": []}
+
+
+def test_a_wrong_profile_starts_nothing_and_the_machine_is_told_all_the_same(launch: Launcher) -> None:
+    own(launch, {"comand": "x"}, mcp_servers={"files": server("probe_polite")})
+    found = examined_all(launch, 2)
+    assert [each["check"] for each in found if each["standing"] == "problem"] == ["profile"]
+    assert {"directory", "disk", "limit", "leftovers"} <= {each["check"] for each in found}
+    assert "server" not in {each["check"] for each in found}
+
+
+def examined_all(launch: Launcher, code: int) -> list[Json]:
+    done = launch("doctor", "p", "--json")
+    assert done.code == code, done.out
+    found: list[Json] = json.loads(done.out)["checks"]
+    return found
+
+
+def test_a_profile_that_is_not_there_is_a_line_like_any_other(launch: Launcher) -> None:
+    assert told(examined(launch, 2)["profile"])[:2] == ("problem", 'no profile named "p"')
+
+
+def test_wrong_settings_are_told_and_nothing_is_guessed(launch: Launcher) -> None:
+    config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"])
+    config.mkdir()
+    (config / "config.yaml").write_text("max_line: 3 parsecs\n")
+    found = examined(launch, 2)
+    assert list(found) == ["acp-launch", "settings"]
+    assert found["settings"]["text"].startswith("~/config/config.yaml:1:11: max_line: ")
+
+
+def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launcher) -> None:
+    touched, shell = launch.project / "touched", shutil.which("sh")
+    launch.write(
+        {
+            "agent": {"command": "sh", "args": ["-c", f"touch {touched}"], "env": {"A": "${secret:github}"}},
+            "mcp_servers": {"s": {"command": "sh", "args": ["-c", f"touch {touched}"]}},
+        }
+    )
+    # Not by `launch`, which trusts whatever a test has written.
+    arguments = [sys.executable, "-m", "acp_launch", "doctor", "p", "--json"]
+    env = {**launch.env, "ACP_LAUNCH_SECRET_GITHUB": TOKEN}
+    done = subprocess.run(
+        arguments,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        cwd=launch.project,
+        env=env,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 7
+    found = checks(Ended(7, done.stdout, "", []))
+    assert told(found["trust"]) == (
+        "problem",
+        "it comes from a project and was never accepted, so nothing of it is started",
+        "if you want all of this: acp-launch trust p; for this once: --trust",
+    )
+    assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
+        f"runs {shell} -c touch {touched}",
+        f"in {launch.project}",
+        "sets A",
+        f"server s: {shell} -c touch {touched}",
+        "secrets github",
+        "asks permissions.default: ask",
+    ]
+    assert not {"agent", "server s", "secret github", "command agent"} & set(found)
+    assert not touched.exists()
+    waved = examined(launch, 4, ACP_LAUNCH_SECRET_GITHUB=TOKEN)
+    assert waved["trust"]["standing"] == "warning"
+    assert touched.exists()
+
+
+def test_a_state_directory_that_cannot_be_written_is_a_problem_and_no_obstacle(launch: Launcher) -> None:
+    state = launch.project / "state"
+    state.touch()
+    own(launch, agent("polite"))
+    found = examined(launch, 3, ACP_LAUNCH_STATE_DIR=str(state))
+    assert told(found["directory state"]) == (
+        "problem",
+        f"{state} is not a directory",
+        "move it away, or export ACP_LAUNCH_STATE_DIR=DIRECTORY",
+    )
+    assert found["agent"]["standing"] == "ok"
+
+
+# Secrets
+
+
+def test_a_secret_nobody_has_keeps_only_those_from_starting_that_need_it(launch: Launcher) -> None:
+    own(launch, agent("polite"), mcp_servers={"files": server("probe_polite", env={"TOKEN": "${secret:github}"})})
+    found = examined(launch, 3)
+    assert found["secret github"]["standing"] == "problem"
+    assert found["agent"]["standing"] == "ok"
+    assert told(found["server files"]) == ("warning", "not started: it needs the secret github", FAIL_KEYRING)
+
+
+@pytest.fixture
+def home(launch: Launcher, desktop: Desktop) -> Launcher:
+    """Somebody at a desktop, with a keyring."""
+    del launch.env["PYTHON_KEYRING_BACKEND"]
+    launch.env |= desktop.environ
+    kept = launch("secret", "set", "github", stdin=TOKEN.encode())
+    assert kept.code == 0, kept.err
+    own(launch, agent("polite", env={"KEY": "${secret:github}"}))
+    return launch
+
+
+def test_a_keyring_that_answers_is_said_to(home: Launcher) -> None:
+    found = examined(home, 0)
+    assert told(found["secrets"]) == ("ok", "keyring (Secret Service): it answers without a dialog", "")
+    assert told(found["secret github"]) == ("ok", "found: keyring (Secret Service)", "")
+
+
+def test_a_locked_keyring_is_told_and_no_dialog_is_shown(home: Launcher, desktop: Desktop) -> None:
+    lock(desktop)
+    found = examined(home, 3)
+    reason = "the desktop keyring is locked, and nobody is there to unlock it"
+    assert told(found["secrets"])[:2] == ("warning", f"keyring (Secret Service): {reason}")
+    assert told(found["secret github"])[:2] == ("problem", reason)
+    assert told(found["agent"]) == (
+        "warning",
+        "not started: it needs the secret github",
+        found["secret github"]["fix"],
+    )
+    assert found["secrets"]["facts"] == {"store": "keyring", "state": "locked"}
+
+
+def test_a_sealed_file_is_opened_when_that_takes_no_passphrase(launch: Launcher) -> None:
+    own(launch, agent("polite", env={"KEY": "${secret:github}"}))
+    env: Json = {"ACP_LAUNCH_SECRETS__STORE": "file", "ACP_LAUNCH_PASSPHRASE": "correct horse battery"}
+    assert launch("secret", "set", "github", stdin=TOKEN.encode(), **env).code == 0
+    found = examined(launch, 0, **env)
+    assert told(found["secrets"]) == ("ok", "sealed file (~/config/secrets.sealed): 1 secret", "")
+    assert told(found["secret github"])[:2] == ("ok", "found: sealed file (~/config/secrets.sealed)")
+
+
+def test_a_command_that_keeps_secrets_is_looked_for_and_not_run(launch: Launcher) -> None:
+    env: Json = {"ACP_LAUNCH_SECRETS__STORE": "command", "ACP_LAUNCH_SECRETS__COMMAND": '["no-such-store", "{name}"]'}
+    found = checks(launch("doctor", "--json", **env))
+    standing, text, _ = told(found["secrets"])
+    assert standing == "warning"
+    assert text.startswith('command: "no-such-store" is not on PATH')
+
+
+# What strangers say
+
+
+def test_what_strangers_call_themselves_cannot_drive_a_terminal_or_give_a_secret_away(launch: Launcher) -> None:
+    name = "\\u001b[2J\\u202ename\\nok       fake"
+    file = launch.project / "agent.py"
+    file.write_text(
+        f"import os, sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.agents import script\n"
+        f'about = {{"name": "{name}", "version": os.environ["KEY"] + "-" + "9" * 5000}}\n'
+        'answer = {"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": about}\n'
+        'script.serve({"initialize": lambda request: script.answer(request, answer)})\n'
+    )
+    own(launch, {"command": sys.executable, "args": ["-I", "-S", str(file)], "env": {"KEY": "${secret:github}"}})
+    done = launch("doctor", "p", ACP_LAUNCH_SECRET_GITHUB=TOKEN)
+    assert done.code == 0, done.err
+    (line,) = [line for line in done.out.decode().splitlines() if re.match(r"ok +agent ", line)]
+    assert re.sub(" +", " ", line).startswith(r"ok agent \x1b[2J\u202ename ok fake ***-999")
+    assert len(line) < 450
+    out = launch("doctor", "p", "--json", ACP_LAUNCH_SECRET_GITHUB=TOKEN).out
+    assert TOKEN.encode() not in out
+    assert b"\x1b" not in out
+
+
+# Leftovers, and its own end
+
+
+@pytest.fixture
+def left(launch: Launcher) -> Iterator[None]:
+    """A run was killed together with its guard; its agent ended by itself, and left a daemon."""
+    launch.profile("wrapper", "cancellable")
+    launch("trust", "p", "--yes")
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        running.hears("session/prompt")
+        (found,) = json.loads(launch("ps", "--json").out)["launches"]
+        (guard,) = [each["pid"] for each in found["processes"] if each["name"] == "guard"]
+        running.kill(signal.SIGSTOP)
+        os.kill(guard, signal.SIGKILL)
+        running.kill(signal.SIGKILL)
+        running.process.wait(PATIENCE)
+        yield
+
+
+def test_what_a_dead_run_left_behind_is_told_and_not_touched(launch: Launcher, left: None) -> None:
+    for _ in range(2):
+        found = checks(launch("doctor", "--json"))
+        standing, text, fix = told(found["leftovers"])
+        assert (standing, fix) == ("warning", "acp-launch reap; the next start ends them as well")
+        assert re.search(r"^a run of p left behind .*\bpython\S* \(\d+\)", text)
+    launch("reap")
+    assert told(checks(launch("doctor", "--json"))["leftovers"]) == ("ok", "none; 0 launches running", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher, number: int, code: int) -> None:
+    own(launch, agent("mute"), mcp_servers={"s": server("stubborn")})
+    with launch.start("doctor", "p", "--json") as running:
+        running.hears("initialize")
+        running.kill(number)
+        done = running.end()
+    assert done.code == code, done.err
+    said = json.loads(done.out)
+    assert (said["complete"], said["exit_code"]) == (False, 0)
+    found = checks(done)
+    assert told(found["agent"]) == ("warning", "it did not come to an answer", "run it again, and let it finish")
+    assert found["leftovers"]["standing"] == "ok"
+    assert "acp-launch: stopped; this is what was known by then\n" in done.err
+
+
+def test_on_a_terminal_it_says_what_it_starts_and_ctrl_c_shows_what_is_known(launch: Launcher) -> None:
+    own(launch, agent("mute"), mcp_servers={"s": server("probe_polite")})
+    with on_terminal("doctor", "p", cwd=launch.project, env=launch.env) as terminal:
+        terminal.until("acp-launch: starting agent, s")
+        terminal.until("acp-launch: no answer to initialize from the agent for 3 s; giving up at 2 min")
+        terminal.types("\x03")
+        assert terminal.ends() == 130
+    assert re.search(r"\nok +server s +The Polite One 1\.2, MCP 2025-11-25; ", terminal.text)
+    assert re.search(r"\nwarning +agent +it did not come to an answer\n", terminal.text)
+    assert "\n0 problems, 2 warnings, " in terminal.text
