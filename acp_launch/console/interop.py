@@ -15,7 +15,6 @@ from acp_launch.console.columns import columns
 from acp_launch.console.difflines import changes
 from acp_launch.console.question import Questions
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
-from acp_launch.interop.drafting import Token
 from acp_launch.interop.survey import Finding
 from acp_launch.profile.load import shown
 from acp_launch.secret.credential import masked
@@ -47,7 +46,10 @@ def show_findings(found: Sequence[Finding], *, as_json: bool) -> None:
         _print(line)
     usable = [one for one in found if one.servers or one.agents]
     for one in usable:
-        say(f"    acp-launch import {shlex.quote(str(one.file))} --from {one.tool.name} --into PROFILE", style=DIM)
+        say(
+            f"    acp-launch import {shlex.quote(discreet(shown(one.file)))} --from {one.tool.name} --into PROFILE",
+            style=DIM,
+        )
 
 
 def show_change(file: Path, old: str | None, new: str) -> None:
@@ -58,16 +60,6 @@ def show_change(file: Path, old: str | None, new: str) -> None:
     for line in made.lines:
         if line.sign in "+-":
             _print(f"{line.sign} {discreet(line.text)}")
-
-
-def moved(token: Token, name: str, store: str) -> str:
-    """Of a credential: what it is, where it stands, and where it goes."""
-    return f"{described(token)}: to the {store} as {name}"
-
-
-def described(token: Token) -> str:
-    called = ".".join(map(str, token.path))
-    return discreet(f"{token.owner}: {called}: {token.what}" if token.owner else f"{called}: {token.what}")
 
 
 async def agreed(prompt: str, yes: str, no: str) -> bool:

@@ -1,0 +1,189 @@
+"""`import`: read, draft, show what would change, ask, keep the secrets, write; in this order nothing is lost."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.cli.planning import here
+from acp_launch.cli.shelving import Shelving
+from acp_launch.console import importing
+from acp_launch.console.interop import agreed, listed, note, show_change, show_findings
+from acp_launch.console.question import possible
+from acp_launch.errors import UsageError
+from acp_launch.interop import files, merge
+from acp_launch.interop.drafting import Spot, Token, holes
+from acp_launch.interop.drafts import Draft
+from acp_launch.interop.incoming import Incoming, gathered, used_secrets
+from acp_launch.interop.merge import Step
+from acp_launch.interop.places import Machine, Tool
+from acp_launch.interop.source import Source, at_home, read, sources
+from acp_launch.interop.survey import survey
+from acp_launch.interop.target import Target, target
+from acp_launch.profile.discover import project_of
+from acp_launch.profile.load import shown
+from acp_launch.secret.redact import redactor
+from acp_launch.settings.load import load
+
+
+class Wish(Struct, frozen=True):
+    """What the options say; `called` is what the only server is to be called."""
+
+    only: tuple[str, ...]
+    called: str
+    dry_run: bool
+    yes: bool
+    force: bool
+
+
+class Offer(Struct, frozen=True):
+    """What there is to import: how each draft stands to the profile, and its text with those that are `taken`."""
+
+    incoming: Incoming
+    drafts: tuple[Draft, ...]
+    steps: tuple[Step, ...]
+    taken: tuple[Step, ...]
+    names: tuple[str, ...]
+    text: str
+
+    @property
+    def tokens(self) -> tuple[tuple[str, Token], ...]:
+        """Those that what is taken refers to, each with its secret's name."""
+        needed = dict.fromkeys(index for step in self.taken for index in holes(step.draft.shape))
+        return tuple((self.names[index], self.incoming.tokens[index]) for index in needed)
+
+
+def machine() -> Machine:
+    return Machine(Path.home(), os.environ, sys.platform)
+
+
+def list_(*, as_json: bool) -> None:
+    """What there is to import on this machine."""
+    found = list(survey(machine(), project_of(here())))
+    show_findings(found, as_json=as_json)
+    if not found and not as_json:
+        note("no other tool is configured here; a file is given by its path: acp-launch import FILE")
+
+
+def take(source: str, into: str, tool: Tool | None, wish: Wish) -> None:
+    """
+    Raises:
+        LaunchError: the source, the profile or the store is not what it should be; nothing was written.
+    """
+    settings, project = load(), project_of(here())
+    found = (read(here() / at_home(source), tool),) if tool else sources(source, machine(), project, here())
+    _Import(found, project, target(into, settings, start=here()), Shelving(settings), wish).run()
+
+
+class _Import:
+    def __init__(self, found: Sequence[Source], project: Path, goal: Target, shelving: Shelving, wish: Wish) -> None:
+        self._found = found
+        self._project = project
+        self._goal = goal
+        self._shelving = shelving
+        self._wish = wish
+
+    def run(self) -> None:
+        can_write = not self._wish.dry_run and (self._wish.yes or possible())
+        offer = self._offer(ask_store=can_write)
+        importing.tell_of_files(self._found)
+        importing.tell_of_drafts(offer.drafts, offer.steps, forced=self._wish.force)
+        if not offer.taken:
+            self._nothing_new(offer)
+            return
+        show_change(self._goal.file, self._goal.text, offer.text)
+        importing.tell_of_tokens(offer.tokens)
+        if self._wish.dry_run:
+            note("nothing was written, as --dry-run says")
+            return
+        if not can_write:
+            raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes takes all of it")
+        self._carry_out(offer)
+
+    def _carry_out(self, offer: Offer) -> None:
+        declined = set() if self._wish.yes else self._asked(offer)
+        if declined:
+            unsure = [token.spot for _, token in offer.tokens if token.spot in declined and not token.is_sure]
+            offer = self._offer(ask_store=True, spared=unsure)
+        wanted = [(name, token.secret) for name, token in offer.tokens if token.spot not in declined]
+        kept = [(name, secret) for name, secret in wanted if secret is not None]
+        self._shelving.keep(kept)
+        files.put(self._goal.file, offer.text, instead_of=self._goal.text)
+        if kept:
+            importing.tell_of_kept([name for name, _ in kept], self._shelving.label, [one.file for one in self._found])
+        importing.tell_of_missing([pair for pair in offer.tokens if pair[0] not in dict(kept)])
+        note(f"{shown(self._goal.file)}: {listed(step.name for step in offer.taken)} imported")
+
+    def _asked(self, offer: Offer) -> set[Spot]:
+        """The tokens that are not to be kept.
+
+        Raises:
+            UsageError: nothing is to be written.
+        """
+        if not asyncio.run(agreed("Change it?", "Yes", "No")):
+            raise UsageError("nothing was written")
+        valued = [(name, token) for name, token in offer.tokens if token.secret is not None]
+        return {
+            token.spot
+            for name, token in valued
+            if not asyncio.run(agreed(*importing.question(name, token, self._shelving.label)))
+        }
+
+    def _offer(self, *, ask_store: bool, spared: Iterable[Spot] = ()) -> Offer:
+        incoming = gathered([(one.tool, one.root) for one in self._found], str(self._project), spared=spared)
+        redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
+        drafts = self._chosen(incoming)
+        fit = [one for one in drafts if not one.unfit]
+        others = set(used_secrets(merge.without(self._goal.root, fit, self._wish.called)))
+        steps = merge.steps(self._goal.root, fit, incoming.names(others), self._wish.called)
+        drafted = [
+            step.draft for step in steps if step.standing == "new" or (step.standing == "other" and self._wish.force)
+        ]
+        needed = {index for one in drafted for index in holes(one.shape)}
+        names = self._shelving.names(incoming, needed, others) if ask_store else incoming.names(others)
+        taken = merge.steps(self._goal.root, drafted, names, self._wish.called)
+        text = merge.applied(merge.EMPTY if self._goal.text is None else self._goal.text, taken)
+        return Offer(incoming, drafts, steps, taken, tuple(names), text)
+
+    def _chosen(self, incoming: Incoming) -> tuple[Draft, ...]:
+        """
+        Raises:
+            UsageError: a name is unknown, --as has not one server to name, or a new profile would have no agent.
+        """
+        wants_agent = not {"agent", "extends"} & self._goal.root.keys() and not self._is_parent
+        drafts = merge.fitting(merge.chosen(incoming.drafts, self._wish.only, wants_agent=wants_agent))
+        fit = [one for one in drafts if not one.unfit]
+        if self._wish.called and sum(one.kind == "server" for one in fit) != 1:
+            raise UsageError("--as names one server", fix="say which: --only NAME --as OTHER")
+        if self._goal.text is None and wants_agent and not any(one.kind == "agent" for one in fit):
+            raise self._no_agent(incoming.drafts)
+        return drafts
+
+    @property
+    def _is_parent(self) -> bool:
+        """A file that others extend needs no agent of its own."""
+        return self._goal.file.name.startswith("_")
+
+    def _no_agent(self, drafts: Sequence[Draft]) -> UsageError:
+        agents = [one.original for one in drafts if one.kind == "agent" and not one.unfit]
+        what = f"{shown(self._goal.file)} is not there yet, and nothing here says what its agent is"
+        if agents:
+            return UsageError(what, fix=f"name the agent, and the servers you want: --only {listed(agents)}")
+        return UsageError(what, fix=f"begin it first: acp-launch init {self._goal.file.stem}")
+
+    def _nothing_new(self, offer: Offer) -> None:
+        """
+        Raises:
+            UsageError: what there is stands in the way of itself.
+        """
+        name = shown(self._goal.file)
+        if any(step.standing == "other" for step in offer.steps):
+            raise UsageError(
+                f"nothing was written to {name}", fix="--force replaces what is there, --as NAME adds to it"
+            )
+        if not offer.steps:
+            raise UsageError("there is nothing to import", fix="acp-launch import lists what is on this machine")
+        note(f"{name} has all of it; nothing was changed")

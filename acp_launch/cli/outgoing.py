@@ -1,0 +1,120 @@
+"""`export`: what makes another tool use a profile is printed; or shown as a change of its file, and written."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.cli.planning import here
+from acp_launch.console.interop import agreed, listed, note, show_change, warn
+from acp_launch.console.question import possible
+from acp_launch.errors import UsageError
+from acp_launch.interop import files, handing
+from acp_launch.interop.incoming import gathered
+from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.outward import Surroundings
+from acp_launch.interop.places import Machine, Tool, own_place
+from acp_launch.interop.source import at_home, read
+from acp_launch.interop.target import refuse_strays
+from acp_launch.interop.writers import Exported, exported
+from acp_launch.profile.discover import find
+from acp_launch.profile.load import Loaded, load, shown
+from acp_launch.secret.redact import redactor
+from acp_launch.settings import load as settings
+
+
+class Wish(Struct, frozen=True):
+    """What the options say; `file` is empty for the tool's own place."""
+
+    write: bool
+    file: str
+    yes: bool
+    force: bool
+
+
+def give(name: str, tool: Tool, wish: Wish) -> None:
+    """
+    Raises:
+        LaunchError: there is no such profile, or the tool's file cannot be changed.
+    """
+    chosen = settings.load()
+    loaded = load(find(name, start=here(), settings=chosen), cache=chosen.cache)
+    found = exported(loaded.profile, tool, _surroundings(loaded))
+    for remark in found.notes:
+        warn(remark)
+    if not (found.servers or found.agents):
+        raise UsageError(f"nothing of {loaded.found.name} can be said in {tool.title}'s file", fix="see above for why")
+    if wish.write:
+        _write(loaded, tool, found, wish)
+    else:
+        sys.stdout.write(handing.alone(found, tool))
+    _tell_of_secrets(tool, found)
+
+
+def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
+    project = loaded.found.project
+    machine = Machine(Path.home(), os.environ, sys.platform)
+    file = here() / at_home(wish.file) if wish.file else own_place(tool, machine, project)
+    refuse_strays(file, project)
+    source = read(file, tool) if file.exists() or file.is_symlink() else None
+    if source is not None:  # what is secret in it is not shown, whatever changes beside it
+        tokens = gathered([(tool, source.root)], str(project)).tokens
+        redactor.register(*(token.secret for token in tokens if token.secret is not None))
+    everything = handing.pieces(found, tool, source.root if source else {})
+    for piece in everything:
+        if piece.standing == "other" and not wish.force:
+            warn(f"{piece.holder}.{piece.name} is there already and differs; --force replaces it")
+    wanted = tuple(one for one in everything if one.standing == "new" or (one.standing == "other" and wish.force))
+    if not wanted:
+        _nothing_new(file, everything)
+        return
+    try:
+        new = handing.handed(source.text if source else None, tool, wanted, found.inputs)
+    except Misfit as misfit:
+        fix = f"add it by hand: acp-launch export {loaded.found.name} --to {tool.name} prints it"
+        raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
+    show_change(file, source.text if source else None, new)
+    _agree(wish)
+    files.put(file, new, instead_of=source.text if source else None)
+    note(f"{shown(file)}: {listed(piece.name for piece in wanted)} written")
+
+
+def _nothing_new(file: Path, everything: tuple[handing.Piece, ...]) -> None:
+    """
+    Raises:
+        UsageError: what is there stands in the way of all of it.
+    """
+    if any(piece.standing == "other" for piece in everything):
+        raise UsageError(f"nothing was written to {shown(file)}", fix="--force replaces what is there")
+    note(f"{shown(file)} has all of it; nothing was changed")
+
+
+def _agree(wish: Wish) -> None:
+    """
+    Raises:
+        UsageError: nobody does.
+    """
+    if wish.yes:
+        return
+    if not possible():
+        raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes writes it")
+    if not asyncio.run(agreed("Change it?", "Yes", "No")):
+        raise UsageError("nothing was written")
+
+
+def _surroundings(loaded: Loaded) -> Surroundings:
+    return Surroundings(str(loaded.found.project), str(Path.home()), loaded.found.name, sys.executable)
+
+
+def _tell_of_secrets(tool: Tool, found: Exported) -> None:
+    """Where the tool takes each secret from, since it does not ask us."""
+    if tool.name == "goose":
+        for variable, secret in found.variables.items():
+            note(f"goose asks for {variable} and keeps it: the secret {secret}")
+        return
+    for variable, secret in found.variables.items():
+        note(f"{tool.title} takes the secret {secret} from its environment, as {variable}")
+    for input, secret in found.inputs.items():
+        note(f"VS Code asks for {input}, the secret {secret}, and keeps it")

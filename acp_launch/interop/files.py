@@ -1,0 +1,59 @@
+"""A file of the user's is replaced whole or not at all, keeps its mode, and is left alone if it changed meanwhile."""
+
+import os
+from pathlib import Path
+
+from acp_launch.errors import UsageError
+from acp_launch.profile.load import shown
+from acp_launch.secret.private import real
+
+
+def put(file: Path, text: str, *, instead_of: str | None) -> None:
+    """`instead_of` is what was read there; None: there was no file. Where it is a link, what it leads to is replaced.
+
+    Raises:
+        UsageError: it cannot be written, or is not what was read.
+    """
+    try:
+        _put(real(file), text, instead_of)
+    except OSError as fault:
+        why = (fault.strerror or str(fault)).lower()
+        raise UsageError(
+            f"{shown(file)} cannot be written: {why}; it is as it was", fix="check its directory"
+        ) from None
+
+
+def _put(target: Path, text: str, instead_of: str | None) -> None:
+    if instead_of is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            raise _changed(target)
+        _write(target, text, 0o666)  # never over one that comes in this moment
+        return
+    if target.read_bytes() != instead_of.encode():
+        raise _changed(target)
+    fresh = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(8).hex()}")
+    _write(fresh, text, 0o600)
+    try:
+        fresh.chmod(target.stat().st_mode & 0o7777)
+        fresh.replace(target)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _write(file: Path, text: str, mode: int) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(file, flags, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(descriptor)
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def _changed(file: Path) -> UsageError:
+    return UsageError(f"{shown(file)} was changed by somebody else meanwhile; it is as they left it", fix="try again")

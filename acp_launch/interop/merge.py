@@ -1,0 +1,143 @@
+"""Drafts go into a profile's text: which of them, and how they stand to what is there. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.document.tree import parse
+from acp_launch.errors import UsageError
+from acp_launch.interop.drafting import filled, holes
+from acp_launch.interop.drafts import Draft
+from acp_launch.interop.incoming import Standing, standing
+from acp_launch.problem import errors
+from acp_launch.profile.check import check
+from acp_launch.profile.edit import CannotEdit, put, remove
+from acp_launch.secret.credential import masked
+
+EMPTY = "version: 1\n"
+_BARE = "version: 1\nagent:\n  command: x\n"
+
+
+class Step(Struct, frozen=True):
+    """One draft that is taken; `entry` is what the profile will say under `name`."""
+
+    draft: Draft
+    name: str
+    entry: dict[str, Any]
+    standing: Standing
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return ("agent",) if self.draft.kind == "agent" else ("mcp_servers", self.name)
+
+    @property
+    def comments(self) -> tuple[str, ...]:
+        return tuple(f"not imported: {key}: {why}" for key, why in self.draft.left)
+
+
+def chosen(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -> tuple[Draft, ...]:
+    """Those that were named, by their own names or by ours; else all servers that are on, and the only agent there is
+    if one is wanted.
+
+    Raises:
+        UsageError: nothing is called so, or several agents were named.
+    """
+    if not only:
+        agents = [one for one in drafts if one.kind == "agent" and not one.unfit]
+        taken = agents if wants_agent and len(agents) == 1 else []
+        return (*taken, *(one for one in drafts if one.kind == "server" and not one.disabled))
+    for name in only:
+        if not any(name in (one.original, one.name) for one in drafts):
+            there = ", ".join(one.original for one in drafts) or "nothing"
+            raise UsageError(f'there is no "{masked(name)}"', fix=f"--only takes one of these: {there}")
+    found = tuple(one for one in drafts if one.original in only or one.name in only)
+    if sum(one.kind == "agent" for one in found) > 1:
+        raise UsageError("a profile has one agent", fix="name one of them with --only")
+    return found
+
+
+def fitting(drafts: Iterable[Draft]) -> tuple[Draft, ...]:
+    """The same, each with what a profile would have against it: a name no variable can have, a url that is none."""
+    return tuple(one if one.unfit else replace(one, unfit=_fault(one)) for one in drafts)
+
+
+def steps(root: Mapping[str, Any], drafts: Iterable[Draft], names: Sequence[str], called: str = "") -> tuple[Step, ...]:
+    """`called` is the name the only server of them gets instead of its own."""
+    found = []
+    for one in drafts:
+        name = called if called and one.kind == "server" else one.name
+        found.append(Step(one, name, filled(one.shape, names), standing(root, one, names, name)))
+    return tuple(found)
+
+
+def without(root: Mapping[str, Any], drafts: Iterable[Draft], called: str = "") -> dict[str, Any]:
+    """What a profile says besides the entries these would be."""
+    names = {called or one.name for one in drafts if one.kind == "server"}
+    servers = root.get("mcp_servers")
+    others = {key: value for key, value in servers.items() if key not in names} if isinstance(servers, Mapping) else {}
+    return {**root, "mcp_servers": others}
+
+
+def applied(text: str, wanted: Iterable[Step]) -> str:
+    """The profile's text with each step taken, whatever stands there.
+
+    Raises:
+        UsageError: it cannot be done without touching anything else.
+    """
+    for step in wanted:
+        try:
+            text = _applied(text, step)
+        except CannotEdit as cannot:
+            what = f"{step.draft.original} cannot be added to this file: {cannot.message}"
+            raise UsageError(what, fix=cannot.fix or "edit the file by hand") from None
+    return text
+
+
+def _applied(text: str, step: Step) -> str:
+    if step.draft.kind == "agent":
+        text = _without_the_rest(text, step)
+        for key, value in step.entry.items():
+            text = put(text, ("agent", key), value)
+        return _commented(text, ("agent", "command"), step)
+    return _commented(put(text, step.path, step.entry), step.path, step)
+
+
+def _commented(text: str, path: tuple[str, ...], step: Step) -> str:
+    """With what is not there as comments above the entry, where that is on lines of its own and new."""
+    document, _ = parse(text, "")
+    if document is None or step.standing != "new":
+        return text
+    line, column = document.locate(path, key=True)
+    lines = text.splitlines(keepends=True)
+    margin = lines[line - 1][: column - 1]
+    if margin.strip():
+        return text
+    line_end = "\r\n" if lines[line - 1].endswith("\r\n") else "\n"
+    comments = [f"{margin}# {comment}{line_end}" for comment in step.comments]
+    made = "".join([*lines[: line - 1], *comments, *lines[line - 1 :]])
+    after, _ = parse(made, "")
+    return made if after is not None and after.root == document.root else text
+
+
+def _without_the_rest(text: str, step: Step) -> str:
+    """Arguments and variables of the agent that was there are none of the new one's."""
+    document, _ = parse(text, "")
+    agent = document.root.get("agent") if document else None
+    for key in ("args", "env"):
+        if isinstance(agent, dict) and key in agent and key not in step.entry:
+            text = remove(text, ("agent", key))
+    return text
+
+
+def _fault(one: Draft) -> str:
+    entry = filled(one.shape, dict.fromkeys(holes(one.shape), "x"))
+    text = "version: 1\n" if one.kind == "agent" else _BARE
+    path = ("agent",) if one.kind == "agent" else ("mcp_servers", one.name)
+    try:
+        document, problems = parse(put(text, path, entry), "")
+    except CannotEdit as cannot:
+        return masked(cannot.message)
+    found = errors((*problems, *(check(document).problems if document else ())))
+    return masked(f"{found[0].path}: {found[0].message}") if found else ""

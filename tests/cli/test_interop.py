@@ -1,0 +1,488 @@
+"""`import` and `export` as a person uses them; secrets go to a sealed file, so that no test needs a keyring."""
+
+import json
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.launcher import Ended, Launcher
+from tests.cli.terminal import on_terminal
+from tests.cli.test_secrets import configured, files_holding, listed, value_of
+
+PROFILE = """\
+# ours
+version: 1
+agent:
+  command: true  # kept as it is
+
+# the end
+"""
+PLAIN = {"files": {"command": "files-mcp", "args": ["--root", "/srv"]}}
+TOKENS = {
+    "github": "ghp_Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx2",
+    "openai": "sk-proj-Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0",
+    "slack": "xoxb-17653672481-19874698323-pdFZKVeTuE8sk7oOHcbrzqgy",
+    "password": "correct-horse-battery",
+    "short": "hunter2",
+    "bearer": "Zq81-kkLm-29fj",
+    "random": "q7Rk29fLmZt41vXw83NcDp05",
+    "dsn": "s3cr3t-p4ss",
+    "option": "tok-9f8e7d6c5b",
+    "query": "AIzaSyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q",
+}
+TEN = {
+    "one": {
+        "command": "npx",
+        "args": ["-y", "pkg", "--token", TOKENS["option"], f"--dsn=postgres://u:{TOKENS['dsn']}@h/d", TOKENS["random"]],
+        "env": {
+            "GITHUB_TOKEN": TOKENS["github"],
+            "OPENAI_API_KEY": TOKENS["openai"],
+            "SLACK": TOKENS["slack"],
+            "DB_PASSWORD": TOKENS["password"],
+            "ADMIN_PWD": TOKENS["short"],
+            "AGAIN": f"x{TOKENS['password']}y",
+        },
+    },
+    "two": {
+        "type": "http",
+        "url": f"https://x.example/mcp?key={TOKENS['query']}",
+        "headers": {"Authorization": f"Bearer {TOKENS['bearer']}"},
+    },
+}
+
+
+@pytest.fixture
+def project(launch: Launcher) -> Launcher:
+    """A sealed store, and a profile `p` with comments."""
+    configured(launch, "secrets: {store: file, file: {key_file: key}}\n")
+    (launch.project / ".git").mkdir()
+    profile(launch).write_text(PROFILE.replace("command: true", "command: cat"))
+    return launch
+
+
+def profile(launch: Launcher) -> Path:
+    return launch.project / ".acp-launch" / "p.yaml"
+
+
+def declared(launch: Launcher, servers: object, name: str = ".mcp.json") -> Path:
+    file = launch.project / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"mcpServers": servers}))
+    return file
+
+
+def taken(launch: Launcher, *options: str) -> Ended:
+    return launch("import", "claude", "--into", "p", *options)
+
+
+# import
+
+
+def test_a_server_is_added_and_every_other_byte_of_the_profile_stays(project: Launcher) -> None:
+    declared(project, PLAIN)
+    before = profile(project).read_text()
+    done = taken(project, "--yes")
+    added = "mcp_servers:\n  files:\n    command: files-mcp\n    args: [--root, /srv]\n"
+    assert done.code == 0
+    assert done.err == "acp-launch: .acp-launch/p.yaml: files imported\n"
+    assert "".join(f"+ {line}\n" for line in added.splitlines()) in done.out.decode()
+    after = profile(project).read_text()
+    assert added in after
+    assert [line for line in before.splitlines() if line not in after.splitlines()] == []
+    assert project("validate", "p").code == 0
+
+
+def test_of_ten_literal_tokens_none_is_left_behind_and_all_are_in_the_store(project: Launcher) -> None:
+    """The file they came from is the only one in the project, in the home and on the terminal that holds them."""
+    source = declared(project, TEN)
+    done = taken(project, "--yes")
+    assert done.code == 0, done.err
+    written = profile(project).read_text()
+    for value in TOKENS.values():
+        assert value not in written
+        assert value.encode() not in done.out
+        assert value not in done.err
+        assert files_holding(value, project.project, Path(project.env["HOME"])) == [source]
+    names = listed(project)
+    assert len(names) == 10
+    assert {value_of(project, name) for name in names} == set(TOKENS.values())
+    assert all(f"${{secret:{name}}}" in written for name in names)
+    assert project("validate", "p").code == 0
+    assert project("secret", "check", "p").code == 0
+
+
+def test_each_credential_is_named_with_its_place_and_its_new_name(project: Launcher) -> None:
+    declared(project, {"gh": {"command": "x", "env": {"TOKEN": TOKENS["github"]}}})
+    done = taken(project, "--yes")
+    store = Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
+    assert done.err == (
+        "acp-launch: gh: env.TOKEN is a GitHub token; it becomes the secret gh\n"
+        f"acp-launch: kept in the sealed file ({store}): gh\n"
+        "acp-launch: the values still stand in .mcp.json; remove them there, and replace what others have seen\n"
+        "acp-launch: .acp-launch/p.yaml: gh imported\n"
+    )
+
+
+def test_a_second_import_changes_nothing(project: Launcher) -> None:
+    declared(project, TEN)
+    assert taken(project, "--yes").code == 0
+    before, names = profile(project).read_bytes(), listed(project)
+    done = taken(project, "--yes")
+    assert (done.code, done.out) == (0, b"")
+    assert done.err.endswith("acp-launch: .acp-launch/p.yaml has all of it; nothing was changed\n")
+    assert (profile(project).read_bytes(), listed(project)) == (before, names)
+
+
+def test_a_dry_run_shows_the_change_and_makes_none(project: Launcher) -> None:
+    declared(project, TEN)
+    before = profile(project).read_bytes()
+    done = taken(project, "--dry-run")
+    assert done.code == 0
+    assert b'+     env: {GITHUB_TOKEN: "${secret:' in done.out or b"${secret:one/github-token}" in done.out
+    assert done.err.endswith("acp-launch: nothing was written, as --dry-run says\n")
+    assert profile(project).read_bytes() == before
+    assert not Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed").exists()
+
+
+def test_without_a_terminal_nothing_is_written_unless_yes_is_said(project: Launcher) -> None:
+    declared(project, TEN)
+    before = profile(project).read_bytes()
+    done = taken(project)
+    assert done.code == 2
+    assert done.err.endswith(
+        "acp-launch: there is no terminal to ask on; nothing was written\n    fix: --yes takes all of it\n"
+    )
+    assert profile(project).read_bytes() == before
+    assert not Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed").exists()
+
+
+def test_a_person_is_asked_about_the_change_and_about_each_credential(project: Launcher) -> None:
+    server = {
+        "command": "x",
+        "args": [TOKENS["random"]],
+        "env": {"TOKEN": TOKENS["github"], "API_KEY": TOKENS["openai"]},
+    }
+    declared(project, {"s": server})
+    arguments = ("import", "claude", "--into", "p")
+    with on_terminal(*arguments, cwd=project.project, env=project.env) as terminal:
+        terminal.until("Change it? [no]: ")
+        terminal.types("y\n")
+        terminal.until("No, it is no secret; it stays as it is (n)")
+        terminal.until("Keep it? [no]: ")
+        terminal.types("n\n")
+        terminal.until("s: env.TOKEN is a GitHub token. Keep it?")
+        terminal.types("y\n")
+        terminal.until("s: env.API_KEY is an OpenAI key. Keep it?")
+        terminal.types("n\n")
+        assert terminal.ends() == 0
+        shown = terminal.text
+    assert "acp-launch secret set s/api-key" in shown
+    assert TOKENS["github"] not in shown
+    assert TOKENS["openai"] not in shown
+    written = profile(project).read_text()
+    assert f"args: [{TOKENS['random']}]" in written
+    assert "${secret:s/token}" in written
+    assert "${secret:s/api-key}" in written
+    assert list(listed(project)) == ["s/token"]
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"])
+def test_whoever_does_not_agree_keeps_the_file_as_it_is(project: Launcher, answer: str) -> None:
+    declared(project, TEN)
+    before = profile(project).read_bytes()
+    with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
+        terminal.until("Change it? [no]: ")
+        terminal.types(answer)
+        assert terminal.ends() == 2
+    assert profile(project).read_bytes() == before
+    assert listed(project) == {}
+
+
+def test_ctrl_c_at_a_question_writes_nothing(project: Launcher) -> None:
+    declared(project, TEN)
+    before = profile(project).read_bytes()
+    with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
+        terminal.until("Change it? [no]: ")
+        terminal.types("y\n")
+        terminal.until("Keep it? [no]: ")
+        terminal.types("\x03")
+        assert terminal.ends() == 130
+    assert profile(project).read_bytes() == before
+    assert listed(project) == {}
+
+
+def test_another_server_of_the_same_name_stays_and_others_are_added(project: Launcher) -> None:
+    declared(project, PLAIN)
+    assert taken(project, "--yes").code == 0
+    declared(project, {"files": {"command": "other"}, "new": {"command": "y"}})
+    done = taken(project, "--yes")
+    assert done.code == 0
+    assert done.err == (
+        "acp-launch: files is there already and differs; --force replaces it, --as NAME adds it under another name\n"
+        "acp-launch: .acp-launch/p.yaml: new imported\n"
+    )
+    assert "command: files-mcp" in profile(project).read_text()
+    done = taken(project, "--yes", "--only", "files")
+    assert done.code == 2
+    assert done.err.endswith(
+        "acp-launch: nothing was written to .acp-launch/p.yaml\n"
+        "    fix: --force replaces what is there, --as NAME adds to it\n"
+    )
+
+
+def test_a_server_of_the_same_name_is_replaced_by_force_or_added_under_another(project: Launcher) -> None:
+    declared(project, PLAIN)
+    assert taken(project, "--yes").code == 0
+    declared(project, {"files": {"command": "other"}})
+    assert taken(project, "--yes", "--as", "more").code == 0
+    assert "  more:\n    command: other\n" in profile(project).read_text()
+    assert "  files:\n    command: files-mcp\n" in profile(project).read_text()
+    assert taken(project, "--yes", "--force").code == 0
+    assert "command: files-mcp" not in profile(project).read_text()
+    assert "# ours" in profile(project).read_text()
+
+
+def test_what_a_person_added_to_an_imported_server_is_no_conflict(project: Launcher) -> None:
+    declared(project, PLAIN)
+    assert taken(project, "--yes").code == 0
+    assert project("validate", "p").code == 0
+    text = (
+        profile(project)
+        .read_text()
+        .replace("    command: files-mcp\n", "    command: files-mcp\n    required: false\n")
+    )
+    profile(project).write_text(text)
+    done = taken(project, "--yes")
+    assert (done.code, profile(project).read_text()) == (0, text)
+
+
+def test_what_a_profile_inherits_is_there_already(project: Launcher) -> None:
+    """Its own entry would be merged with that of its parent into one that nobody wrote."""
+    parent = project.project / ".acp-launch" / "_base.yaml"
+    parent.write_text(
+        "version: 1\nmcp_servers:\n  files: {command: files-mcp, args: [--root, /srv]}\n  b: {command: b}\n"
+    )
+    profile(project).write_text("version: 1\nextends: ./_base.yaml\nagent: {command: cat}\n")
+    before = profile(project).read_text()
+    declared(project, {**PLAIN, "b": {"type": "http", "url": "https://b.example"}})
+    done = taken(project, "--yes")
+    assert (done.code, profile(project).read_text()) == (2, before)
+    assert done.err.startswith("acp-launch: b is there already and differs;")
+
+
+def test_a_secret_that_holds_something_else_is_not_overwritten(project: Launcher) -> None:
+    assert project("secret", "set", "gh", stdin=b"somebody else's").code == 0
+    declared(project, {"gh": {"command": "x", "env": {"TOKEN": TOKENS["github"]}}})
+    assert taken(project, "--yes").code == 0
+    assert value_of(project, "gh") == "somebody else's"
+    assert "${secret:gh/token}" in profile(project).read_text()
+    assert value_of(project, "gh/token") == TOKENS["github"]
+
+
+def test_what_cannot_be_translated_is_kept_as_a_comment(project: Launcher) -> None:
+    declared(project, {"my server!": {"command": "x", "envFile": "/x/.env", "env": {"A": "${A:-${B}}"}}})
+    done = taken(project, "--yes")
+    assert done.err == (
+        'acp-launch: "my server!" becomes my-server; a name is made of letters, digits, _ . and -\n'
+        "acp-launch: my-server: envFile has no counterpart in a profile; it is kept as a comment\n"
+        "acp-launch: my-server: env.A has a variable in the default of another; it is kept as a comment\n"
+        "acp-launch: .acp-launch/p.yaml: my-server imported\n"
+    )
+    assert (
+        "  # not imported: envFile: has no counterpart in a profile\n"
+        "  # not imported: env.A: has a variable in the default of another\n"
+        "  my-server:\n    command: x\n"
+    ) in profile(project).read_text()
+
+
+def test_nothing_in_a_strangers_file_drives_the_terminal(project: Launcher) -> None:
+    declared(project, {"a\x1b]0;x\x07\u202e": {"command": "\x1b[2Jx", "b\x1b[31m": 1}})
+    done = taken(project, "--yes")
+    assert done.code == 0
+    assert "\x1b" not in done.err + done.out.decode()
+    assert "\u202e" not in done.err + done.out.decode()
+
+
+def test_only_takes_those_that_are_named_even_if_they_are_switched_off(project: Launcher) -> None:
+    declared(project, {"a": {"command": "x"}, "b": {"command": "y", "disabled": True}, "c": {"command": "z"}})
+    assert taken(project, "--yes", "--only", "b").code == 0
+    text = profile(project).read_text()
+    assert ("  b:\n" in text, "  a:\n" in text) == (True, False)
+    done = taken(project, "--only", "d")
+    assert (done.code, done.err) == (2, 'acp-launch: there is no "d"\n    fix: --only takes one of these: a, b, c\n')
+
+
+def test_an_agent_of_an_editor_begins_a_profile(project: Launcher) -> None:
+    file = project.project / "settings.json"
+    file.write_text(
+        '{// mine\n"agent_servers": {"My Agent": {"type": "custom", "command": "cat", "args": ["--acp"]}},'
+        ' "context_servers": {"s": {"command": "x"}},}'
+    )
+    done = project("import", "settings.json", "--into", "fresh", "--yes")
+    assert done.code == 0, done.err
+    made = project.project / ".acp-launch" / "fresh.yaml"
+    assert made.read_text() == (
+        "version: 1\n\nagent:\n  command: cat\n  args: [--acp]\n\nmcp_servers:\n  s:\n    command: x\n"
+    )
+    assert project("validate", "fresh").code == 0
+
+
+def test_a_new_profile_needs_an_agent(project: Launcher) -> None:
+    declared(project, PLAIN)
+    done = project("import", "claude", "--into", "fresh", "--yes")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: .acp-launch/fresh.yaml is not there yet, and nothing here says what its agent is\n"
+        "    fix: begin it first: acp-launch init fresh\n",
+    )
+    assert not (project.project / ".acp-launch" / "fresh.yaml").exists()
+
+
+def test_a_built_in_profile_is_never_written_to(project: Launcher) -> None:
+    declared(project, PLAIN)
+    done = project("import", "claude", "--into", "demo", "--yes")
+    assert done.code == 2
+    assert done.err.startswith('acp-launch: "demo" comes with acp-launch and cannot be changed\n')
+
+
+def test_a_profile_that_leads_out_of_its_project_is_not_written_to(project: Launcher) -> None:
+    outside = project.project.parent / "outside.yaml"
+    outside.write_text(PROFILE)
+    profile(project).unlink()
+    profile(project).symlink_to(outside)
+    declared(project, PLAIN)
+    done = taken(project, "--yes")
+    assert (done.code, outside.read_text()) == (2, PROFILE)
+    assert "leads out of the project" in done.err
+
+
+def test_the_mode_of_a_profile_is_kept_and_nothing_is_left_beside_it(project: Launcher) -> None:
+    declared(project, PLAIN)
+    profile(project).chmod(0o640)
+    assert taken(project, "--yes").code == 0
+    assert stat.S_IMODE(profile(project).stat().st_mode) == 0o640
+    assert [file.name for file in profile(project).parent.iterdir()] == ["p.yaml"]
+
+
+def test_what_is_on_this_machine_is_listed_with_the_commands_that_import_it(project: Launcher) -> None:
+    declared(project, PLAIN)
+    declared(project, PLAIN, ".cursor/mcp.json")
+    done = project("import")
+    assert done.out.decode() == (
+        "Claude Code  .mcp.json         servers: files\nCursor       .cursor/mcp.json  servers: files\n"
+    )
+    assert done.err == (
+        "    acp-launch import .mcp.json --from claude --into PROFILE\n"
+        "    acp-launch import .cursor/mcp.json --from cursor --into PROFILE\n"
+    )
+    found = json.loads(project("import", "--json").out)["found"]
+    assert [(one["tool"], one["servers"]) for one in found] == [("claude", ["files"]), ("cursor", ["files"])]
+
+
+def test_without_any_tool_that_is_said(project: Launcher) -> None:
+    done = project("import")
+    assert (done.code, done.out, done.err) == (
+        0,
+        b"",
+        "acp-launch: no other tool is configured here; a file is given by its path: acp-launch import FILE\n",
+    )
+
+
+def test_a_broken_file_is_told_with_its_line(project: Launcher) -> None:
+    (project.project / ".mcp.json").write_text('{\n  "mcpServers": }\n')
+    done = taken(project, "--yes")
+    assert done.code == 2
+    assert done.err.startswith(".mcp.json:2:17: not valid JSON: expecting value\n")
+
+
+# export
+
+
+def with_servers(launch: Launcher) -> None:
+    profile(launch).write_text(
+        "version: 1\nagent: {command: cat, args: [--acp]}\nmcp_servers:\n"
+        '  gh:\n    command: npx\n    env: {GITHUB_TOKEN: "${secret:gh}"}\n'
+    )
+
+
+def test_an_entry_is_printed_with_the_tools_own_reference_to_the_secret(project: Launcher) -> None:
+    with_servers(project)
+    assert project("secret", "set", "gh", stdin=TOKENS["github"].encode()).code == 0
+    done = project("export", "p", "--to", "vscode")
+    assert done.code == 0
+    assert json.loads(done.out) == {
+        "servers": {"gh": {"type": "stdio", "command": "npx", "args": [], "env": {"GITHUB_TOKEN": "${input:gh}"}}},
+        "inputs": [{"id": "gh", "type": "promptString", "description": "the secret gh", "password": True}],
+    }
+    assert done.err == "acp-launch: VS Code asks for gh, the secret gh, and keeps it\n"
+
+
+@pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor", "codex"])
+def test_no_secret_is_looked_up_for_an_export(project: Launcher, tool: str) -> None:
+    with_servers(project)
+    assert project("secret", "set", "gh", stdin=TOKENS["github"].encode()).code == 0
+    done = project("export", "p", "--to", tool, "--file", f"{tool}.out", "--yes")
+    assert TOKENS["github"] not in done.err + done.out.decode()
+    assert files_holding(TOKENS["github"], project.project, Path(project.env["HOME"])) == []
+
+
+def test_an_entry_is_written_beside_those_of_others_whose_credentials_are_not_shown(project: Launcher) -> None:
+    with_servers(project)
+    text = (
+        '{\n  // the team\'s\n  "mcpServers": {\n'
+        f'    "theirs": {{"command": "x", "env": {{"PASSWORD": "{TOKENS["short"]}"}}}}, // and theirs\n  }}\n}}\n'
+    )
+    file = project.project / ".mcp.json"
+    file.write_text(text)
+    file.chmod(0o600)
+    done = project("export", "p", "--to", "claude", "--write", "--yes")
+    assert done.code == 0, done.err
+    assert TOKENS["short"] not in done.err + done.out.decode()
+    added = '    "gh": {\n      "type": "stdio",\n      "command": "npx",\n      "args": [],\n      "env": {\n'
+    added += '        "GITHUB_TOKEN": "${GITHUB_TOKEN}"\n      }\n    }\n'
+    assert file.read_text() == text.replace("// and theirs\n", f"// and theirs\n{added}")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    again = project("export", "p", "--to", "claude", "--write", "--yes")
+    assert again.err.startswith("acp-launch: .mcp.json has all of it; nothing was changed\n")
+
+
+def test_an_entry_of_somebody_elses_is_replaced_by_force_only(project: Launcher) -> None:
+    with_servers(project)
+    file = declared(project, {"gh": {"command": "theirs"}})
+    before = file.read_text()
+    done = project("export", "p", "--to", "claude", "--write", "--yes")
+    assert (done.code, file.read_text()) == (2, before)
+    assert done.err.startswith("acp-launch: mcpServers.gh is there already and differs; --force replaces it\n")
+    assert project("export", "p", "--to", "claude", "--write", "--yes", "--force").code == 0
+    assert json.loads(file.read_text())["mcpServers"]["gh"]["command"] == "npx"
+
+
+def test_without_a_terminal_an_export_is_written_only_if_yes_is_said(project: Launcher) -> None:
+    with_servers(project)
+    done = project("export", "p", "--to", "codex", "--write")
+    assert done.code == 2
+    assert "acp-launch: there is no terminal to ask on; nothing was written\n    fix: --yes writes it\n" in done.err
+    assert not (Path(project.env["HOME"]) / ".codex").exists()
+    assert project("export", "p", "--to", "codex", "--write", "--yes").code == 0
+    written = tomllib.loads((Path(project.env["HOME"]) / ".codex" / "config.toml").read_text())
+    assert written == {"mcp_servers": {"gh": {"command": "npx", "args": [], "env_vars": ["GITHUB_TOKEN"]}}}
+
+
+def test_a_tools_file_that_leads_out_of_the_project_is_not_written_to(project: Launcher) -> None:
+    with_servers(project)
+    outside = project.project.parent / "outside.json"
+    outside.write_text("{}")
+    (project.project / ".mcp.json").symlink_to(outside)
+    done = project("export", "p", "--to", "claude", "--write", "--yes")
+    assert (done.code, outside.read_text()) == (2, "{}")
+
+
+def test_a_tool_nobody_knows_is_told_which_there_are(project: Launcher) -> None:
+    done = project("export", "p", "--to", "emacs")
+    assert done.code == 2
+    assert done.err == (
+        'acp-launch: there is no tool "emacs"\n    fix: it is one of claude-desktop, claude, vscode, cursor, codex,'
+        " gemini, zed, jetbrains, opencode, goose, acpx\n"
+    )

@@ -1,0 +1,281 @@
+"""A profile in the words of each tool, and the way there and back."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acp_launch.document.tree import parse
+from acp_launch.interop.drafting import filled
+from acp_launch.interop.handing import Piece, alone, handed, pieces
+from acp_launch.interop.incoming import gathered
+from acp_launch.interop.jsonc import parse as parse_json
+from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.outward import Surroundings
+from acp_launch.interop.places import TOOLS, Machine, Tool, own_place, places
+from acp_launch.interop.writers import Exported, exported
+from acp_launch.profile.check import check
+from acp_launch.profile.model import Profile
+from tests.interop.test_readers import FILES, entries, imported
+
+AROUND = Surroundings("/project", "/home/me", "work", "/usr/bin/python3")
+PROFILE = """
+version: 1
+agent:
+  command: ./bin/agent
+  args: [--acp]
+  env: {MODE: fast, KEY: "${secret:agent}"}
+mcp_servers:
+  github:
+    command: npx
+    args: [-y, server-github, "--root=${project}/src"]
+    env: {GITHUB_TOKEN: "${secret:github}", HOST: "${env:GH_HOST}", PLAIN: text}
+    restart: {policy: always}
+  docs:
+    type: http
+    url: https://docs.example.com/mcp
+    headers: {Authorization: "Bearer ${secret:team/docs}", X-Tenant: acme}
+"""
+
+
+def profile(text: str) -> Profile:
+    document, problems = parse(text, "p.yaml")
+    assert document is not None
+    checked = check(document)
+    assert checked.profile is not None, (problems, checked.problems)
+    return checked.profile
+
+
+def export(tool: str, text: str = PROFILE) -> Exported:
+    return exported(profile(text), TOOLS[tool], AROUND)
+
+
+def test_vs_code_asks_for_secrets_itself() -> None:
+    found = export("vscode")
+    assert found.servers == {
+        "github": {
+            "type": "stdio",
+            "command": "npx",
+            "args": ["-y", "server-github", "--root=${workspaceFolder}/src"],
+            "env": {"GITHUB_TOKEN": "${input:github}", "HOST": "${env:GH_HOST}", "PLAIN": "text"},
+        },
+        "docs": {
+            "type": "http",
+            "url": "https://docs.example.com/mcp",
+            "headers": {"Authorization": "Bearer ${input:team-docs}", "X-Tenant": "acme"},
+        },
+    }
+    assert found.inputs == {"github": "github", "team-docs": "team/docs"}
+    assert found.notes == ("github: restart is left out: only acp-launch does that",)
+
+
+def test_claude_code_takes_secrets_from_its_environment() -> None:
+    found = export("claude")
+    assert found.servers == {
+        "github": {
+            "type": "stdio",
+            "command": "npx",
+            "args": ["-y", "server-github", "--root=/project/src"],
+            "env": {"GITHUB_TOKEN": "${GITHUB_TOKEN}", "HOST": "${GH_HOST}", "PLAIN": "text"},
+        },
+        "docs": {
+            "type": "http",
+            "url": "https://docs.example.com/mcp",
+            "headers": {"Authorization": "Bearer ${TEAM_DOCS}", "X-Tenant": "acme"},
+        },
+    }
+    assert found.variables == {"GITHUB_TOKEN": "github", "TEAM_DOCS": "team/docs"}
+
+
+def test_codex_is_told_the_names_of_variables() -> None:
+    found = export("codex")
+    assert found.servers == {
+        "github": {
+            "command": "npx",
+            "args": ["-y", "server-github", "--root=/project/src"],
+            "env": {"PLAIN": "text"},
+            "env_vars": ["GITHUB_TOKEN"],
+        },
+        "docs": {
+            "url": "https://docs.example.com/mcp",
+            "bearer_token_env_var": "TEAM_DOCS",
+            "http_headers": {"X-Tenant": "acme"},
+        },
+    }
+    assert found.notes == (
+        "github: env.HOST is left out: Codex cannot rename GH_HOST",
+        "github: restart is left out: only acp-launch does that",
+    )
+
+
+def test_goose_keeps_secrets_in_its_own_store() -> None:
+    found = export("goose")
+    assert found.servers["github"]["env_keys"] == ["GITHUB_TOKEN"]
+    assert found.servers["github"]["envs"] == {"PLAIN": "text"}
+    assert found.servers["docs"] == {
+        "enabled": True,
+        "type": "streamable_http",
+        "name": "docs",
+        "description": "",
+        "uri": "https://docs.example.com/mcp",
+        "headers": {"Authorization": "Bearer ${TEAM_DOCS}", "X-Tenant": "acme"},
+        "envs": {},
+        "env_keys": ["TEAM_DOCS"],
+    }
+
+
+def test_zed_starts_the_agent_and_gets_no_secret() -> None:
+    found = export("zed")
+    assert found.agents == {
+        "work": {"type": "custom", "command": "/project/bin/agent", "args": ["--acp"], "env": {"MODE": "fast"}}
+    }
+    assert found.servers["docs"] == {
+        "source": "custom",
+        "url": "https://docs.example.com/mcp",
+        "headers": {"X-Tenant": "acme"},
+    }
+    assert found.notes == (
+        "Zed starts the agent itself: acp-launch is not in between, and supervises nothing",
+        "agent: env.KEY is left out: it is a secret (agent), and Zed has no references",
+        "github: env.GITHUB_TOKEN is left out: it is a secret (github), and Zed has no references",
+        "github: env.HOST is left out: it is the variable GH_HOST, and Zed has no references",
+        "github: restart is left out: only acp-launch does that",
+        "docs: headers.Authorization is left out: it is a secret (team/docs), and Zed has no references",
+    )
+
+
+def test_jetbrains_gets_the_agent_alone() -> None:
+    found = export("jetbrains")
+    assert (list(found.agents), found.servers) == (["work"], {})
+    assert found.notes[-1] == "the profile's MCP servers are left out: JetBrains keeps its own elsewhere"
+
+
+def test_claude_desktop_takes_programs_only() -> None:
+    found = export("claude-desktop")
+    assert list(found.servers) == ["github"]
+    assert "docs is left out: it has a url, and Claude Desktop's file takes programs only" in found.notes
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_restriction_that_a_tool_cannot_say_is_spoken_of(tool: str) -> None:
+    """A server with more tools than somebody wanted is another server."""
+    found = export(tool, PROFILE.replace("    restart: {policy: always}", '    tools: {deny: ["delete_*"]}'))
+    assert tool == "jetbrains" or [note for note in found.notes if note.startswith("github: tools")]
+
+
+@pytest.mark.parametrize(
+    ("tool", "text"),
+    [("claude", "a ${b}"), ("gemini", "a $b"), ("vscode", "a ${b}"), ("opencode", "{file:x}"), ("goose", "$b")],
+)
+def test_text_that_a_tool_would_take_for_a_variable_is_not_written(tool: str, text: str) -> None:
+    ours = json.dumps(text.replace("${", "$${"))
+    server = f'mcp_servers: {{a: {{type: http, url: "https://x", headers: {{X: {ours}}}}}}}'
+    found = export(tool, f"version: 1\nagent: {{command: x}}\n{server}\n")
+    title = TOOLS[tool].title
+    assert found.notes[-1] == (f"a: headers.X is left out: it holds text that {title} would take for a variable")
+
+
+@pytest.mark.parametrize("tool", [name for name, tool in TOOLS.items() if tool.servers])
+def test_what_a_tool_says_comes_back_as_it_was(tool: str) -> None:
+    """Import, export, import: the servers that could be said are the same, but for what the secrets are called."""
+    first = imported(tool)
+    servers = {name: entry for name, entry in entries(first).items() if "agent" not in _kinds(first, name)}
+    if tool == "gemini":  # relative to the project here, to where it is started there
+        servers["python"]["cwd"] = "/project/mcp_tools"
+    text = json.dumps({"version": 1, "agent": {"command": "x"}, "mcp_servers": servers})
+    found = exported(profile(text), TOOLS[tool], AROUND)
+    again = gathered([(TOOLS[tool], _read_back(TOOLS[tool], alone(found, TOOLS[tool])))], "/project")
+    names = ["s"] * len(again.tokens)
+    back = {one.name: filled(one.shape, names) for one in again.drafts if one.kind == "server"}
+    kept = {name: _nameless(entry) for name, entry in servers.items() if name in found.servers}
+    noted = " ".join(found.notes)
+    assert {name: _nameless(entry) for name, entry in back.items() if f"{name}:" not in noted} == {
+        name: entry for name, entry in kept.items() if f"{name}:" not in noted
+    }
+    assert len(found.servers) >= len(servers) / 2
+
+
+def _kinds(found: Any, name: str) -> set[str]:
+    return {one.kind for one in found.drafts if one.name == name}
+
+
+def _nameless(value: Any) -> Any:
+    """Without what secrets are called; one that the tool takes from its environment is a variable there."""
+    if isinstance(value, dict):
+        return {key: _nameless(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_nameless(item) for item in value]
+    if isinstance(value, str):
+        text = "?".join(piece.partition("}")[2] if index else piece for index, piece in enumerate(value.split("${s")))
+        return "?".join(piece.partition("}")[2] if index else piece for index, piece in enumerate(text.split("${env:")))
+    return value
+
+
+def _read_back(tool: Tool, text: str) -> Any:
+    if tool.syntax == "toml":
+        return tomllib.loads(text)
+    if tool.syntax == "yaml":
+        document, _ = parse(text, "")
+        assert document is not None
+        return document.root
+    return parse_json(text).root
+
+
+@pytest.mark.parametrize("tool", FILES)
+def test_an_entry_is_added_to_a_real_file_and_everything_else_stays(tool: str) -> None:
+    chosen, found = TOOLS[tool], export(tool)
+    before = (Path(__file__).parent / "configs" / FILES[tool]).read_text()
+    wanted = tuple(one for one in pieces(found, chosen, _read_back(chosen, before)) if one.standing == "new")
+    made = handed(before, chosen, wanted, found.inputs)
+    assert wanted
+    lines = iter(made.splitlines())
+    lost = [line for line in before.splitlines() if line.strip().strip(",") and not _comes(line, lines)]
+    assert lost == []
+    assert all(one.standing == "same" for one in pieces(found, chosen, _read_back(chosen, made)) if one in wanted)
+    again = pieces(found, chosen, _read_back(chosen, made))
+    assert [one.standing for one in again if one.name in {each.name for each in wanted}] == ["same"] * len(wanted)
+
+
+def _comes(line: str, lines: Any) -> bool:
+    """As it was, or with a comma more."""
+    return any(other in (line, f"{line},") or other.startswith(f"{line.split(' //')[0]},") for other in lines)
+
+
+def test_an_entry_of_the_same_name_is_replaced_only_where_it_stands() -> None:
+    text = '{\n  // mine\n  "servers": {\n    "github": {"command": "mine"}, // here\n    "b": 1\n  }\n}\n'
+    piece = Piece("servers", "github", {"command": "x"}, "other")
+    made = handed(text, TOOLS["vscode"], (piece,), {})
+    assert made == text.replace('{"command": "mine"}', '{\n      "command": "x"\n    }')
+
+
+def test_a_file_in_which_a_key_comes_twice_is_left_alone() -> None:
+    text = '{"servers": {"a": {}, "x": {}}, "servers": [1]}'
+    with pytest.raises(Misfit):
+        handed(text, TOOLS["vscode"], (Piece("servers", "x", {"command": "x"}, "new"),), {})
+
+
+@pytest.mark.parametrize(("platform", "folder"), [("linux", ".config"), ("darwin", "Library/Application Support")])
+def test_every_tool_has_a_place_on_every_system(platform: str, folder: str) -> None:
+    machine = Machine(Path("/home/me"), {}, platform)
+    found = places(TOOLS["claude-desktop"], machine, Path("/p"))
+    assert found == (Path("/home/me", folder, "Claude", "claude_desktop_config.json"),)
+    assert all(places(tool, machine, Path("/p")) for tool in TOOLS.values())
+
+
+def test_the_directories_a_person_chose_are_looked_into() -> None:
+    chosen = {"XDG_CONFIG_HOME": "/c", "CODEX_HOME": "/x", "CLAUDE_CONFIG_DIR": "/d"}
+    machine = Machine(Path("/home/me"), chosen, "linux")
+    assert places(TOOLS["zed"], machine, Path("/p"))[-1] == Path("/c/zed/settings.json")
+    assert places(TOOLS["codex"], machine, Path("/p"))[-1] == Path("/x/config.toml")
+    assert places(TOOLS["claude"], machine, Path("/p"))[-1] == Path("/d/.claude.json")
+
+
+def test_an_entry_goes_to_the_project_where_that_is_the_custom_and_else_to_the_user(tmp_path: Path) -> None:
+    machine = Machine(Path("/home/me"), {}, "linux")
+    assert own_place(TOOLS["claude"], machine, tmp_path) == tmp_path / ".mcp.json"
+    assert own_place(TOOLS["zed"], machine, tmp_path) == Path("/home/me/.config/zed/settings.json")
+    (tmp_path / ".zed").mkdir()
+    (tmp_path / ".zed" / "settings.json").write_text("{}")
+    assert own_place(TOOLS["zed"], machine, tmp_path) == tmp_path / ".zed" / "settings.json"
