@@ -10,11 +10,16 @@ import sys
 
 
 def main() -> None:
-    """Answer `--version` before anything is imported; everything else is the command line's."""
+    """Answer `--version`, and a shell that completes, before anything is imported; the rest is the command line's."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         from acp_launch import __version__
 
         sys.stdout.write(f"acp-launch {__version__}\n")
+        return
+    if sys.argv[1:2] == ["__complete"]:
+        from acp_launch.cli.completing.answer import answer
+
+        answer(sys.argv[2:])
         return
     from acp_launch.cli.main import run
 
