@@ -1,0 +1,65 @@
+"""Servers that other tools have configured become servers of a profile that is about to begin."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from acp_launch.cli.shelving import Shelving
+from acp_launch.console import importing
+from acp_launch.console import init as conversation
+from acp_launch.interop import merge
+from acp_launch.interop.drafting import Token, holes
+from acp_launch.interop.incoming import gathered
+from acp_launch.interop.survey import Finding
+from acp_launch.profile.begin import Server
+from acp_launch.secret.redact import redactor
+from acp_launch.secret.value import Secret
+
+
+class Adopted(Struct, frozen=True):
+    """`keeping` are the secrets that the person wants kept, by name; `missing` those that the store will lack."""
+
+    servers: tuple[Server, ...]
+    keeping: tuple[tuple[str, Secret], ...] = ()
+    missing: tuple[tuple[str, Token], ...] = ()
+
+
+def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adopted:
+    """What the files have, with a secret's name in the place of each credential; whether those are kept is asked.
+
+    Raises:
+        LaunchError: the store cannot be asked.
+        Dismissed: nobody answers.
+    """
+    incoming = gathered([(one.tool, one.source.root) for one in found if one.source], str(project))
+    redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
+    servers = [one for one in merge.chosen(incoming.drafts, (), wants_agent=False) if one.kind == "server"]
+    drafts = merge.fitting(servers)
+    needed = dict.fromkeys(index for one in drafts if not one.unfit for index in holes(one.shape))
+    names = shelving.names(incoming, needed, ())
+    steps = merge.steps({}, [one for one in drafts if not one.unfit], names)
+    importing.tell_of_drafts(drafts, steps, forced=False)
+    tokens = [(names[index], incoming.tokens[index]) for index in needed]
+    entries = tuple(Server(step.name, step.entry, step.comments) for step in steps)
+    valued = [(name, token) for name, token in tokens if token.secret is not None]
+    if not valued or not _are_kept(valued, shelving):
+        return Adopted(entries, (), tuple(tokens))
+    missing = tuple((name, token) for name, token in tokens if token.secret is None)
+    return Adopted(entries, tuple((name, token.secret) for name, token in valued if token.secret is not None), missing)
+
+
+def keep(servers: Adopted, found: Sequence[Finding], shelving: Shelving) -> None:
+    """
+    Raises:
+        SecretError: the store cannot keep one.
+    """
+    if servers.keeping:
+        shelving.keep(servers.keeping)
+        importing.tell_of_kept([name for name, _ in servers.keeping], shelving.label, [one.file for one in found])
+    importing.tell_of_missing(servers.missing)
+
+
+def _are_kept(tokens: Sequence[tuple[str, Token]], shelving: Shelving) -> bool:
+    importing.tell_of_tokens(tokens)
+    return conversation.choice(f"Keep them in the {shelving.label}", ("yes", "no")) == "yes"

@@ -1,0 +1,190 @@
+"""
+What `init` is to write: an agent, a name, a place, servers. Decided from options, or in a conversation.
+
+Nothing is written here, so whoever leaves in the middle leaves nothing behind.
+"""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import typer
+from msgspec import Struct
+
+from acp_launch.cli.adopt import Adopted, adopted
+from acp_launch.cli.edit import server
+from acp_launch.cli.incoming import machine
+from acp_launch.cli.planning import here
+from acp_launch.cli.shelving import Shelving
+from acp_launch.console import init as conversation
+from acp_launch.console.question import possible
+from acp_launch.console.stderr import say
+from acp_launch.errors import UsageError
+from acp_launch.interop.survey import Finding, survey
+from acp_launch.interop.target import refuse_strays
+from acp_launch.plan.adhoc import words
+from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
+from acp_launch.profile.begin import NAME, Server, called, own_agent
+from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, project_of, users
+from acp_launch.profile.load import shown
+from acp_launch.settings.model import Settings
+
+CANCELLED = 130  # exit code
+
+
+class Options(Struct, frozen=True):
+    """What the command line says. Without an agent, and nothing to extend, somebody is asked."""
+
+    name: str
+    agent: str
+    extends: str
+    servers: tuple[Server, ...]
+    is_users: bool
+    force: bool
+
+
+class Draft(Struct, frozen=True):
+    """What was decided. Without an agent it extends another profile. `adopted` is from the files that were `found`."""
+
+    name: str
+    is_users: bool
+    agent: KnownAgent | None = None
+    extends: str = ""
+    servers: tuple[Server, ...] = ()
+    found: tuple[Finding, ...] = ()
+    adopted: Adopted = Adopted(())
+
+
+def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
+    """
+    Raises:
+        UsageError: that cannot be, or nobody is there to be asked.
+        Exit: whoever was asked has left.
+    """
+    if options.agent and options.extends:
+        raise UsageError("a profile has an agent of its own or extends another one", fix="give one of the two")
+    if options.name and (wrong := name_fault(options.name)):
+        raise UsageError(wrong, fix="acp-launch init NAME")
+    if options.agent or options.extends:
+        return _given(options)
+    if not possible():
+        fix = f"say which agent: acp-launch init {options.name or 'NAME'} --agent claude"
+        raise UsageError("there is no terminal to ask on", fix=fix)
+    try:
+        return _asked(options, settings, shelving)
+    except (conversation.Dismissed, KeyboardInterrupt):
+        say("\nacp-launch: nothing was written")
+        raise typer.Exit(CANCELLED) from None
+
+
+def place(settings: Settings, name: str, *, is_users: bool) -> Found:
+    """Where a profile of this name is kept.
+
+    Raises:
+        UsageError: a link leads out of the project.
+    """
+    project, user = project_of(here()), users(settings)
+    file = (user if is_users else project / HOLDER) / f"{name}.yaml"
+    if not is_users:
+        refuse_strays(file.parent, project)
+    return Found(name, file, project, "user" if is_users else "project", user=user)
+
+
+def taken(found: Found) -> Path | None:
+    """What has the name already, whichever way it ends."""
+    files = (found.file.with_name(found.name + suffix) for suffix in SUFFIXES)
+    return next(filter(os.path.lexists, files), None)
+
+
+def name_fault(name: str) -> str:
+    """What is wrong with it; empty when nothing is."""
+    if not re.fullmatch(NAME, name):
+        return f'"{name[:60]}" is not a profile\'s name: use letters, digits, _ . and -'
+    if name.endswith(SUFFIXES):
+        return f"\"{name}\" is a file's name; a profile's is {Path(name).stem}"
+    return f'"{name}" would overlay {name.removesuffix(OVERLAY)}, and be no profile' if name.endswith(OVERLAY) else ""
+
+
+def servers(written: Sequence[str]) -> tuple[Server, ...]:
+    """From NAME=COMMAND, or NAME=URL.
+
+    Raises:
+        UsageError: one is neither.
+    """
+    return tuple(map(_server, written))
+
+
+def _server(written: str) -> Server:
+    name, equals, what = written.partition("=")
+    if not name or not equals or not what.strip():
+        raise UsageError("--server takes NAME=COMMAND or NAME=URL", fix="--server 'files=npx -y PACKAGE DIR'")
+    if what.startswith(("https://", "http://")):
+        return Server(name, server([], what, None, {}, {}))
+    try:
+        return Server(name, server(shlex.split(what), None, None, {}, {}))
+    except ValueError:
+        raise UsageError(f"--server {name}: a quote is left open", fix="close it") from None
+
+
+def _given(options: Options) -> Draft:
+    agent = _agent(options.agent, is_users=options.is_users) if options.agent else None
+    name = options.name or (agent.name if agent else f"my-{called([options.extends])}")
+    return Draft(name, options.is_users, agent, options.extends, options.servers)
+
+
+def _asked(options: Options, settings: Settings, shelving: Shelving) -> Draft:
+    known, installed = _known()
+    answer = conversation.agent(known, installed)
+    places = [place(settings, "", is_users=is_users).file.parent for is_users in (False, True)]
+    is_users = options.is_users or conversation.place(*places)
+    agent = _agent(answer, is_users=is_users)
+    name = _name(options, agent, lambda name: _fault(settings, options, name, is_users=is_users))
+    project = project_of(here())
+    found = [one for one in survey(machine(), project) if one.servers]
+    wanted = conversation.servers([(shown(one.file), one.servers) for one in found]) if found else []
+    chosen = tuple(found[index] for index in wanted)
+    adoption = adopted(chosen, project, shelving) if chosen else Adopted(())
+    return Draft(name, is_users, agent, "", options.servers, chosen, adoption)
+
+
+def _name(options: Options, agent: KnownAgent, fault: Callable[[str], str]) -> str:
+    if options.name and not fault(options.name):
+        return options.name
+    wanted = options.name or agent.name
+    free = (name for name in (wanted, *(f"{wanted}-{number}" for number in range(2, 100))) if not fault(name))
+    return conversation.name(next(free, wanted), fault)
+
+
+def _fault(settings: Settings, options: Options, name: str, *, is_users: bool) -> str:
+    if wrong := name_fault(name):
+        return wrong
+    there = None if options.force else taken(place(settings, name, is_users=is_users))
+    return f"{shown(there)} is there already" if there else ""
+
+
+def _known() -> tuple[list[KnownAgent], list[str]]:
+    """All known agents, those first that are on this machine; and the names of these."""
+    installed = [one.name for one in AGENTS.values() if one.command == PYTHON or shutil.which(one.command)]
+    others = [name for name in AGENTS if name not in installed]
+    return [AGENTS[name] for name in (*installed, *others)], installed
+
+
+def _agent(text: str, *, is_users: bool) -> KnownAgent:
+    """A known agent, or one that is started by this command line."""
+    if text in AGENTS:
+        return AGENTS[text]
+    program, *args = words(text)
+    return own_agent((_program(program, is_users=is_users), *args))
+
+
+def _program(program: str, *, is_users: bool) -> str:
+    """As a profile means it: a path that was typed here begins at the project there, or nowhere in particular."""
+    if Path(program).name == program or Path(program).is_absolute() or program.startswith(("~", "$")):
+        return program
+    if is_users:
+        return os.path.normpath(here() / program)
+    relative = os.path.relpath(here() / program, project_of(here()))
+    return relative if os.sep in relative else f".{os.sep}{relative}"

@@ -1,0 +1,144 @@
+"""
+`init`: a new profile, with what an editor needs to help with it, and what git needs to leave one person's changes out.
+
+On a terminal it asks, without one the options say. Everything is decided before anything is written, and what was
+written is taken back if the rest cannot be.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.errors import ProblemsError, ProfileError, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.cli.drafting import Draft
+    from acp_launch.cli.shelving import Shelving
+    from acp_launch.profile.discover import Found
+    from acp_launch.settings.model import Settings
+
+Agent = Annotated[
+    str | None,
+    typer.Option("--agent", "-a", metavar="NAME|COMMAND", help="A known agent, or the command that starts another."),
+]
+Extends = Annotated[
+    str | None, typer.Option("--extends", metavar="PROFILE", help="Begin with another profile instead.")
+]
+Servers = Annotated[
+    list[str] | None, typer.Option("--server", metavar="NAME=COMMAND|URL", help="An MCP server; repeatable.")
+]
+
+
+def init(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="What it is to be called.")] = None,
+    agent: Agent = None,
+    extends: Extends = None,
+    server: Servers = None,
+    user: Annotated[bool, typer.Option("--user", help="Keep it for yourself, not in the project.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that name.")] = False,
+) -> None:
+    """Begin a profile. On a terminal it asks, unless --agent or --extends says it all."""
+    from acp_launch.cli.drafting import Options, decided, place, servers
+    from acp_launch.cli.shelving import Shelving
+    from acp_launch.settings.load import load
+
+    settings = load()
+    shelving = Shelving(settings)
+    options = Options(name or "", agent or "", extends or "", servers(server or ()), user, force)
+    draft = decided(options, settings, shelving)
+    found = place(settings, draft.name, is_users=draft.is_users)
+    _require(found, draft, settings, force=force)
+    _write(found, draft, shelving)
+    _finish(found, draft, settings, _verbs(context))
+
+
+def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: bool) -> None:
+    """
+    Raises:
+        UsageError: something has the name; or there is nothing to extend.
+    """
+    from acp_launch.cli.drafting import taken
+    from acp_launch.profile.discover import find
+    from acp_launch.profile.load import shown
+
+    there = taken(found)
+    if there and (not force or there.is_symlink() or there != found.file):
+        fix = "choose another name" if force else "choose another name; --force replaces it"
+        raise UsageError(f"{shown(there)} is there already", fix=fix)
+    if draft.extends.startswith("."):
+        if not (found.file.parent / draft.extends).is_file():
+            raise UsageError(f"there is no {draft.extends} in {shown(found.file.parent)}", fix="correct the path")
+    elif draft.extends:
+        find(draft.extends, start=found.project, settings=settings)
+
+
+def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
+    """The profile, and what lies beside it; all or nothing.
+
+    Raises:
+        LaunchError: it would be wrong, or cannot be written.
+    """
+    from acp_launch.cli.adopt import keep
+    from acp_launch.cli.beside import Beside
+    from acp_launch.console import problems
+    from acp_launch.profile.begin import beginning, extending
+    from acp_launch.profile.revise import judged
+
+    beside = Beside(found.file.parent, is_shared=not draft.is_users)
+    servers = (*draft.servers, *draft.adopted.servers)
+    if draft.agent:
+        text = beginning(draft.agent, servers, schema=beside.schema)
+    else:
+        text = extending(draft.extends, servers, schema=beside.schema)
+    try:
+        judged(found, None, text)
+    except ProblemsError as error:
+        problems.show(error.problems, as_json=False, outcome="nothing was written")
+        raise typer.Exit(ProfileError.exit_code) from None
+    keep(draft.adopted, draft.found, shelving)
+    beside.write(found.file, text)
+
+
+def _finish(found: "Found", draft: "Draft", settings: "Settings", verbs: Sequence[str]) -> None:
+    from acp_launch.cli import profiles
+    from acp_launch.console.stderr import harmless, say
+    from acp_launch.profile.load import shown
+
+    say(harmless(f"acp-launch: wrote {shown(found.file)}", keep=""))
+    profiles.validate([str(found.file)])
+    is_trusted = _accept(found, settings)
+    say("next:", style="1")
+    for command in _next(draft, verbs, is_trusted=is_trusted):
+        say(harmless(f"    {command}", keep=""))
+
+
+def _accept(found: "Found", settings: "Settings") -> bool:
+    """Who has just written a profile need not be asked about it; but what others wrote, and it is made of, is shown."""
+    from acp_launch.profile.load import load
+    from acp_launch.profile.trust import FOREIGN, accept, standing
+
+    loaded = load(found)
+    others = [layer for layer in loaded.layers if layer.origin in FOREIGN and layer.file != found.file]
+    if not others and standing(loaded, settings).how in ("new", "changed"):
+        accept(loaded, settings)
+    return standing(loaded, settings).is_trusted
+
+
+def _next(draft: "Draft", verbs: Sequence[str], *, is_trusted: bool) -> list[str]:
+    import shutil
+
+    from acp_launch.profile.agents import PYTHON
+
+    agent = draft.agent
+    is_missing = agent is not None and agent.command != PYTHON and not shutil.which(agent.command)
+    install = [agent.install] if agent and agent.install and is_missing else []
+    wanted = [verb for verb in ("trust", "doctor") if verb in verbs and not (verb == "trust" and is_trusted)]
+    return [*install, *(f"acp-launch {verb} {draft.name}" for verb in (*wanted, "run"))]
+
+
+def _verbs(context: typer.Context) -> Sequence[str]:
+    """All there are."""
+    group = context.parent.command if context.parent else None
+    return tuple(getattr(group, "commands", ()))

@@ -1,0 +1,165 @@
+"""
+Published agents that speak ACP: how each is started, installed and logged in to.
+
+What is known of them was seen by driving them (claude, codex, gemini, opencode, qwen, copilot) or is what their makers
+publish in the ACP registry and their manuals (the others). Pure.
+"""
+
+from msgspec import Struct
+
+PYTHON = "${python}"  # whichever runs us
+
+
+class KnownAgent(Struct, frozen=True, kw_only=True):
+    """
+    `install` is a command, or where to get it. `login` is how a person logs in once; `variable` holds a key instead.
+    `timeouts` are written as in a profile; `notes` are
+    sentences that every user of it should have read.
+    """
+
+    name: str
+    title: str
+    command: str
+    args: tuple[str, ...] = ()
+    install: str = ""
+    login: str = ""
+    variable: str = ""
+    timeouts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What to do before it works, a sentence each."""
+        key = f"set {self.variable} in your shell: the agent inherits it"
+        ways = " or ".join(filter(None, (self.login, key if self.variable else "")))
+        return tuple(filter(None, (self.install, f"{ways[0].upper()}{ways[1:]}." if ways else "")))
+
+
+_AGENTS = (
+    KnownAgent(
+        name="claude",
+        title="Claude Code",
+        command="claude-agent-acp",
+        install="npm install -g @agentclientprotocol/claude-agent-acp",
+        login="log in once with Claude Code,",
+        variable="ANTHROPIC_API_KEY",
+        timeouts=(("initialize", "60s"),),
+    ),
+    KnownAgent(
+        name="codex",
+        title="Codex",
+        command="codex-acp",
+        install="npm install -g @agentclientprotocol/codex-acp",
+        login="log in once with Codex,",
+        variable="OPENAI_API_KEY",
+        timeouts=(("initialize", "60s"),),
+        notes=("In its default mode this agent reviews its own tool calls and asks you nothing.",),
+    ),
+    KnownAgent(
+        name="gemini",
+        title="Gemini CLI",
+        command="gemini",
+        args=("--acp",),
+        install="npm install -g @google/gemini-cli",
+        login="log in once by starting `gemini`,",
+        variable="GEMINI_API_KEY",
+        timeouts=(("initialize", "120s"),),
+        notes=(
+            "Versions before --acp existed want --experimental-acp.",
+            "It starts MCP servers in trusted folders only, and does not say so. To trust every folder you run it in,",
+            'add below agent: env: {GEMINI_CLI_TRUST_WORKSPACE: "true"}',
+        ),
+    ),
+    KnownAgent(
+        name="opencode",
+        title="opencode",
+        command="opencode",
+        args=("acp",),
+        install="npm install -g opencode-ai",
+        login="choose a model and log in once with `opencode auth login`",
+        timeouts=(("initialize", "120s"), ("session", "120s")),
+        notes=("It starts slowly, and waits for its MCP servers.",),
+    ),
+    KnownAgent(
+        name="qwen",
+        title="Qwen Code",
+        command="qwen",
+        args=("--acp",),
+        install="npm install -g @qwen-code/qwen-code",
+        login="log in once by starting `qwen`,",
+        variable="OPENAI_API_KEY",
+        timeouts=(("initialize", "120s"),),
+        notes=("It hands its own key to MCP servers that it starts itself (bridge: false).",),
+    ),
+    KnownAgent(
+        name="copilot",
+        title="GitHub Copilot CLI",
+        command="copilot",
+        args=("--acp",),
+        install="npm install -g @github/copilot",
+        login="log in once with `copilot login`,",
+        variable="COPILOT_GITHUB_TOKEN",
+        timeouts=(("initialize", "60s"),),
+        notes=("It takes MCP servers over HTTP only, and drops others without a word.",),
+    ),
+    KnownAgent(
+        name="goose",
+        title="goose",
+        command="goose",
+        args=("acp",),
+        install="https://block.github.io/goose says how to install it",
+        login="choose a model and log in once with `goose configure`",
+        timeouts=(("initialize", "60s"),),
+    ),
+    KnownAgent(
+        name="cursor",
+        title="Cursor CLI",
+        command="cursor-agent",
+        args=("acp",),
+        install="https://cursor.com/docs/cli says how to install it",
+        login="log in once with `cursor-agent login`,",
+        variable="CURSOR_API_KEY",
+        timeouts=(("initialize", "60s"),),
+    ),
+    KnownAgent(
+        name="kimi",
+        title="Kimi CLI",
+        command="kimi",
+        args=("acp",),
+        install="uv tool install kimi-cli",
+        login="log in once with `kimi login`",
+        timeouts=(("initialize", "60s"),),
+    ),
+    KnownAgent(
+        name="cline",
+        title="Cline CLI",
+        command="cline",
+        args=("--acp",),
+        install="npm install -g cline",
+        login="choose a model and log in once with `cline auth`",
+        timeouts=(("initialize", "60s"),),
+    ),
+    KnownAgent(
+        name="auggie",
+        title="Auggie CLI",
+        command="auggie",
+        args=("--acp",),
+        install="npm install -g @augmentcode/auggie",
+        login="log in once with `auggie login`",
+        timeouts=(("initialize", "60s"),),
+    ),
+    KnownAgent(
+        name="demo",
+        title="A scripted agent: no account, no network",
+        command=PYTHON,
+        args=("-I", "-m", "acp_launch.demo.agent"),
+        notes=("It comes with acp-launch, and so there is nothing to install.",),
+    ),
+)
+AGENTS = {agent.name: agent for agent in _AGENTS}
+
+
+def known(command: str) -> KnownAgent | None:
+    """The agent that a profile's command, or the last part of its path, starts."""
+    program = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").removesuffix(".cmd")
+    return next((agent for agent in AGENTS.values() if agent.command == program), None)

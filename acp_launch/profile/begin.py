@@ -1,0 +1,113 @@
+"""The text that a new profile begins with: what is needed, and comments that say what else there could be. Pure."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from acp_launch.document.nodes import Plain
+from acp_launch.profile.agents import KnownAgent
+from acp_launch.profile.edit import put
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+SCHEMA = "schema.json"  # lies beside the profile
+OVERLAYS = ("*.local.yaml", "*.local.yml")
+_RUNNERS = {"npx", "uvx", "node", "bun", "bunx", "deno", "python", "python3", "${python}"}
+_SERVERS = """
+# MCP servers. A token is kept with `acp-launch secret set github`, and never written here:
+# mcp_servers:
+#   github:
+#     command: npx
+#     args: [-y, "@modelcontextprotocol/server-github"]
+#     env: {GITHUB_TOKEN: "${secret:github}"}
+"""
+_AGENT = """
+# What the agent may do without asking you. Without a terminal, ask means deny.
+permissions:
+  default: ask
+
+# What acp-launch does for the agent in the session's directories: read and write files, run commands.
+# client:
+#   fs: true
+#   terminal: true
+"""
+
+
+class Server(Struct, frozen=True):
+    """An entry under `mcp_servers`, and what is to be written above it."""
+
+    name: str
+    entry: Mapping[str, Plain]
+    comments: tuple[str, ...] = ()
+
+
+def beginning(agent: KnownAgent, servers: Sequence[Server], *, schema: str) -> str:
+    """A profile with an agent of its own. `schema` is where that lies beside it; empty where there is none."""
+    head = [*agent.needs, *agent.notes]
+    text = f"{_schema(schema)}{_comments(head)}version: 1\ndescription: x\n\nagent:\n  command: x\n{_AGENT}"
+    text = put(text, ("description",), agent.title)
+    text = put(text, ("agent", "command"), agent.command)
+    if agent.args:
+        text = put(text, ("agent", "args"), agent.args)
+    if agent.timeouts:
+        text = put(text, ("agent", "timeouts"), dict(agent.timeouts))
+    return _with_servers(text, servers)
+
+
+def extending(parent: str, servers: Sequence[Server], *, schema: str) -> str:
+    """A profile that is another one but for what is written in it."""
+    said = "Maps merge with those of the profile it extends, lists replace them, and null takes a key away."
+    text = f"{_schema(schema)}{_comments([said])}version: 1\nextends: x\n"
+    return _with_servers(put(text, ("extends",), parent), servers)
+
+
+def own_agent(words: Sequence[str]) -> KnownAgent:
+    """An agent that nobody told us of, by its command line."""
+    name = called(words)
+    return KnownAgent(name=name, title=name, command=words[0], args=tuple(words[1:]))
+
+
+def called(words: Sequence[str]) -> str:
+    """What to call a program: itself, or what a runner such as npx runs."""
+    program = _stem(words[0])
+    inner = next((word for word in words[1:] if not word.startswith("-")), "") if program in _RUNNERS else ""
+    stem = _stem(inner) or program
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-._") or "agent"
+
+
+def ignoring(text: str | None) -> str:
+    """A .gitignore that keeps overlays, which are one person's, out of the repository; as it was where it does."""
+    old = text or ""
+    missing = [pattern for pattern in OVERLAYS if pattern not in old.splitlines()]
+    if not missing:
+        return old
+    ending = "\r\n" if "\r\n" in old else "\n"
+    gap = ending if old and not old.endswith("\n") else ""
+    return old + gap + "".join(pattern + ending for pattern in missing)
+
+
+def _with_servers(text: str, servers: Sequence[Server]) -> str:
+    if not servers:
+        return text + _SERVERS
+    for one in servers:
+        text = put(text, ("mcp_servers", one.name), one.entry, comments=one.comments)
+    return text
+
+
+def _schema(schema: str) -> str:
+    if not schema:
+        return ""
+    return (
+        f"# yaml-language-server: $schema=./{SCHEMA}\n"
+        f"# Editors complete and check this file by it; after an update: acp-launch schema -o {schema}\n"
+    )
+
+
+def _comments(said: Sequence[str]) -> str:
+    lines = [line for text in said for line in text.splitlines()]
+    return "#\n" + "".join(f"# {line}\n" for line in lines) if lines else ""
+
+
+def _stem(program: str) -> str:
+    last = program.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return re.sub(r"(?<=.)@.*|\.(?:py|js|mjs|cjs|ts|sh|exe|cmd)$", "", last)

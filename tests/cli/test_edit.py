@@ -1,0 +1,300 @@
+"""`profile add-server`, `set`, `remove`: one change of a profile's own file, judged before it is written."""
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from acp_launch.cli.main import run
+from acp_launch.profile.discover import built_in, find
+from acp_launch.profile.load import load
+from acp_launch.profile.trust import accept, standing
+from acp_launch.settings.load import load as load_settings
+
+PROFILE = """\
+# ours
+version: 1
+agent:
+  command: ${python}   # any
+mcp_servers:
+  # code
+  github: {command: npx, env: {TOKEN: "${secret:github}"}}
+"""
+TOKEN = "ghp_" + "a1B2" * 9
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Typed = Callable[..., Answer]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".acp-launch").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".acp-launch" / "p.yaml").write_text(PROFILE)
+    return tmp_path
+
+
+@pytest.fixture
+def typed(capsys: pytest.CaptureFixture[str]) -> Typed:
+    def answer(*arguments: str) -> Answer:
+        code = run(["profile", *arguments])
+        return Answer(code, *capsys.readouterr())
+
+    return answer
+
+
+def text(project: Path) -> str:
+    return (project / ".acp-launch" / "p.yaml").read_text()
+
+
+def test_a_program_is_added_as_a_server_and_the_change_is_shown(project: Path, typed: Typed) -> None:
+    answer = typed("add-server", "p", "files", "--env", "A=${env:A}", "--", "npx", "-y", "@x/files", "a b")
+    added = [
+        "  files:",
+        "    command: npx",
+        '    args: [-y, "@x/files", a b]',
+        '    env: {A: "${env:A}"}',
+    ]
+    assert answer == (0, "\n".join([".acp-launch/p.yaml  +4 -0", *(f"+ {line}" for line in added), ""]), "")
+    assert text(project) == PROFILE + "\n".join(added) + "\n"
+
+
+def test_an_address_is_added_as_a_server(project: Path, typed: Typed) -> None:
+    header = "Authorization=Bearer ${secret:docs}"
+    assert typed("add-server", "p", "docs", "--url", "https://x.example/mcp", "--header", header).code == 0
+    assert typed("add-server", "p", "old", "--url", "https://x.example/sse", "--type", "sse").code == 0
+    assert text(project) == (
+        PROFILE
+        + "  docs:\n    type: http\n    url: https://x.example/mcp\n"
+        + '    headers: {Authorization: "Bearer ${secret:docs}"}\n'
+        + "  old:\n    type: sse\n    url: https://x.example/sse\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            [],
+            "what is the server?\n"
+            "    fix: give its program after --, as in -- npx -y PACKAGE, or its address: --url URL",
+        ),
+        (
+            ["--url", "https://x", "--", "npx"],
+            "a server is a program or an address, not both\n"
+            "    fix: give its program after --, as in -- npx -y PACKAGE, or its address: --url URL",
+        ),
+        (
+            ["--header", "A=b", "--", "npx"],
+            "--header goes with --url\n    fix: give a program its token in a variable: --env NAME=VALUE",
+        ),
+        (["--env", TOKEN, "--", "npx"], "--env takes NAME=VALUE\n    fix: --env 'TOKEN=${secret:NAME}'"),
+    ],
+)
+def test_what_is_no_server_is_refused(project: Path, typed: Typed, arguments: list[str], said: str) -> None:
+    assert typed("add-server", "p", "new", *arguments) == (2, "", f"acp-launch: {said}\n")
+    assert text(project) == PROFILE
+
+
+def test_a_server_of_that_name_is_not_replaced(project: Path, typed: Typed) -> None:
+    assert typed("add-server", "p", "github", "--", "x") == (
+        2,
+        "",
+        'acp-launch: there is a server "github" already\n'
+        "    fix: choose another name, or first: acp-launch profile remove p mcp_servers.github\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("a b", "a b"),
+        ('"1"', '"1"'),
+        ("is: it #1", '"is: it #1"'),
+        ("", '""'),
+        ("*x", '"*x"'),
+        ("a, b", '"a, b"'),
+        ("yes", '"yes"'),
+    ],
+)
+def test_a_value_is_taken_as_it_is_meant(project: Path, typed: Typed, value: str, written: str) -> None:
+    assert typed("set", "p", "mcp_servers.github.env.MODE", value).code == 0
+    assert text(project) == PROFILE.replace('github}"', f'github}}", MODE: {written}')
+
+
+def test_a_number_in_the_place_of_a_text_is_refused_with_what_to_write(project: Path, typed: Typed) -> None:
+    assert typed("set", "p", "mcp_servers.github.env.MODE", "1").err == (
+        ".acp-launch/p.yaml: mcp_servers.github.env.MODE: expected text, found the number 1\n"
+        '    fix: quote it: "1"\n1 problem; nothing was changed\n'
+    )
+    assert text(project) == PROFILE
+
+
+def test_a_list_and_a_mapping_are_set_as_such(project: Path, typed: Typed) -> None:
+    assert typed("set", "p", "agent.args", "[--fast, 'a: b']").code == 0
+    assert typed("set", "p", "mcp_servers.github.timeouts", "{start: 5s}").code == 0
+    assert text(project) == PROFILE.replace("# any\n", '# any\n  args: [--fast, "a: b"]\n').replace(
+        "}}\n", "}, timeouts: {start: 5s}}\n"
+    )
+
+
+@pytest.mark.parametrize("value", ["[a", "[a]\nagent: {command: x}", "{a: b", '"a', "[a] b"])
+def test_a_value_that_is_no_yaml_is_refused(project: Path, typed: Typed, value: str) -> None:
+    answer = typed("set", "p", "agent.args", value)
+    assert answer.code == 2
+    assert answer.err.startswith("acp-launch: VALUE cannot be read")
+    assert text(project) == PROFILE
+
+
+def test_a_change_that_would_make_the_profile_wrong_is_not_made(project: Path, typed: Typed) -> None:
+    assert typed("set", "p", "agent.comand", "x") == (
+        2,
+        "",
+        '.acp-launch/p.yaml: agent.comand: unknown key "comand"; did you mean "command"?\n    fix: write command\n'
+        "1 problem; nothing was changed\n",
+    )
+    assert typed("remove", "p", "agent.command").err == (
+        ".acp-launch/p.yaml: agent.command: this key is required\n    fix: add: command: ...\n"
+        "1 problem; nothing was changed\n"
+    )
+    assert text(project) == PROFILE
+
+
+def test_a_profile_that_was_wrong_before_can_be_mended_step_by_step(project: Path, typed: Typed) -> None:
+    file = project / ".acp-launch" / "p.yaml"
+    file.write_text(PROFILE + "nonsense: 1\nfurther: 2\n")
+    assert typed("remove", "p", "nonsense") == (
+        0,
+        ".acp-launch/p.yaml  +0 -1\n- nonsense: 1\n",
+        "acp-launch: something else is wrong with it: acp-launch validate p\n",
+    )
+    assert typed("remove", "p", "further").err == ""
+    assert file.read_text() == PROFILE
+
+
+@pytest.mark.parametrize("key", ["mcp_servers.github.env.OTHER", "description", "agent.args[0]"])
+def test_a_token_is_refused_and_shown_nowhere(project: Path, typed: Typed, key: str) -> None:
+    answer = typed("set", "p", key, TOKEN)
+    assert answer.code == 2
+    assert "this looks like a GitHub token" in answer.err
+    assert answer.err.endswith(
+        "1 problem; nothing was changed\n"
+        "acp-launch: your shell keeps what you typed in its history: replace that token\n"
+    )
+    assert TOKEN not in answer.out + answer.err
+    assert text(project) == PROFILE
+
+
+def test_a_token_that_is_there_already_is_not_shown_by_a_change_beside_it(project: Path, typed: Typed) -> None:
+    file = project / ".acp-launch" / "p.yaml"
+    file.write_text(PROFILE.replace("${secret:github}", TOKEN))
+    answer = typed("set", "p", "mcp_servers.github.required", "false")
+    assert answer.code == 0
+    assert TOKEN not in answer.out + answer.err
+    assert TOKEN in file.read_text()
+
+
+def test_a_key_that_is_not_there_cannot_be_removed(project: Path, typed: Typed) -> None:
+    assert typed("remove", "p", "agent.args") == (
+        2,
+        "",
+        ".acp-launch/p.yaml: agent.args: this is not written in the file\n"
+        "    fix: acp-launch show p prints what is there\n"
+        "1 problem; nothing was changed\n",
+    )
+
+
+def test_what_a_parent_says_is_removed_by_a_null(project: Path, typed: Typed) -> None:
+    child = project / ".acp-launch" / "child.yaml"
+    child.write_text("version: 1\nextends: p\n")
+    assert typed("remove", "child", "mcp_servers.github").err == (
+        ".acp-launch/child.yaml: mcp_servers.github: this is not written in the file\n"
+        "    fix: another file has it; to do without: acp-launch profile set child mcp_servers.github null\n"
+        "1 problem; nothing was changed\n"
+    )
+    assert typed("set", "child", "mcp_servers.github", "null").code == 0
+    assert child.read_text() == ("version: 1\nextends: p\n\nmcp_servers:\n  github: null\n")
+    assert load(find("child", start=project, settings=load_settings())).profile.mcp_servers == {}
+    assert text(project) == PROFILE
+
+
+def test_a_built_in_profile_is_not_changed(project: Path, typed: Typed) -> None:
+    before = (built_in() / "demo.yaml").read_bytes()
+    for name in ("demo", str(built_in() / "demo.yaml")):
+        assert typed("set", name, "description", "x") == (
+            2,
+            "",
+            'acp-launch: "demo" comes with acp-launch and cannot be changed\n'
+            "    fix: begin one of your own that extends it: acp-launch init my-demo --extends demo\n",
+        )
+    assert (built_in() / "demo.yaml").read_bytes() == before
+
+
+def test_a_link_that_leads_out_of_the_project_is_not_followed(
+    project: Path, typed: Typed, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "x.yaml"
+    elsewhere.write_text(PROFILE)
+    (project / ".acp-launch" / "l.yaml").symlink_to(elsewhere)
+    answer = typed("set", "l", "description", "x")
+    assert answer == (
+        2,
+        "",
+        "acp-launch: .acp-launch/l.yaml is a link that leads out of the project\n    fix: name the file it leads to\n",
+    )
+    assert elsewhere.read_text() == PROFILE
+
+
+def test_a_link_within_the_project_stays_and_the_file_keeps_its_mode(project: Path, typed: Typed) -> None:
+    file = project / ".acp-launch" / "p.yaml"
+    file.chmod(0o640)
+    (project / ".acp-launch" / "l.yaml").symlink_to("p.yaml")
+    assert typed("set", "l", "description", "x").code == 0
+    assert (project / ".acp-launch" / "l.yaml").is_symlink()
+    assert text(project) == PROFILE.replace("version: 1\n", "version: 1\ndescription: x\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert sorted(each.name for each in file.parent.iterdir()) == ["l.yaml", "p.yaml"]
+
+
+def test_a_dry_run_shows_the_change_and_writes_nothing(project: Path, typed: Typed) -> None:
+    answer = typed("set", "p", "description", "x", "--dry-run")
+    assert answer == (0, ".acp-launch/p.yaml  +1 -0\n+ description: x\n", "")
+    assert text(project) == PROFILE
+
+
+def test_what_is_so_already_is_not_written_again(project: Path, typed: Typed) -> None:
+    file = project / ".acp-launch" / "p.yaml"
+    before = file.stat().st_ino
+    assert typed("set", "p", "version", "1") == (0, "", "acp-launch: it says so already; nothing was changed\n")
+    assert file.stat().st_ino == before
+
+
+def test_a_profile_that_was_trusted_has_to_be_trusted_again(project: Path, typed: Typed) -> None:
+    settings = load_settings()
+    accept(load(find("p", start=project, settings=settings)), settings)
+    assert typed("set", "p", "agent.args", "[x]").err == "acp-launch: before it runs again: acp-launch trust p\n"
+    assert standing(load(find("p", start=project, settings=settings)), settings).how == "changed"
+
+
+@pytest.mark.parametrize("key", ["", "agent.", "agent[x]", "\x1b[31m"])
+def test_what_is_no_key_is_refused(project: Path, typed: Typed, key: str) -> None:
+    answer = typed("set", "p", key, "x")
+    assert answer.code == 2
+    assert answer.err.endswith(' is not a key\n    fix: write it as in agent.args[0], or mcp_servers."my.server".url\n')
+    assert "\x1b" not in answer.err
+    assert text(project) == PROFILE
+
+
+def test_a_text_that_would_drive_the_terminal_is_shown_harmless(project: Path, typed: Typed) -> None:
+    answer = typed("set", "p", "description", "a\x1b[31m\u202eb")
+    assert answer.code == 0
+    assert answer.out == '.acp-launch/p.yaml  +1 -0\n+ description: "a\\x1b[31m\\u202eb"\n'
