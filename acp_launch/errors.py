@@ -15,6 +15,7 @@ LaunchError                 unexpected                                        1
 │   └── RemoteProtocolError   they did: report it to them
 │       └── ServerRefused       an MCP server answered a request with an error
 ├── AuthRequired            the agent wants a login first                     6
+├── NotTrusted              a project's profile that was not accepted         7
 ├── WaitExpired             a named wait passed its deadline                124
 └── Stopped                 Ctrl-C, SIGTERM or SIGHUP           130, 143 or 129
 
@@ -134,6 +135,12 @@ class AuthRequired(LaunchError):  # noqa: N818
     """Raised when the agent answers -32000: it wants a login first."""
 
     exit_code = 6
+
+
+class NotTrusted(LaunchError):  # noqa: N818
+    """Raised when a profile of a project would run something and was not accepted as it is."""
+
+    exit_code = 7
 
 
 class ServerError(LaunchError):

@@ -2,10 +2,15 @@
 
 import typer
 
-from acp_launch.cli import mcp, permission, processes, profiles, secrets, sessions
+from acp_launch.cli import edit, mcp, permission, processes, profiles, secrets, sessions
+from acp_launch.cli.complete import completion
+from acp_launch.cli.doctor import doctor
+from acp_launch.cli.init import init
+from acp_launch.cli.interop import export, import_
 from acp_launch.cli.login import login, logout
 from acp_launch.cli.logs import logs
 from acp_launch.cli.run import run
+from acp_launch.cli.trust import trust
 
 app = typer.Typer(
     name="acp-launch",
@@ -37,11 +42,18 @@ app.command()(profiles.plan)
 app.command("list")(profiles.list_)
 app.command()(profiles.show)
 app.command()(profiles.schema)
+app.command()(init)
+app.command("import")(import_)
+app.command()(export)
+app.command()(doctor)
 app.command()(login)
 app.command()(logout)
+app.command()(trust)
 app.command()(logs)
 app.command()(processes.ps)
 app.command()(processes.reap)
+app.command()(completion)
+app.add_typer(edit.app, name="profile")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(sessions.app, name="session")
 app.add_typer(mcp.app, name="mcp")

@@ -8,6 +8,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.gate import Decision, How
+from acp_launch.session.permission.links import of_launch
 from acp_launch.session.permission.policy import Remembered, remember
 from acp_launch.session.permission.remembered import Shelf, keep
 
@@ -17,13 +18,13 @@ class Ledger:
 
     def __init__(self, plan: LaunchPlan, shelf: Shelf, home: str, note: Callable[[str], None]) -> None:
         """`note` is told of what cannot be kept."""
-        self._cwd, self._home = str(plan.cwd), home
+        self._cwd, self._home, self._links = str(plan.cwd), home, of_launch(plan, home)
         self._shelf = shelf
         self._note = note
         self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
 
     def keep(self, call: dict[str, Any], *, allowed: bool) -> Remembered | None:
-        answer = remember(call, allowed, cwd=self._cwd, home=self._home, since=time.time())
+        answer = remember(call, allowed, cwd=self._cwd, home=self._home, since=time.time(), links=self._links)
         if answer is None:
             self._note("this answer holds for this once: the call does not say enough to be known again")
             return None

@@ -82,11 +82,11 @@ def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
 
 
 def _plan(profile: str, words: tuple[str, ...], wish: Wish, settings: Settings, screen: Screen) -> "Planned":
-    from acp_launch.cli.planning import adhoc_plan, planned, resolved_profile
+    from acp_launch.cli.planning import adhoc_plan, planned, trusted_profile
 
     if wish.agent is not None:
         return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
-    resolved = resolved_profile(profile, settings, cwd=wish.cwd, session=wish.session)
+    resolved = trusted_profile(profile, settings, cwd=wish.cwd, session=wish.session, trust=wish.trust)
     if resolved.plan is not None and wish.output != "text":
         prompt.require(words, wish.file)
     return planned(resolved, settings, waiting=screen.waiting)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile whose agent it is.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
 
 
 def login(
@@ -30,13 +31,14 @@ def login(
     method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="One of those that --list shows.")] = None,
     list_: Annotated[bool, typer.Option("--list", help="Only show the ways to log in.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: answer with JSON on stdout.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Log in to a profile's agent."""
     if list_ and method is not None:
         raise UsageError("--list shows every way to log in, so it takes no METHOD")
     if as_json and not list_:
         raise UsageError("--json goes with --list")
-    settings, planned = _planned(profile)
+    settings, planned = _planned(profile, trust=trust)
     if list_:
         _list(settings, planned, as_json=as_json)
         return
@@ -47,12 +49,12 @@ def login(
     say(harmless(f"    whether that is all it wants: acp-launch run {planned[0].profile}", keep=""))
 
 
-def logout(profile: Profile) -> None:
+def logout(profile: Profile, trust: Trust = False) -> None:
     """Log out of a profile's agent, where it offers that."""
     from acp_launch.console.stderr import harmless, say
     from acp_launch.session.login import log_out, name_of
 
-    settings, planned = _planned(profile)
+    settings, planned = _planned(profile, trust=trust)
     limit = planned[0].timeouts.session
 
     async def story(connection: "Connection") -> tuple[str, bool]:
@@ -110,14 +112,14 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
         say("a way that needs a terminal is offered, and shown, in a terminal only", style=DIM)
 
 
-def _planned(profile: str) -> "tuple[Settings, Planned]":
+def _planned(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
     from acp_launch.cli.planning import agent_plan
     from acp_launch.process.spawn import require_platform
     from acp_launch.settings.load import load
 
     require_platform()
     settings = load()
-    return settings, agent_plan(profile, settings, cwd=None)
+    return settings, agent_plan(profile, settings, cwd=None, trust=trust)
 
 
 def _on_visit(

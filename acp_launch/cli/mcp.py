@@ -28,6 +28,7 @@ Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's nam
 Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
 Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
 
 
@@ -50,14 +51,19 @@ def list_(profile: Profile, as_json: Json = False) -> None:
 
 @app.command()
 def inspect(
-    profile: Profile, name: Name = None, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False
+    profile: Profile,
+    name: Name = None,
+    as_json: Json = False,
+    cwd: Directory = None,
+    trust: Trust = False,
+    verbose: Verbose = False,
 ) -> None:
     """Start a server and show who it is, what it offers, what it was given, and how long it took."""
     from acp_launch.cli.probe import Visit, probe, visit
     from acp_launch.console import servers
     from acp_launch.mcp.survey import survey
 
-    wanted = probe(profile, name, cwd=cwd)
+    wanted = probe(profile, name, cwd=cwd, trust=trust)
 
     async def story(met: "Met") -> None:
         found = await survey(met.connection, met.server, limit=wanted.server.timeouts.start)
@@ -69,13 +75,18 @@ def inspect(
 
 @app.command()
 def tools(
-    profile: Profile, name: Name = None, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False
+    profile: Profile,
+    name: Name = None,
+    as_json: Json = False,
+    cwd: Directory = None,
+    trust: Trust = False,
+    verbose: Verbose = False,
 ) -> None:
     """List a server's tools with their arguments (* must be given), as far as the profile lets an agent see them."""
     from acp_launch.cli.probe import Visit, probe, visit
     from acp_launch.console import servers
 
-    wanted = probe(profile, name, cwd=cwd)
+    wanted = probe(profile, name, cwd=cwd, trust=trust)
     policy = _policy(wanted)
 
     async def story(met: "Met") -> None:
@@ -101,6 +112,7 @@ def call(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as the JSON it came in.")] = False,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT)] = None,
     cwd: Directory = None,
+    trust: Trust = False,
     verbose: Verbose = False,
 ) -> None:
     """Call a tool and print its result."""
@@ -111,7 +123,7 @@ def call(
 
     patience = None if timeout is None else seconds(timeout)
     given = read(words or (), file)
-    wanted = probe(profile, name, cwd=cwd)
+    wanted = probe(profile, name, cwd=cwd, trust=trust)
     chosen = _allowed(wanted, tool)
     limit = _limit(wanted, patience)
 

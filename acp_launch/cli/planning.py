@@ -12,21 +12,22 @@ if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.plan.resolve import Resolved
     from acp_launch.problem import Problem
+    from acp_launch.profile.load import Loaded
     from acp_launch.secret.lookup import Waiting
     from acp_launch.secret.value import Secret
 
     Planned = tuple[LaunchPlan, Mapping[str, Secret]]
 
 
-def agent_plan(name: str, settings: Settings, *, cwd: Path | None) -> "Planned":
+def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) -> "Planned":
     """The plan of a profile for who only needs its agent: no secret of a server is looked up.
 
     Raises:
-        LaunchError: as `planned`.
+        LaunchError: as `trusted_profile` and `planned`.
     """
     from msgspec.structs import replace
 
-    resolved = resolved_profile(name, settings, cwd=cwd)
+    resolved = trusted_profile(name, settings, cwd=cwd, trust=trust)
     needs = tuple(need for need in resolved.needs if need.origin.path.startswith("agent."))
     return planned(replace(resolved, needs=needs), settings)
 
@@ -48,6 +49,23 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
     return _plan(resolved, (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))), values
 
 
+def trusted_profile(
+    name: str, settings: Settings, *, cwd: Path | None, session: str | None = None, trust: bool
+) -> "Resolved":
+    """The same for who is about to start something of it; `trust` is `--trust`.
+
+    Raises:
+        NotTrusted: it comes from a project, and was not accepted as it is.
+        UsageError, ProfileError: as `resolved_profile`.
+    """
+    from acp_launch.cli.trusting import require
+
+    loaded = loaded_profile(name, settings)
+    resolved = resolved_from(loaded, cwd=cwd, session=session)
+    require(loaded, resolved.plan, settings, is_waved=trust)
+    return resolved
+
+
 def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
     """A profile on this machine, before anybody asks for its secrets; its plan is None where this machine cannot.
 
@@ -55,11 +73,26 @@ def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session
         UsageError: there is no such profile.
         ProfileError: the file is wrong.
     """
-    from acp_launch.plan.resolve import resolve
+    return resolved_from(loaded_profile(name, settings), cwd=cwd, session=session)
+
+
+def loaded_profile(name: str, settings: Settings) -> "Loaded":
+    """A profile by its name or path, checked.
+
+    Raises:
+        UsageError: there is no such profile.
+        ProfileError: the file is wrong.
+    """
     from acp_launch.profile.discover import find
     from acp_launch.profile.load import load
 
-    loaded = load(find(name, start=here(), settings=settings), cache=settings.cache)
+    return load(find(name, start=here(), settings=settings), cache=settings.cache)
+
+
+def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = None) -> "Resolved":
+    """`loaded` on this machine."""
+    from acp_launch.plan.resolve import resolve
+
     named = checked_name(session)
     return resolve(loaded, cwd=here(), environ=os.environ, cwd_override=at_home(cwd), session_override=named)
 
@@ -109,7 +142,7 @@ def here() -> Path:
 
 def _plan(resolved: "Resolved", missing: "tuple[Problem, ...]" = ()) -> "LaunchPlan":
     if resolved.plan is None or missing:
-        raise MachineError(sorted((*resolved.problems, *missing), key=lambda each: (each.line, each.column)))
+        raise MachineError(sorted((*resolved.problems, *missing), key=lambda each: (each.file, each.line, each.column)))
     if resolved.problems:
         from acp_launch.console import problems
 

@@ -19,8 +19,9 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.planning import at_home, here, planned
+from acp_launch.cli.planning import at_home, here, loaded_profile, planned, resolved_from
 from acp_launch.cli.start import guarded, started
+from acp_launch.cli.trusting import require
 from acp_launch.console.notices import Notices
 from acp_launch.console.servers import Telling
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
@@ -38,8 +39,7 @@ from acp_launch.process.serverlog import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.process.stop import stop
 from acp_launch.process.vigil import kept
-from acp_launch.profile.discover import find
-from acp_launch.profile.load import Loaded, load
+from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent, StdioServer
 from acp_launch.profile.template import Template
 from acp_launch.secret.value import Secret
@@ -87,7 +87,7 @@ class Met(Struct, frozen=True):
 Story = Callable[[Met], Awaitable[T]]
 
 
-def probe(profile: str, name: str | None, *, cwd: Path | None) -> Probe:
+def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> Probe:
     """What is decided before anything starts.
 
     Raises:
@@ -97,7 +97,8 @@ def probe(profile: str, name: str | None, *, cwd: Path | None) -> Probe:
     """
     require_platform()
     settings = load_settings()
-    loaded = load(find(profile, start=here(), settings=settings), cache=settings.cache)
+    loaded = loaded_profile(profile, settings)
+    require(loaded, resolved_from(loaded, cwd=cwd).plan, settings, is_waved=trust)
     alone = _alone(loaded, profile, _named(name, profile, loaded.profile.mcp_servers))
     plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
     (server,) = plan.servers
@@ -195,7 +196,8 @@ def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
     nobody's business now."""
     servers = loaded.profile.mcp_servers
     path = ("mcp_servers", name)
-    server, where = servers[name], Origin(loaded.label, *loaded.positions.locate(path), f"mcp_servers.{name}")
+    at = loaded.positions.where(path)
+    server, where = servers[name], Origin(at.file, at.line, at.column, f"mcp_servers.{name}")
     if not isinstance(server, StdioServer):
         raise MachineError(
             [

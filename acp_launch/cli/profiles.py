@@ -31,6 +31,9 @@ Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="Th
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="List inherited variables by name.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too, as a pre-commit hook should.")]
 Secrets = Annotated[bool, typer.Option("--secrets", help="Look up whether each secret is there; never its value.")]
+Merged = Annotated[
+    bool, typer.Option("--merged", help="Print what it makes with all it extends, and where each value is from.")
+]
 Target = Annotated[Path | None, typer.Option("--write", "-o", metavar="FILE", help="Write it to FILE, not to stdout.")]
 
 
@@ -83,11 +86,16 @@ def list_(as_json: Json = False) -> None:
     profiles.show_list([(found, *inspect(found, cache=settings.cache)) for found in _chosen([])], as_json=as_json)
 
 
-def show(name: Name) -> None:
+def show(name: Name, merged: Merged = False) -> None:
     """Print a profile's file as it is; its path goes to stderr."""
-    from acp_launch.profile.load import read
+    from acp_launch.profile.load import load, read
 
     (found,) = _chosen([name])
+    if merged:
+        from acp_launch.console.merged import as_yaml
+
+        typer.echo(as_yaml(load(found)), nl=False)
+        return
     text, problems = read(found.file)
     if text is None:
         raise ProfileError(problems)

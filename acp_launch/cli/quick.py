@@ -16,6 +16,7 @@ FLAGS = {
     "-c": "latest",
     "--new": "new",
     "--no-replay": "no_replay",
+    "--trust": "trust",
     "--verbose": "verbose",
     "-v": "verbose",
 }

@@ -50,6 +50,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="OPTION=VALUE", help="Set an option of the agent: model=opus. Again for more."),
     ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Run a project's profile this once, as in CI, without accepting it.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the agent's stderr as it comes.")] = False,
 ) -> None:
     """Start an agent and ask it one thing, or sit down with it.
@@ -76,5 +79,6 @@ def run(
         verbose=verbose,
         attach=tuple(attach or ()),
         sets=tuple(set_ or ()),
+        trust=trust,
     )
     raise typer.Exit(carry_out(wish))

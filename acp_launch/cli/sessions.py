@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from acp_launch.errors import LaunchError, SessionError, UsageError
+from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
@@ -16,6 +16,7 @@ app = typer.Typer(help="Named sessions: list, show, rename, close, rm.", no_args
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
 Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Its profile, where two have that name.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
 
 
@@ -25,6 +26,7 @@ def list_(
     everything: Annotated[bool, typer.Option("--all", "-a", help="Those of every project.")] = False,
     agent: Annotated[bool, typer.Option("--agent", help="Ask the profile's agent which sessions it knows.")] = False,
     as_json: Json = False,
+    trust: Trust = False,
 ) -> None:
     """List the sessions of this project, the latest first."""
     import time
@@ -34,7 +36,7 @@ def list_(
     from acp_launch.console.width import terminal_width
 
     if agent:
-        _list_of_agent(profile, everything, as_json)
+        _list_of_agent(profile, everything, as_json, trust=trust)
         return
     project = None if everything else _project()
     with _registry() as registry:
@@ -77,13 +79,13 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profi
 
 
 @app.command()
-def close(name: Name, profile: Profile = None) -> None:
+def close(name: Name, profile: Profile = None, trust: Trust = False) -> None:
     """Tell the agent to free what it keeps for a session; the session stays."""
     with _registry() as registry:
         record = _the(registry, name, profile)
     with _held(record, "session close"):
-        if not _end("close", record):
-            typer.echo(f"{record.agent_name or 'the agent'} has nothing to close: it keeps no session open", err=True)
+        if not _end("close", record, trust=trust):
+            typer.echo(f"{_agent(record)} has nothing to close: it keeps no session open", err=True)
 
 
 @app.command()
@@ -91,22 +93,29 @@ def rm(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The sessions' names.")],
     profile: Profile = None,
     local: Annotated[bool, typer.Option("--local", help="Forget it here, and do not start the agent.")] = False,
+    trust: Trust = False,
 ) -> None:
     """Delete sessions, at the agent too when the agent can."""
     with _registry() as registry:
         for record in [_the(registry, name, profile) for name in dict.fromkeys(names)]:
             with _held(record, "session rm"):
-                if not local and not _end("delete", record):
-                    who = record.agent_name or "the agent"
+                if not local and not _end("delete", record, trust=trust):
+                    who = _agent(record)
                     typer.echo(f"{who} cannot delete sessions; forgotten here, it may still have it", err=True)
                 registry.remove(record.key)
 
 
-def _end(how: Any, record: "Record") -> bool:
+def _agent(record: "Record") -> str:
+    from acp_launch.console.outside import one_line
+
+    return one_line(record.agent_name) or "the agent"
+
+
+def _end(how: Any, record: "Record", *, trust: bool) -> bool:
     from acp_launch.cli.errand import errand
     from acp_launch.session.housekeeping import end_session
 
-    planned = _plan_of(record)
+    planned = _plan_of(record, trust=trust)
 
     async def story(connection: "Connection") -> bool:
         return await end_session(connection, how, record.session_id, limit=planned[0].timeouts.session)
@@ -114,7 +123,7 @@ def _end(how: Any, record: "Record") -> bool:
     return errand(planned, _settings(), story)
 
 
-def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None:
+def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool) -> None:
     from pathlib import Path
 
     from acp_launch.cli.errand import errand
@@ -124,7 +133,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None
 
     if profile is None:
         raise UsageError("which agent?", fix="acp-launch session list PROFILE --agent")
-    planned = agent_plan(profile, _settings(), cwd=None)
+    planned = agent_plan(profile, _settings(), cwd=None, trust=trust)
     plan, _ = planned
 
     async def story(connection: "Connection") -> list[dict[str, Any]]:
@@ -142,7 +151,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool) -> None
         typer.echo("the agent knows no session of this directory; --all asks for every one", err=True)
 
 
-def _plan_of(record: "Record") -> "Planned":
+def _plan_of(record: "Record", *, trust: bool) -> "Planned":
     """The plan that runs a session's agent, as it is configured now."""
     import shlex
     from pathlib import Path
@@ -157,7 +166,9 @@ def _plan_of(record: "Record") -> "Planned":
             fix=f"to forget it here: acp-launch session rm {shlex.quote(record.name)} --local",
         )
     try:
-        return agent_plan(record.profile, _settings(), cwd=Path(record.cwd))
+        return agent_plan(record.profile, _settings(), cwd=Path(record.cwd), trust=trust)
+    except NotTrusted:
+        raise
     except LaunchError as error:
         raise SessionError(
             f'the agent of the session "{record.name}" cannot be started: its profile "{record.profile}" has problems',

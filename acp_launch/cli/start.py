@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from acp_launch.cli.signals import on_signals, stopped
-from acp_launch.console.stderr import YELLOW, say
+from acp_launch.console.stderr import YELLOW, harmless, say, uncoloured
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
@@ -91,13 +91,14 @@ def open_env(plan: LaunchPlan) -> dict[str, str]:
 
 @contextmanager
 def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[Callable[[bytes], None]]:
-    """Takes the agent's stderr into a file of the state directory; `echo` shows it too."""
+    """Takes the agent's stderr into a file of the state directory; `echo` shows it too, and lets
+    it do nothing to the terminal."""
     log = LogFile(settings.state / "log", plan.profile)
 
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
 
     def show(data: bytes, *, is_last: bool = False) -> None:
-        sys.stderr.write(decoder.decode(data, is_last))
+        sys.stderr.write(harmless(uncoloured(decoder.decode(data, is_last))))
         sys.stderr.flush()
 
     def both(data: bytes) -> None:

@@ -32,6 +32,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     verbose: bool
     attach: tuple[Path, ...] = ()
     sets: tuple[str, ...] = ()
+    trust: bool = False
 
 
 class Kept(Struct, frozen=True):

@@ -26,8 +26,13 @@ def lines(error: LaunchError) -> Iterator[tuple[str, str]]:
     if isinstance(error, ProblemsError):
         yield from ((str(problem), RED) for problem in error.problems)
         return
-    yield f"acp-launch: {harmless(error.message)}", RED
+    yield f"acp-launch: {_indented(error.message)}", RED
     for line in error.detail:
-        yield f"    {harmless(line)}", DIM
+        yield f"    {_indented(line)}", DIM
     if error.fix:
-        yield f"    fix: {harmless(error.fix)}", ""
+        yield f"    fix: {_indented(error.fix)}", ""
+
+
+def _indented(text: str) -> str:
+    """Words of an agent's may have several lines; none of them looks like one of ours."""
+    return harmless(text).replace("\n", "\n    ")

@@ -36,57 +36,61 @@ class Notices:
         """Only a continued session is worth a word."""
         if session.how != "new":
             history = f" ({session.replayed} updates of its history)" if session.how == "load" else ""
-            self.tell(f"acp-launch: continuing session {session.name}{history}", DIM)
+            self._line(f"acp-launch: continuing session {session.name}{history}", DIM)
 
     def update(self, update: Updated) -> None:
         """Shown by the kinds of output."""
 
     def permission(self, permission: Permission) -> None:
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
-        self.tell(f"acp-launch: {answer}: {harmless(permission.title, keep='')} ({permission.by})", DIM)
+        self._line(f"acp-launch: {answer}: {permission.title} ({permission.by})", DIM)
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
         """Agents do much that they ask nobody about, so a word is due only where a rule was passed over."""
         if not by.startswith("permissions.default"):
-            self.tell(f"acp-launch: ran without asking: {harmless(title(call), keep='')} ({by})", YELLOW)
+            self._line(f"acp-launch: {title(call)} {servicenotes.unasked(by)}", YELLOW)
 
     def served(self, step: FileServed | TerminalServed) -> None:
         """One line for what changed something, or was refused; what a command says is the agent's to tell."""
         if text := servicenotes.line(step):
-            self.tell(f"acp-launch: {text}", DIM)
+            self._line(f"acp-launch: {text}", DIM)
 
     def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
         self._cancelled = True
-        self.tell("acp-launch: cancelling the turn; Ctrl-C stops at once", DIM)
+        self._line("acp-launch: cancelling the turn; Ctrl-C stops at once", DIM)
         for call in calls:
-            self.tell(f"acp-launch: cancelled: {harmless(title(call), keep='')}", DIM)
+            self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        self.tell(f"acp-launch: no {what} for {seconds(waited)}; giving up at {seconds(limit)}", DIM)
+        self._line(f"acp-launch: no {what} for {seconds(waited)}; giving up at {seconds(limit)}", DIM)
 
     def note(self, text: str) -> None:
-        self.tell(f"acp-launch: {harmless(text, keep='')}", YELLOW)
+        self._line(f"acp-launch: {text}", YELLOW)
 
     def server(self, change: Change) -> None:
         lines = servernotes.changed(change, self._states.get(change.server), self._last_words.get(change.server, ()))
         for text, style in lines:
-            self.tell(text, style)
+            self._line(text, style)
         self._last_words = {**self._last_words, change.server: change.detail}
         self._states = {**self._states, change.server: change.state}
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         for text, style in servernotes.opened(servers) if when == "opened" else servernotes.unopened(servers):
-            self.tell(text, style)
+            self._line(text, style)
 
     def ended(self, turn: TurnEnd) -> None:
         if self._cancelled and turn.stop_reason == "cancelled":
             return  # by us, which is said as the reason why the run ends
         if turn.stop_reason != "end_turn":
             unknown = f"the agent ended the turn for a reason of its own: {turn.stop_reason}"
-            self.tell(f"acp-launch: {harmless(ENDINGS.get(turn.stop_reason, unknown), keep='')}", YELLOW)
+            self._line(f"acp-launch: {ENDINGS.get(turn.stop_reason, unknown)}", YELLOW)
+
+    def _line(self, text: str, style: str) -> None:
+        """Of whatever is in `text`, nothing drives the terminal or begins a line that looks like one of ours."""
+        self.tell(harmless(text, keep=""), style)
 
     def tell(self, text: str, style: str) -> None:
-        """One line on stderr."""
+        """A line on stderr, as it is: whoever calls has made it harmless."""
         say(text, style=style)
 
     def failed(self, error: LaunchError) -> None:

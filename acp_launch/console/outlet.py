@@ -25,6 +25,7 @@ class OutputClosed(LaunchError):  # noqa: N818 - it reads as what happened
 class Outlet:
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
+        self.is_terminal = os.isatty(descriptor)
         self._pending: list[bytes | memoryview] = []
         self._one_at_a_time = asyncio.Lock()
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)

@@ -55,7 +55,15 @@ def remembered_json(answers: Sequence[Remembered]) -> str:
 def about(answer: Remembered) -> str:
     """Which calls an answer holds for."""
     what = [*answer.commands, *answer.paths, *answer.addresses, *([answer.title] if answer.title else [])]
-    return _short(" ".join([answer.tool or answer.kind or "other", *what]))
+    where = [f"in {place}" for place in answer.directories]
+    return _short(" ".join([answer.tool or answer.kind or "other", *what, *where])) + _with_input(answer)
+
+
+def _with_input(answer: Remembered) -> str:
+    """Nothing can be told of the input but its digest."""
+    if answer.is_outdated:
+        return " (kept by an older acp-launch, and holds no more: answer anew)"
+    return f" (this input only, sha256 {answer.input[:12]})" if answer.input else ""
 
 
 def logged(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:

@@ -1,7 +1,8 @@
 """
 `--output text` into a pipe, and `--output quiet`: the agent's text on stdout, everything else on stderr.
 
-A message ends where the agent does something else (a tool call, a thought, a plan) or its `messageId` changes.
+A pipe gets the agent's text as it is, a terminal without what would drive it. A message ends where the agent does
+something else (a tool call, a thought, a plan) or its `messageId` changes.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from acp_launch.console.halves import Halves
 from acp_launch.console.notices import Notices
 from acp_launch.console.outlet import Outlet
+from acp_launch.console.outside import one_line, prose
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import LaunchError
 from acp_launch.process.change import Standing
@@ -18,6 +20,8 @@ from acp_launch.session.observer import Permission, TurnEnd, When
 from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 
 SAME_MESSAGE = frozenset({"usage_update", "available_commands_update", "session_info_update", "config_option_update"})
+
+TAB = "\t"
 
 
 class Messages(Notices):
@@ -43,7 +47,8 @@ class Messages(Notices):
         if self._over or (message_id and message_id != self._message_id):
             self.begin()
         self._over, self._message_id = False, message_id or self._message_id
-        self.say(self._halves.whole(text))
+        text = self._halves.whole(text)
+        self.say(prose(text) if self._outlet.is_terminal else text)
 
     def begin(self) -> None:
         """A new message begins."""
@@ -115,15 +120,15 @@ class Plain(Messages):
             self._tool(self._calls.merge(body))
         elif update.kind == "plan":
             for entry in map(acp.mapping, acp.sequence(body.get("entries"))):
-                say(f"plan: {acp.text(entry.get('status'))}: {harmless(acp.text(entry.get('content')))}", style=DIM)
+                _say(f"plan: {acp.text(entry.get('status'))}: {one_line(acp.text(entry.get('content')))}")
         elif update.kind == "notice":
-            say(f"agent: {harmless(acp.text(body.get('title')))}", style=DIM)
+            _say(f"agent: {one_line(acp.text(body.get('title')))}")
 
     def _think(self, piece: str) -> None:
         """Thoughts go to stderr line by line."""
         *lines, self._thought = (self._thought + piece).split("\n")
         for line in filter(str.strip, lines):
-            say(f"thought: {harmless(line)}", style=DIM)
+            say(f"thought: {harmless(line, keep=TAB)}", style=DIM)
 
     def permission(self, permission: Permission) -> None:
         self._calls.merge(permission.tool_call)  # gemini tells a call's title nowhere else
@@ -133,7 +138,7 @@ class Plain(Messages):
         if call.get("status") in OVER or "shown" not in call:
             kind = acp.text(call.get("kind")) or "tool"
             status = acp.text(call.get("status")) or "pending"
-            say(f"{kind}: {harmless(title(call), keep='')}: {status}", style=DIM)
+            _say(f"{kind}: {title(call)}: {status}")
         call["shown"] = True
 
     def ended(self, turn: TurnEnd) -> None:
@@ -142,3 +147,8 @@ class Plain(Messages):
 
     def failed(self, error: LaunchError) -> None:
         self.begin()
+
+
+def _say(text: str) -> None:
+    """One line, whatever an agent has put into it."""
+    say(harmless(text, keep=""), style=DIM)

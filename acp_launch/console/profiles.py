@@ -29,9 +29,10 @@ def show_reports(
     """One `FILE: ok` per good profile; the problems of the others, and how many profiles are wrong.
 
     Returns whether all are good. In a strict report a warning is as bad as an error. `secrets` are those that were
-    looked up, and `unmet` the references whose secret this machine lacks, which is no fault of a profile.
+    looked up, and `unmet` the references whose secret this machine lacks, which is no fault of a profile. What is wrong
+    with a file that several of them extend is said once.
     """
-    everything = [problem for *_, problems in reports for problem in problems]
+    everything = list(dict.fromkeys(problem for *_, problems in reports for problem in problems))
     bad = [report for report in reports if _stopping(report, strict=strict)]
     if as_json:
         verdicts = [_verdict(report, ok=report not in bad) for report in reports]

@@ -1,7 +1,13 @@
 """What we did for the agent, as lines on stderr."""
 
 from acp_launch.console.stderr import harmless
+from acp_launch.session.client import DENIED
 from acp_launch.session.service import FileServed, TerminalServed
+
+
+def unasked(by: str) -> str:
+    """What to say of a tool call that ran, and should not have; `by` as the observer is told it."""
+    return "ran although it was denied" if by == DENIED else f"ran without asking (policy: {by})"
 
 
 def line(step: FileServed | TerminalServed) -> str:

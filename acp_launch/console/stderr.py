@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 
 DIM, RED, YELLOW = "2", "31", "33"
@@ -35,9 +36,20 @@ def _stderr_is_gone() -> None:
 
 def harmless(text: str, *, keep: str = "\n\t") -> str:
     """`text` with control characters made visible, so that an agent cannot drive the terminal with it."""
-    if text.isprintable():
+    if _without(keep, text).isprintable():  # much the quickest way to see that nothing is to do
         return text
     return "".join(mark if mark in keep or mark.isprintable() else _visible(mark) for mark in text)
+
+
+def uncoloured(text: str) -> str:
+    """`text` without colours, which `harmless` would make visible: programs write them to their stderr."""
+    return text if "\x1b" not in text else re.sub(r"\x1b\[[0-9;:]*m", "", text)
+
+
+def _without(marks: str, text: str) -> str:
+    for mark in marks:
+        text = text.replace(mark, "")
+    return text
 
 
 def _visible(mark: str) -> str:

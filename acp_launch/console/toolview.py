@@ -10,6 +10,7 @@ from rich.text import Text
 from acp_launch.console.contents import said
 from acp_launch.console.diffview import Diff
 from acp_launch.console.outside import cut, inline, prose
+from acp_launch.console.servicenotes import unasked
 from acp_launch.console.terminalview import TerminalView
 from acp_launch.protocol import acp
 from acp_launch.session.toolcall import OVER, title
@@ -78,7 +79,7 @@ class ToolView:
             if more:
                 line.append(f"  {inline(cut(more, TITLE))}", "dim")
         if self.unasked:
-            line.append(f"  ran without asking (policy: {inline(self.unasked)})", "dim")
+            line.append(f"  {inline(unasked(self.unasked))}", "dim")
         return line
 
     def _places(self) -> Iterator[str]:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from acp_launch.console.diffview import Diff
 from acp_launch.console.outside import inline
+from acp_launch.console.servicenotes import unasked
 from acp_launch.console.terminalview import TerminalView
 from acp_launch.console.toolview import ToolView
 from acp_launch.protocol import acp
@@ -70,7 +71,7 @@ class Work:
         if view := self._running.get(acp.text(call.get("toolCallId"))):
             view.unasked = by
             return []
-        return [Text(f"{inline(title(call))}: ran without asking (policy: {inline(by)})", "dim")]
+        return [Text(f"{inline(title(call))}: {inline(unasked(by))}", "dim")]
 
     def served(self, step: FileServed | TerminalServed) -> Printed:
         return self._file(step) if isinstance(step, FileServed) else self._terminal(step)

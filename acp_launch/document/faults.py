@@ -52,10 +52,10 @@ class Fault:
 
 
 def placed(document: "Document", faults: Iterable[Fault]) -> Iterator[Problem]:
-    """Each fault with its line."""
+    """Each fault with its file and line."""
     for fault in faults:
-        line, column = document.locate(fault.path, key=fault.at_key, offset=fault.offset)
-        yield Problem(document.file, line, column, dotted(fault.path), fault.message, fault.fix, fault.severity)
+        at = document.where(fault.path, key=fault.at_key, offset=fault.offset)
+        yield Problem(at.file, at.line, at.column, dotted(fault.path), fault.message, fault.fix, fault.severity)
 
 
 def misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:

@@ -24,10 +24,11 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Line and column, from 1."""
+    """Line and column, from 1, and the file as messages name it."""
 
     line: int
     column: int
+    file: str = ""
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ class Kind(NamedTuple):
 
 
 PROFILE = Kind("a profile", "version: 1", 5)
+OVERLAY = Kind("an overlay", "agent:", 5, may_be_empty=True)
 SETTINGS = Kind("a settings file", "max_line: 64MiB", 3, may_be_empty=True)
 
 

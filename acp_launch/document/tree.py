@@ -8,7 +8,7 @@ the number of nodes after aliases are expanded are limited.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -39,13 +39,14 @@ _TEXT = {"!", "tag:yaml.org,2002:str"}
 _COLLECTIONS = {"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 
 
-# path → line and column of its key, line and column of its value, what is before a text's first character
-Places = dict[KeyPath, tuple[int, int, int, int, int | None]]
+# path → its file, line and column of its key, line and column of its value, what is before a text's first character
+Places = dict[KeyPath, tuple[str, int, int, int, int, int | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML mapping. `root` holds dicts, lists and scalars."""
+    """One YAML mapping; `root` holds dicts, lists and scalars. Where several files were merged, `file` is the one that
+    was asked for."""
 
     file: str
     tree: Node
@@ -56,7 +57,12 @@ class Document:
         return root
 
     def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
-        """Line and column, from 1, of the value at `path` (or of its key), or of the nearest parent there is.
+        """Line and column of `where`."""
+        place = self.where(path, key=key, offset=offset)
+        return place.line, place.column
+
+    def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
+        """The place of the value at `path` (or of its key), or of the nearest parent there is.
 
         `offset` counts characters into a text; it is ignored where the text is not written as it stands.
         """
@@ -68,11 +74,11 @@ class Document:
                 node = node.items[step]
                 owner = node.place
             else:
-                return owner.line, owner.column
+                return owner
         if key:
-            return owner.line, owner.column
+            return owner
         shift = 0 if node.lead is None or not offset else node.lead + offset
-        return node.place.line, node.place.column + shift
+        return replace(node.place, column=node.place.column + shift)
 
     def places(self) -> Places:
         """Every path there is, with all that `locate` needs; for keeping."""
@@ -80,7 +86,8 @@ class Document:
         waiting: list[tuple[KeyPath, Place, Node]] = [((), self.tree.place, self.tree)]
         while waiting:
             path, owner, node = waiting.pop()
-            found[path] = (owner.line, owner.column, node.place.line, node.place.column, node.lead)
+            at = node.place
+            found[path] = (at.file, owner.line, owner.column, at.line, at.column, node.lead)
             waiting += [((*path, key), place, entry) for key, (place, entry) in node.entries.items()]
             waiting += [((*path, index), item.place, item) for index, item in enumerate(node.items)]
         return found
@@ -214,21 +221,21 @@ class _Builder:
         start = event.start_mark
         lead = self.text.find(event.value, start.index, event.end_mark.index) - start.index
         same_line = lead >= 0 and "\n" not in self.text[start.index : start.index + lead]
-        return Node(_place(event), value, lead=lead if same_line else None)
+        return Node(self._place(event), value, lead=lead if same_line else None)
 
     def _unknown_tag(self, event: Any) -> None:
         self._problem(event, f'unknown tag "{event.tag}"', 'remove it, or quote text that begins with "!"')
 
     def _sequence(self, event: Any, depth: int) -> Node:
         self._collection_tag(event)
-        node = Node(_place(event), [])
+        node = Node(self._place(event), [])
         while not isinstance(item := next(self.events), CollectionEndEvent):
             node.append(self._node(item, depth + 1))
         return node
 
     def _mapping(self, event: Any, depth: int) -> Node:
         self._collection_tag(event)
-        node = Node(_place(event), {})
+        node = Node(self._place(event), {})
         merged: list[Node] = []
         while not isinstance(key := next(self.events), CollectionEndEvent):
             is_merge = isinstance(key, ScalarEvent) and key.value == "<<" and key.implicit[0]
@@ -261,7 +268,7 @@ class _Builder:
             first = node.entries[name][0].line
             self._problem(event, f'the key "{name}" appears twice; the first is on line {first}', "keep one of them")
             return
-        node.put(name, _place(event), child)
+        node.put(name, self._place(event), child)
 
     def _merged(self, event: Any, child: Node) -> Sequence[Node]:
         sources = child.items if isinstance(child.value, list) else [child]
@@ -280,7 +287,6 @@ class _Builder:
         if self.nodes > MAX_NODES:
             raise self._refuse(event, f"more than {MAX_NODES:,} values, aliases expanded", "use fewer aliases")
 
-
-def _place(event: Any) -> Place:
-    # ruamel counts from 0; editors from 1.
-    return Place(event.start_mark.line + 1, event.start_mark.column + 1)
+    def _place(self, event: Any) -> Place:
+        # ruamel counts from 0; editors from 1.
+        return Place(event.start_mark.line + 1, event.start_mark.column + 1, self.file)

@@ -3,11 +3,16 @@ What was typed in a project, newest last: one JSON text a line, for the user alo
 
 Ten processes may add to it at once: each line is one append under a lock. It is cut to `MOST` entries when it is read
 and has grown well past them. A line that starts with a space is not kept, as in a shell, and no secret is: text passes
-the redactor first. History that cannot be kept is no reason to stop; it is said once.
+the redactor first. History that cannot be kept is no reason to stop; it is said once. What is no regular file of the
+user's, a link or a pipe for instance, is neither read nor written.
 """
 
+import errno
 import os
-from collections.abc import Callable, Iterable
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 
@@ -21,8 +26,10 @@ from acp_launch.secret.redact import Redactor
 MOST = 10_000  # entries
 SLACK = 1_000  # entries over that which are not worth writing the file anew
 LARGEST = 32 * 1024  # bytes of one entry; a longer one was pasted
-HELD = 8 * 1024 * 1024  # bytes of all that are kept
+HELD = 1024 * 1024  # bytes of all that are read, and kept when it is cut
 PATIENCE = 1.0  # seconds for the lock; whoever holds it writes a line
+# A link is not followed, and a pipe hangs nobody.
+_CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 decode = msgspec.json.Decoder(str).decode
 
 
@@ -65,12 +72,12 @@ class Past(History):
         return self._path.with_name(f"{self._path.name}.lock")
 
     def _read(self) -> list[str]:
-        if not self._path.exists():
+        if not os.path.lexists(self._path):
             return []
         with locked(self._lock, PATIENCE):
-            lines = self._path.read_bytes().splitlines(keepends=True)
+            lines, size = _tail(self._path)
             kept = _newest(lines)
-            if len(lines) - len(kept) > SLACK:
+            if len(lines) - len(kept) > SLACK or size > 2 * HELD:
                 replace(self._path, b"".join(reversed(kept)))
         return [text for line in kept if (text := _decoded(line)) is not None]
 
@@ -80,15 +87,18 @@ class Past(History):
             self._tell(f"note: what you type is not kept: {self._path}: {(error.strerror or str(error)).lower()}")
 
 
+def _tail(path: Path) -> tuple[list[bytes], int]:
+    """The last lines, oldest first, and the size of the file."""
+    with _opened(path, os.O_RDONLY) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - HELD))
+        lines = file.read(HELD).splitlines(keepends=True)
+    return lines[1:] if size > HELD else lines, size  # the first of a part is half a line
+
+
 def _newest(lines: list[bytes]) -> list[bytes]:
     """Newest first, within the bounds."""
-    kept, size = [], 0
-    for line in islice(reversed(lines), MOST):
-        size += len(line)
-        if size > HELD:
-            break
-        kept.append(line)
-    return kept
+    return list(islice(reversed(lines), MOST))
 
 
 def _decoded(line: bytes) -> str | None:
@@ -100,10 +110,24 @@ def _decoded(line: bytes) -> str | None:
 
 
 def _append(path: Path, line: bytes) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-    try:
-        size = os.fstat(descriptor).st_size
-        is_whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
-        os.write(descriptor, line if is_whole else b"\n" + line)
-    finally:
-        os.close(descriptor)
+    with _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT) as file:
+        size = file.seek(0, os.SEEK_END)
+        is_whole = size == 0 or os.pread(file.fileno(), 1, size - 1) == b"\n"
+        os.write(file.fileno(), line if is_whole else b"\n" + line)
+
+
+@contextmanager
+def _opened(path: Path, flags: int) -> Iterator[FileIO]:
+    """
+    Raises:
+        OSError: it is no regular file of the user's, or cannot be opened.
+    """
+    if path.is_symlink():  # the system's own word for it is "too many levels"
+        raise OSError(errno.ELOOP, "it is a link")
+    with FileIO(os.open(path, flags | _CAREFUL, 0o600), "r+" if flags & os.O_RDWR else "r") as file:
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "it belongs to somebody else")
+        yield file

@@ -28,10 +28,10 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.statusline import cut
+from acp_launch.interactive.ways import Row, room, ways
 
 PROMPT = "> "
 MENU = 8  # rows
-APART = "  "  # between two answers
 QUEUED = 3  # prompts that are shown of those that wait
 Rows = Callable[[int], list[StyleAndTextTuples]]
 
@@ -79,9 +79,9 @@ class Screen:
         )
         self._prompt = _input(prompt_control, lambda: PROMPT)
         self._answer = _input(BufferControl(answer), lambda: asked(asking.open))
-        choice = FormattedTextControl(lambda: _shown(asking.question, _width()), focusable=True, show_cursor=False)
+        choice = FormattedTextControl(lambda: _joined(_ways(asking)), focusable=True, show_cursor=False)
         choice.key_bindings = choose_keys
-        self._choice = Window(choice, wrap_lines=True, dont_extend_height=True)
+        self._choice = Window(choice, height=lambda: Dimension.exact(len(_ways(asking))), dont_extend_height=True)
         is_line = Condition(lambda: asking.wants_line)
         self.layout = Layout(
             HSplit(
@@ -137,19 +137,14 @@ def _rows(text: Callable[[], StyleAndTextTuples]) -> ConditionalContainer:
     return ConditionalContainer(window, Condition(lambda: bool(text())))
 
 
-def _shown(question: Question | None, width: int) -> StyleAndTextTuples:
-    """The choices are dim until a key can choose one; then each shows its key."""
-    if question is None:
-        return []
-    shown: StyleAndTextTuples = [("bold", question.prompt)]
-    used = width  # columns of the row
-    for choice in question.choices:
-        key = f"[{choice.key}] " if question.is_open else ""
-        wide = get_cwidth(key + choice.label)
-        fits = used + len(APART) + wide <= width
-        used = used + len(APART) + wide if fits else wide
-        shown += [("", APART if fits else "\n"), ("ansicyan bold", key)]
-        shown.append(("" if key else "dim", choice.label))
+def _ways(asking: Asking) -> list[Row]:
+    return ways(asking.question, _width(), room(get_app().output.get_size().rows)) if asking.question else []
+
+
+def _joined(rows: Sequence[Row]) -> StyleAndTextTuples:
+    shown: StyleAndTextTuples = []
+    for row in rows:
+        shown += [("", "\n"), *row] if shown else row
     return shown
 
 

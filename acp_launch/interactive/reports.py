@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from acp_launch.console.permissions import about
 from acp_launch.interactive.desk import Current
 from acp_launch.interactive.rooms import ago
 from acp_launch.session.permission.policy import Policy
@@ -22,7 +23,7 @@ def permissions(policy: Policy) -> Iterator[str]:
     for number, rule in enumerate(policy.rules, 1):
         yield f"  {number}. {rule}"
     for kept in policy.remembered:
-        yield f"  always: {kept}"
+        yield f"  always {kept.answer}: {about(kept)}"
     yield f"  default: {policy.default}"
 
 

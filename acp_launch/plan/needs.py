@@ -26,21 +26,22 @@ class Need(Struct, frozen=True):
 
 
 def needs(loaded: Loaded, *, without: Iterable[str] = ()) -> tuple[Need, ...]:
-    """Every reference to a secret in the profile, in the order of its lines; twice in one text counts once.
+    """Every reference to a secret in the profile, in the order of its lines, of one file after the other; twice in one
+    text counts once.
 
     `without` names servers that nobody will start.
     """
     unused = {("mcp_servers", name) for name in without}
     used = ((path, template) for path, template in templates(loaded.profile) if path[:2] not in unused)
     found = [need for path, template in used for need in _within(loaded, path, template)]
-    return tuple(sorted(found, key=lambda need: (need.origin.line, need.origin.column)))
+    return tuple(sorted(found, key=lambda need: (need.origin.source, need.origin.line, need.origin.column)))
 
 
 def _within(loaded: Loaded, path: KeyPath, template: str) -> Iterable[Need]:
     for part in dict.fromkeys(parse(template)):
         if isinstance(part, SecretReference):
-            line, column = loaded.positions.locate(path, offset=place(template, part))
-            yield Need(part.name, Origin(loaded.label, line, column, dotted(path)))
+            at = loaded.positions.where(path, offset=place(template, part))
+            yield Need(part.name, Origin(at.file, at.line, at.column, dotted(path)))
 
 
 def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:

@@ -22,6 +22,7 @@ from acp_launch.plan.servers import servers
 from acp_launch.plan.substitute import Substitution
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
+from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Session
 
@@ -47,12 +48,12 @@ def resolve(
     substitution = Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home))
     walk = _Walk(Machine(substitution), substitution, cwd)
     plan = walk.plan(cwd_override, session_override)
-    problems = sorted((*loaded.problems, *substitution.problems), key=lambda each: (each.line, each.column))
+    problems = ordered((*loaded.problems, *substitution.problems), loaded.layers)
     if plan is None or errors(problems):
-        return Resolved(None, tuple(problems), needs(loaded))
+        return Resolved(None, problems, needs(loaded))
     used = {server.name for server in plan.servers}
     absent = (name for name in loaded.profile.mcp_servers if name not in used)
-    return Resolved(plan, tuple(problems), needs(loaded, without=absent))
+    return Resolved(plan, problems, needs(loaded, without=absent))
 
 
 def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:

@@ -31,8 +31,8 @@ class Substitution(Struct):
     problems: list[Problem] = field(default_factory=list)
 
     def origin(self, path: KeyPath, *, offset: int = 0) -> Origin:
-        line, column = self.loaded.positions.locate(path, offset=offset)
-        return Origin(self.loaded.label, line, column, dotted(path))
+        at = self.loaded.positions.where(path, offset=offset)
+        return Origin(at.file, at.line, at.column, dotted(path))
 
     def value(self, path: KeyPath, template: str) -> Value | None:
         """None when something in it is unresolved; the problem is noted."""

@@ -29,8 +29,10 @@ from acp_launch.process.watch import on_exit, until_gone
 STDIN, STDOUT, STDERR = 0, 1, 2
 LOOK_EVERY = 0.2  # seconds until we notice that it was suspended, which nothing tells us on every platform
 ROUNDS, ROUND = 20, 0.25  # of the last kill, and seconds for each; one is enough, in microseconds
-# Who is killed leaves the alternate screen, a hidden cursor, mouse and paste reports, and colours behind.
-TIDY = b"\x1b[?47l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m"
+# What programs leave behind, those that are killed and those that forget: the alternate screen, a hidden cursor, mouse,
+# focus and paste reports, and colours. Where nothing of it is on, nothing changes: unlike 1049, 47 moves no cursor.
+REPORTS = (1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004)
+TIDY = b"\x1b[?47l\x1b[?25h" + b"".join(b"\x1b[?%dl" % report for report in REPORTS) + b"\x1b[0m"
 
 
 async def foreground(program: Program) -> Exit:
@@ -60,7 +62,7 @@ async def foreground(program: Program) -> Exit:
                 ended = await _until_over(tree, terminal)
         finally:
             await _end(tree)
-        terminal.is_tidy = ended.signal is None
+        terminal.is_at_line_start = ended.signal is None
         return ended
 
 
@@ -79,7 +81,7 @@ class _Terminal:
         import termios
 
         self._modes: list[Any] = termios.tcgetattr(STDIN)
-        self.is_tidy = False  # whoever had it last has ended in order
+        self.is_at_line_start = False  # whoever had it last has ended in order
 
     def give(self, group: int) -> None:
         """From now on `group` reads from it and gets its signals. From the background, this suspends us until `fg`."""
@@ -105,7 +107,7 @@ class _Terminal:
         try:
             yield
         finally:
-            self._take_back(b"" if self.is_tidy else _tidying())
+            self._take_back(_tidying() + (b"" if self.is_at_line_start else b"\n"))
 
     def _take_back(self, tidying: bytes = b"") -> None:
         import termios
@@ -123,8 +125,8 @@ class _Terminal:
 
 
 def _tidying() -> bytes:
-    """What to write after a program that was killed. The next words begin on a line of their own."""
-    return (b"" if os.environ.get("TERM", "dumb") == "dumb" else TIDY) + b"\n"
+    """What to write after a program, however it ended."""
+    return b"" if os.environ.get("TERM", "dumb") == "dumb" else TIDY
 
 
 async def _until_over(tree: Tree, terminal: _Terminal) -> Exit:

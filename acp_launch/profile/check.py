@@ -38,13 +38,14 @@ class Checked:
 
 
 def check(document: Document) -> Checked:
-    """Everything wrong with the document, in the order of its lines."""
+    """Everything wrong with the document, in the order of its lines; of one made of layers, a layer's together."""
     root = document.root
-    faults = [*_version(root), *broken(root)]
+    unsaid = () if "version" in root else (Fault(("version",), NO_VERSION, "add: version: 1"),)
+    faults = [*unsaid, *version(root), *broken(root)]
     profile = _validated(Profile, {**root, "version": VERSION, "mcp_servers": {}}, (), faults)
     servers = _servers(root.get("mcp_servers", {}), faults)
     faults = [fault for fault in faults if not is_misspelt(fault, faults)]
-    problems = sorted(_placed(document, faults), key=lambda problem: (problem.line, problem.column))
+    problems = sorted(_placed(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
     complete = None if profile is None or errors(problems) else replace(profile, mcp_servers=servers)
     return Checked(complete, tuple(problems))
 
@@ -57,10 +58,9 @@ def _placed(document: Document, faults: list[Fault]) -> Iterable[Problem]:
     return placed(document, (discreet(fault, document.root) for fault in faults))
 
 
-def _version(root: Mapping[str, Plain]) -> Iterable[Fault]:
-    if "version" not in root:
-        yield Fault(("version",), NO_VERSION, "add: version: 1")
-    elif root["version"] != VERSION or isinstance(root["version"], bool):
+def version(root: Mapping[str, Plain]) -> Iterable[Fault]:
+    """What is wrong with the version that is written, if one is."""
+    if "version" in root and (root["version"] != VERSION or isinstance(root["version"], bool)):
         written = found(root["version"])
         yield Fault(("version",), f"expected version 1, the only one there is; found {written}", "write: version: 1")
 

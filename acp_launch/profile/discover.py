@@ -6,7 +6,10 @@ A name becomes a file (DESIGN §4 "Discovery"). First hit wins:
     profiles/NAME.yaml in the user's configuration directory
     the built-in profiles
 
-Nothing is read here but directory listings, and a path is taken at its word: `load` finds out whether it exists.
+What a profile extends is looked for the same way, but from where that profile lies: so it means the same wherever the
+command is typed. NAME.local.yaml is the overlay of NAME and no profile; _NAME.yaml is there to be extended, and is
+not listed. Nothing is read here but directory listings, and a path is taken at its word: `load` finds out whether it
+exists.
 """
 
 import os
@@ -23,17 +26,23 @@ from acp_launch.settings.model import Settings
 
 HOLDER = ".acp-launch"
 SUFFIXES = (".yaml", ".yml")
+OVERLAY = ".local"  # ends the stem of a file that overlays the profile beside it
+PARENT = "_"  # begins the name of a file that is only there to be extended
 Origin = Literal["path", "project", "user", "built-in"]
 
 
 class Found(Struct, frozen=True):
-    """`project` is what `${project}` means; `shadowed_by` the file that wins over this one."""
+    """
+    `project` is what `${project}` means; `shadowed_by` the file that wins over this one; `user` the directory of the
+    user's own profiles, where names that this one extends are looked for, too.
+    """
 
     name: str
     file: Path
     project: Path
     origin: Origin
     shadowed_by: Path | None = None
+    user: Path | None = None
 
 
 def find(name: str, *, start: Path, settings: Settings) -> Found:
@@ -44,23 +53,88 @@ def find(name: str, *, start: Path, settings: Settings) -> Found:
     """
     if not name or "\0" in name:
         raise UsageError("a profile's name cannot be empty", fix="acp-launch list")
+    if overlaid := overlaid_by(name):
+        raise UsageError(f'"{name}" overlays a profile and is none itself', fix=f"name the profile: {overlaid}")
+    user = users(settings)
     if _is_path(name):
-        return _at_path(Path(os.path.normpath(start / os.path.expanduser(name))))  # noqa: PTH111 - pathlib raises
-    for directory, origin, project in _places(start, settings):
-        for suffix in SUFFIXES:
-            if _holds((file := directory / f"{name}{suffix}").is_file):
-                return Found(name, file, project, origin)
+        path = Path(os.path.normpath(start / os.path.expanduser(name)))  # noqa: PTH111 - pathlib raises
+        return replace(_at_path(path), user=user)
+    for directory, origin, project in _places(start, user):
+        if file := _named(directory, name):
+            return Found(name, file, project, origin, user=user)
     raise _unknown(name, start, settings)
+
+
+def users(settings: Settings) -> Path:
+    """The directory of the user's own profiles."""
+    return settings.config / "profiles"
+
+
+def overlaid_by(name: str) -> str:
+    """The profile that a name or path of an overlay means; empty for any other name."""
+    stem = next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
+    overlaid = stem.removesuffix(OVERLAY)
+    return "" if overlaid == stem else f"{overlaid}{name[len(stem) :]}"
+
+
+def reachable(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
+    """The files that `name` can mean where `file` says it, nearest first; `file` itself is not among them."""
+    real = os.path.realpath(file)
+    for directory, origin in within_reach(file, user=user):
+        for suffix in SUFFIXES:
+            other = directory / f"{name}{suffix}"
+            if _holds(other.is_file) and os.path.realpath(other) != real:
+                yield other, origin
+
+
+def within_reach(file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
+    """The directories whose profiles a file may name, nearest first. The user's own never name a project's."""
+    origin = origin_of(file, "path", user=user)
+    if origin == "path":
+        yield from ((directory / HOLDER, "project") for directory in _upwards(_holding(file)))
+    if origin != "built-in" and user is not None:
+        yield user, "user"
+    yield built_in(), "built-in"
+
+
+def origin_of(file: Path, otherwise: Origin, *, user: Path | None) -> Origin:
+    """Whose file this is, by where it is named; what is neither the user's nor built in is as `otherwise` says."""
+    if user is not None and file.is_relative_to(user):
+        return "user"
+    return "built-in" if file.is_relative_to(built_in()) else otherwise
+
+
+def boundary(file: Path) -> Path:
+    """What a project's file cannot lead out of: the repository around it, else its project."""
+    return next(filter(_is_repository, file.parents), project_of(_holding(file)))
+
+
+def names_within_reach(file: Path, *, user: Path | None) -> list[str]:
+    """What a file could extend by name."""
+    reached = within_reach(file, user=user)
+    return sorted({each.stem for directory, _ in reached for each in _profiles(directory) if each != file})
+
+
+def _holding(file: Path) -> Path:
+    return file.parent.parent if file.parent.name == HOLDER else file.parent
+
+
+def _named(directory: Path, name: str) -> Path | None:
+    files = (directory / f"{name}{suffix}" for suffix in SUFFIXES)
+    return next((file for file in files if _holds(file.is_file)), None)
 
 
 def discover(*, start: Path, settings: Settings) -> list[Found]:
     """Every profile that can be named from here, the nearest first, with those that others shadow."""
     everything: list[Found] = []
     winners: dict[str, Path] = {}
-    for directory, origin, project in _places(start, settings):
+    user = users(settings)
+    for directory, origin, project in _places(start, user):
         for file in _profiles(directory):
-            found = Found(file.stem, file, project, origin)
-            everything.append(replace(found, shadowed_by=winners.get(file.stem)))
+            if file.stem.startswith(PARENT):
+                continue
+            found = Found(file.stem, file, project, origin, winners.get(file.stem), user)
+            everything.append(found)
             winners.setdefault(file.stem, file)
     return everything
 
@@ -86,16 +160,16 @@ def _is_path(name: str) -> bool:
 
 def _at_path(file: Path) -> Found:
     if file.parent.name == HOLDER:
-        return Found(file.stem, file, file.parent.parent, "path")
+        return Found(file.stem, file, _holding(file), "path")
     repository = next(filter(_is_repository, file.parents), file.parent)
     return Found(file.stem, file, repository, "path")
 
 
-def _places(start: Path, settings: Settings) -> Iterator[tuple[Path, Origin, Path]]:
+def _places(start: Path, user: Path) -> Iterator[tuple[Path, Origin, Path]]:
     for directory in _upwards(start):
         yield directory / HOLDER, "project", directory
     project = project_of(start)
-    yield settings.config / "profiles", "user", project
+    yield user, "user", project
     yield built_in(), "built-in", project
 
 
@@ -128,7 +202,9 @@ def _home() -> Path | None:
 
 
 def _profiles(directory: Path) -> list[Path]:
-    found = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if _holds(file.is_file))
+    """Overlays are none."""
+    files = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if _holds(file.is_file))
+    found = (file for file in files if not file.stem.endswith(OVERLAY))
     return sorted(found, key=lambda file: (file.stem, SUFFIXES.index(file.suffix)))
 
 
@@ -138,7 +214,7 @@ def _unknown(name: str, start: Path, settings: Settings) -> UsageError:
     names = sorted({found.name for found in discover(start=start, settings=settings)})
     nearest = get_close_matches(name, names, 1)
     hint = f'; did you mean "{nearest[0]}"?' if nearest else ""
-    looked = [f"looked in {directory}" for directory, _, _ in _places(start, settings)]
+    looked = [f"looked in {directory}" for directory, _, _ in _places(start, users(settings))]
     if " " in name:  # a prompt without a profile before it
         import shlex
 

@@ -44,7 +44,6 @@ _USERS: Mapping[str, str] = {
 }
 _REMOTE_LATER = frozenset({"required", "restart", "timeouts", "tools", "roots", "bridge", "env"})
 LATER: Mapping[type, frozenset[str]] = {
-    Profile: frozenset({"extends"}),
     Agent: frozenset({"mcp"}),
     HttpServer: _REMOTE_LATER,
     SseServer: _REMOTE_LATER,
@@ -82,6 +81,7 @@ _OTHER_KEYS = {  # as other programs and formats call them
     **dict.fromkeys(("tool_name", "tools"), "tool"),
     **dict.fromkeys(("file", "files", "file_path"), "path"),
     **dict.fromkeys(("filesystem", "file_system"), "fs"),
+    **dict.fromkeys(("inherit", "inherits", "parent", "parents", "include", "includes", "base"), "extends"),
 }
 _POLICIES = ("always", "on-failure", "never")
 _OTHER_POLICIES = {  # as other supervisors call them

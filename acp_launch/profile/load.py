@@ -5,39 +5,54 @@ A found file becomes a checked profile, or one error with every Problem.
 again without parsing: what parses, checks and examines is imported where it is needed.
 """
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.document.keypath import KeyPath
+from acp_launch.document.nodes import Place, Plain
 from acp_launch.errors import ProfileError
 from acp_launch.problem import Problem, errors
-from acp_launch.profile.discover import Found
+from acp_launch.profile.discover import PARENT, Found
+from acp_launch.profile.layers import Layer, Part, ordered
 from acp_launch.profile.model import Profile
+from acp_launch.profile.text import read, shown
+from acp_launch.settings.grounds import grounds, lies_in
 
 if TYPE_CHECKING:
     from acp_launch.document.tree import Document
+
+__all__ = ["Loaded", "Positions", "examine", "inspect", "load", "read", "shown"]
 
 
 class Positions(Protocol):
     """Where each value of a profile is written."""
 
+    def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
+        """File, line and column: see `Document.where`."""
+
     def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
-        """See `Document.locate`."""
+        """Line and column alone; which file they are in, only `where` says."""
 
 
 class Loaded(Struct, frozen=True):
-    """`problems` are warnings; `label` is the file as messages name it."""
+    """
+    `problems` are warnings; `label` is the file as messages name it.
+
+    `layers` are all files the profile is made of, in merge order and as they were read: parents, the profile itself,
+    its overlay. `merged` is what they say together, without `extends`, before any reference is filled in.
+    """
 
     found: Found
     profile: Profile
     positions: Positions
     label: str
     problems: tuple[Problem, ...] = ()
+    layers: tuple[Layer, ...] = ()
+    merged: Mapping[str, Plain] = {}
 
 
 def load(found: Found, *, cache: Path | None = None) -> Loaded:
@@ -59,69 +74,70 @@ def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
 
 
 def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
-    """The same for `validate`: whatever looks like a credential is a problem too, even if the profile is usable."""
+    """The same for `validate`: whatever looks like a credential is a problem too, even if the profile is usable. A file
+    that is only there to be extended lacks nothing, whatever it lacks."""
     seen = _seen(found, cache)
-    return seen.loaded, _in_order((*seen.problems, *(_credentials(seen) if seen.leaks is None else seen.leaks)))
+    leaks = seen.leaks
+    if leaks is None:
+        from acp_launch.profile.exposed import exposed
+
+        leaks = exposed(seen.parts)
+    problems = ordered((*seen.problems, *leaks), (part.layer for part in seen.parts))
+    if found.file.name.startswith(PARENT):
+        from acp_launch.profile.understand import ADD
+
+        problems = tuple(problem for problem in problems if not problem.fix.startswith(ADD))
+    return seen.loaded, problems
 
 
 class _Seen(Struct, frozen=True):
-    """What became of a file: no text when it cannot be read; no document when it is no mapping, or was known; no leaks
-    when nobody has looked for them yet."""
+    """What became of a profile: `parts` are its files as far as they can be read; no leaks when nobody has looked for
+    them yet."""
 
-    label: str
     loaded: Loaded | None = None
     problems: tuple[Problem, ...] = ()
-    text: str = ""
-    document: "Document | None" = None
+    parts: tuple[Part, ...] = ()
     leaks: tuple[Problem, ...] | None = None
-
-    @property
-    def values(self) -> tuple[Mapping[str, Any], Positions] | None:
-        """What the file says, as far as it says anything."""
-        if self.loaded:
-            return asdict(self.loaded.profile), self.loaded.positions
-        return (self.document.root, self.document) if self.document else None
 
 
 def _seen(found: Found, cache: Path | None) -> _Seen:
-    label = shown(found.file)
-    text, problems = read(found.file)
-    if text is None:
-        return _Seen(label, None, tuple(problems))
-    if cache is None:
-        return _checked(found, text, label, None)
-    from acp_launch.profile.cache import recall
+    if cache is not None and lies_in(cache, (found.project, *grounds(found.project))):
+        cache = None  # an entry says what a text means, and this one may be of somebody's making
+    if cache is not None:
+        from acp_launch.profile.cache import recall
 
-    known = recall(cache, found.file, text)
-    if known is None:
-        return _checked(found, text, label, cache)
-    return _Seen(label, Loaded(found, *known, label), (), text)
+        if known := recall(cache, found):
+            label, layers = shown(found.file), known.layers
+            loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged)
+            return _Seen(loaded, (), tuple(map(Part, layers)), known.leaks)
+    return _anew(found, cache)
 
 
-def _checked(found: Found, text: str, label: str, cache: Path | None) -> _Seen:
-    from acp_launch.document.tree import parse
-    from acp_launch.profile.check import check
+def _anew(found: Found, cache: Path | None) -> _Seen:
+    from acp_launch.profile.gather import gather
+    from acp_launch.profile.understand import together, understand
 
-    document, problems = parse(text, label)
-    if document is None:
-        return _Seen(label, None, _discreet(problems), text)
-    checked = check(document)
-    everything = _discreet(_in_order((*problems, *checked.problems)))
-    if checked.profile is None or errors(everything):
-        return _Seen(label, None, everything, text, document)
-    seen = _Seen(label, Loaded(found, checked.profile, document, label, everything), everything, text, document)
-    if cache is None or everything:
-        return seen
-    leaks = _credentials(seen)
+    gathered = gather(found, understand)
+    made = together(gathered)
+    problems = _discreet(ordered(made.problems, gathered.layers))
+    if made.profile is None or made.document is None or errors(problems):
+        return _Seen(None, problems, gathered.parts)
+    document, label = made.document, shown(found.file)
+    loaded = Loaded(found, made.profile, document, label, problems, gathered.layers, document.root)
+    if cache is None or problems:
+        return _Seen(loaded, problems, gathered.parts)
+    return _Seen(loaded, problems, gathered.parts, _kept(cache, loaded, gathered.parts, document))
+
+
+def _kept(cache: Path, loaded: Loaded, parts: tuple[Part, ...], document: "Document") -> tuple[Problem, ...]:
+    """Remember the profile, but never a text that gives a credential away: caches are copied. The credentials."""
+    from acp_launch.profile.cache import Known, Written, keep
+    from acp_launch.profile.exposed import exposed
+
+    leaks = exposed(parts)
     if not errors(leaks):
-        from acp_launch.profile.cache import keep  # never a text that gives a credential away: caches are copied
-
-        keep(cache, found.file, text, checked.profile, document.places())
-    return structs.replace(seen, leaks=leaks)
-
-
-def _in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    return tuple(sorted(problems, key=lambda problem: (problem.line, problem.column)))
+        keep(cache, loaded.found, parts, Known(loaded.profile, Written(document.places()), loaded.merged, leaks))
+    return leaks
 
 
 def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
@@ -133,69 +149,3 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(
         replace(each, path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems
     )
-
-
-def _credentials(seen: _Seen) -> tuple[Problem, ...]:
-    return (*_leaks(seen), *_strays(seen))
-
-
-def _leaks(seen: _Seen) -> Iterator[Problem]:
-    if seen.values is None:
-        return
-    from acp_launch.profile.leaks import leaks
-    from acp_launch.secret.credential import masked
-
-    root, positions = seen.values
-    for leak in leaks(root):
-        line, column = positions.locate(leak.path, offset=leak.offset)
-        yield Problem(seen.label, line, column, masked(dotted(leak.path)), leak.message, leak.fix, leak.severity)
-
-
-def _strays(seen: _Seen) -> Iterator[Problem]:
-    from acp_launch.profile.leaks import strays
-
-    text = seen.text.removeprefix("\ufeff")  # as `parse` counts
-    for (line, column), stray in strays(text, _told(seen)):
-        yield Problem(seen.label, line, column, "", stray.message, stray.fix, stray.severity)
-
-
-def _told(seen: _Seen) -> Iterator[tuple[tuple[int, int], int, str]]:
-    """The literals that `_leaks` speaks of."""
-    if seen.values is None:
-        return
-    from acp_launch.profile.leaks import literals
-
-    root, positions = seen.values
-    for path, offset, literal in literals(root):
-        yield positions.locate(path, offset=offset), offset, literal
-
-
-def read(file: Path) -> tuple[str | None, list[Problem]]:
-    """The file's text, or why there is none."""
-    from acp_launch.document.source import MAX_SIZE, decode
-
-    try:
-        if not file.is_file():
-            return None, [_not_a_file(file)]
-        with file.open("rb") as stream:
-            content = stream.read(MAX_SIZE + 1)  # one more than allowed, so that `decode` sees it is too long
-    except OSError as fault:
-        return None, [Problem(shown(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", "")]
-    return decode(content, shown(file))
-
-
-def _not_a_file(file: Path) -> Problem:
-    if file.is_dir():
-        return Problem(shown(file), 0, 0, "", "this is a directory, not a profile", "name a .yaml file in it")
-    if file.exists():
-        return Problem(shown(file), 0, 0, "", "this is not a regular file", "copy it into one")
-    return Problem(shown(file), 0, 0, "", "no such file", "acp-launch list shows the profiles there are")
-
-
-def shown(file: Path) -> str:
-    """Relative to the working directory when it is below it, as compilers print it."""
-    try:
-        relative = os.path.relpath(file)
-    except (OSError, ValueError):  # the working directory is gone; another drive on Windows
-        return str(file)
-    return str(file) if relative.startswith("..") else relative

@@ -241,6 +241,8 @@ class Profile:
     """The coding agent to start."""
     description: str = ""
     """One line for `acp-launch list`."""
+    extends: Globs = ()  # none in a profile that was checked: what it extends is part of it by then
+    """What this profile lies over: another one by its name, a file as `./path`, or a list of them."""
     workspace: Workspace = field(default_factory=Workspace)
     """Where the agent works."""
     session: Session = field(default_factory=Session)

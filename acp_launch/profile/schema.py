@@ -16,6 +16,8 @@ from pydantic import TypeAdapter
 from acp_launch.document.duration import Duration
 from acp_launch.profile import model, permissions, rules
 from acp_launch.profile.address import MAX_SESSION_NAME
+from acp_launch.profile.extends import ENTRY, MAX_ENTRIES
+from acp_launch.profile.layerschema import layered
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -28,7 +30,8 @@ def schema() -> dict[str, Any]:
         _describe(shapes[name], name, described)
     root = shapes.pop("Profile")
     _restrict(root, shapes)
-    return {"$schema": DIALECT, **root, "title": "acp-launch profile", "$defs": dict(sorted(shapes.items()))}
+    made = layered(root, shapes)
+    return {"$schema": DIALECT, **made, "title": "acp-launch profile", "$defs": dict(sorted(made["$defs"].items()))}
 
 
 def text() -> str:
@@ -68,6 +71,7 @@ def _set_default(field: dict[str, Any], shape: type, key: str) -> None:
 
 def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
     """What the types alone cannot say."""
+    _restrict_extends(*root["properties"]["extends"]["anyOf"])
     root["properties"]["mcp_servers"]["propertyNames"] = {"pattern": rules.SERVER_NAME}
     shapes["Session"]["properties"]["name"].update(maxLength=MAX_SESSION_NAME)
     for program in ("Agent", "StdioServer"):
@@ -80,6 +84,12 @@ def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
     for tools in shapes["Tools"]["properties"].values():
         tools["items"]["pattern"] = r"\S"
     _restrict_rules(shapes)
+
+
+def _restrict_extends(one: dict[str, Any], several: dict[str, Any]) -> None:
+    several["maxItems"] = MAX_ENTRIES
+    for entry in (one, several["items"]):
+        entry["pattern"] = ENTRY
 
 
 def _restrict_rules(shapes: dict[str, Any]) -> None:

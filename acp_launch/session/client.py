@@ -25,6 +25,7 @@ from acp_launch.session.service import Services
 from acp_launch.session.serving import Serving
 from acp_launch.session.toolcall import KINDS, ToolCalls, title
 
+DENIED = "it was denied"
 CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 
@@ -217,7 +218,7 @@ class Client:
         if settled is None:
             return self._gate.passed(call)
         if not settled.allowed:
-            return self._gate.passed(call, by="it was denied")
+            return self._gate.passed(call, by=DENIED)
         return "" if settled.about.includes(self._gate.about(call)) else self._gate.passed(call)
 
 

@@ -13,6 +13,7 @@ from typing import cast
 
 from acp_launch.errors import SettingsError
 from acp_launch.problem import Problem
+from acp_launch.settings.grounds import grounds, lies_in
 from acp_launch.settings.model import Choices, Settings
 from acp_launch.settings.variables import present
 
@@ -26,12 +27,13 @@ def load() -> Settings:
     Raises:
         SettingsError: with every problem of the file and of the variables.
     """
-    config, state, cache = (_directory(kind) for kind in ("CONFIG", "STATE", "CACHE"))
+    config, state, cache = (directory(kind) for kind in ("CONFIG", "STATE", "CACHE"))
     chosen = _choices(config / FILE, cache)
     return Settings(config=config, state=state, cache=cache, max_line=chosen.max_line, secrets=chosen.secrets)
 
 
-def _directory(kind: str) -> Path:
+def directory(kind: str) -> Path:
+    """CONFIG, STATE or CACHE: from the environment alone, for `config.yaml` lies in one of them."""
     if chosen := os.environ.get(f"ACP_LAUNCH_{kind}_DIR"):
         return Path(chosen).absolute()
     import platformdirs
@@ -58,7 +60,19 @@ def _text(file: Path) -> tuple[str | None, list[Problem]]:
         pass
     from acp_launch.settings.file import read
 
+    if lies_in(file, grounds(_here())):
+        what = "these settings lie in a project, which cannot choose them: they may name a command to run"
+        fix = "unset ACP_LAUNCH_CONFIG_DIR (or XDG_CONFIG_HOME, or HOME), or let it name a directory of your own"
+        return None, [Problem(str(file), 0, 0, "", what, fix)]
     return read(file)
+
+
+def _here() -> Path:
+    """What is left of it when the working directory is gone: nothing above it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path(os.sep)
 
 
 def _checked(file: Path, text: str | None, unread: list[Problem], variables: dict[str, str], cache: Path) -> Choices:
@@ -67,12 +81,14 @@ def _checked(file: Path, text: str | None, unread: list[Problem], variables: dic
 
     shelf = Shelf(cache / "settings", ("settings/*.py",))
     key = [text, variables]
-    if not unread and (known := shelf.recall(file, key, partial(built, Choices))):
+    is_ours = not lies_in(cache, grounds(_here()))  # else an entry may be of somebody's making
+    if is_ours and not unread and (known := shelf.recall(file, key, partial(built, Choices))):
         return cast(Choices, known)
     from acp_launch.settings.user import choices
 
     chosen, problems = choices(text, str(file), variables)
     if chosen is None or unread:
         raise SettingsError([*unread, *problems])
-    shelf.keep(file, key, asdict(chosen))
+    if is_ours:
+        shelf.keep(file, key, asdict(chosen))
     return chosen

@@ -40,13 +40,13 @@ class Pty:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._tail = b""
+        self._tail = b""  # not looked through yet
         self.size = 0  # bytes so far
 
     def until(self, expected: bytes) -> None:
         """Read on until it was written, anew since the last time."""
         deadline = time.monotonic() + PATIENCE
-        while expected not in CONTROL.sub(b"", self._tail):
+        while expected not in (shown := CONTROL.sub(b"", self._tail)):
             ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise SystemExit(f"{expected!r} was never written; the last was {self._tail[-500:]!r}")
@@ -56,7 +56,7 @@ class Pty:
                 raise SystemExit(f"it ended before {expected!r}: {self._tail.decode(errors='replace')}") from None
             self.size += len(piece)
             self._tail = self._tail[-8192:] + piece
-        self._tail = b""
+        self._tail = shown.split(expected, 1)[1]
 
     def types(self, text: str) -> None:
         os.write(self._descriptor, text.encode())

@@ -2,6 +2,7 @@
 A program that wants the terminal. By argument:
 
 ask         asks a word, and ends with status 3 unless it is `please`
+untidy      the same as `ask`, and leaves the alternate screen, mouse reports and a hidden cursor behind
 raw         puts the terminal into raw mode, and is killed
 wait        says who it is, and waits for whatever ends it
 deaf        the same, and TERM and Ctrl-C do not
@@ -58,6 +59,10 @@ match sys.argv[1]:
         sys.stderr.flush()
         word = sys.stdin.readline().strip()
         raise SystemExit(0 if word == "please" else 3)
+    case "untidy":
+        sys.stderr.write("\x1b[?1049h\x1b[?1000h\x1b[?1006h\x1b[?25lword: ")
+        sys.stderr.flush()
+        raise SystemExit(0 if sys.stdin.readline().strip() == "please" else 3)
     case "raw":
         tty.setraw(0)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -228,8 +228,26 @@ def store(launch: Launcher) -> Path:
     return Path(launch.env["ACP_LAUNCH_STATE_DIR"], "sessions", "sessions.db")
 
 
+STARTING = (
+    ("run",),
+    ("login",),
+    ("logout",),
+    ("doctor",),
+    *(("mcp", verb) for verb in ("inspect", "tools", "call")),
+    *(("session", verb) for verb in ("close", "rm")),
+)
+
+
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "acp_launch", *arguments]
+    return [sys.executable, "-m", "acp_launch", *trusting(arguments)]
+
+
+def trusting(arguments: Sequence[str]) -> Sequence[str]:
+    """With `--trust`: the profiles of tests are a project's, and most tests are about what comes after that."""
+    for verb in STARTING:
+        if tuple(arguments[: len(verb)]) == verb:
+            return [*verb, "--trust", *arguments[len(verb) :]]
+    return [*arguments, "--trust"] if "--agent" in arguments and arguments[0] == "session" else arguments
 
 
 def ended(code: int, out: bytes | None, err: bytes, transcript: Path) -> Ended:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.cli.launcher import trusting
+
 PATIENCE = 20.0  # seconds for anything that is awaited
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 # Takes the terminal on stdin as its own, then becomes acp-launch.
@@ -62,7 +64,7 @@ class Terminal:
 @contextmanager
 def on_terminal(*arguments: str, cwd: Path, env: Mapping[str, str]) -> Iterator[Terminal]:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-c", BECOME, *arguments]
+    command = [sys.executable, "-c", BECOME, *trusting(arguments)]
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=dict(env), start_new_session=True
     )

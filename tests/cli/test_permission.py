@@ -1,6 +1,7 @@
 """`permission test`, `list`, `forget` and `log`, as a person uses them."""
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +98,15 @@ def test_a_profile_this_machine_cannot_run_is_refused_with_its_problems(launch: 
 def test_an_answer_that_was_kept_is_listed_decides_and_is_forgotten(ruled: Launcher) -> None:
     call = {**RM, "rawInput": {"command": "npm test"}}
     kept(ruled, call)
-    kept(ruled, {"name": "mcp_x", "kind": "other", "title": "x\x1b[2J"}, allowed=False)
+    kept(ruled, {"name": "mcp_x", "kind": "other", "title": "x\x1b[2J", "rawInput": {"sql": "drop"}}, allowed=False)
+    digest = sha256(b'{"sql":"drop"}').hexdigest()
+    only = f"(this input only, sha256 {digest[:12]})"
     listed = ruled("permission", "list", "p")
     assert (listed.code, listed.err) == (0, "")
     assert [line.split()[:-1] for line in listed.out.decode().splitlines()] == [
         ["N", "ANSWER", "WHAT"],
         ["1", "always", "allow", "execute", "npm", "test", "Run", "rm"],
-        ["2", "always", "deny", "mcp_x"],
+        ["2", "always", "deny", "mcp_x", *only.split()],
     ]
     data = json.loads(ruled("permission", "list", "p", "--json").out)["remembered"]
     assert [(each["number"], each["answer"], each["commands"]) for each in data] == [
@@ -115,7 +118,7 @@ def test_an_answer_that_was_kept_is_listed_decides_and_is_forgotten(ruled: Launc
     gone = ruled("permission", "forget", "p", "1")
     assert (gone.code, gone.out, gone.err) == (0, b"", "forgotten: always allow execute npm test Run rm\n")
     assert ruled("permission", "test", "p", json.dumps(call)).out == b"ask: permissions.default: ask\n"
-    assert ruled("permission", "forget", "p", "--all").err == "forgotten: always deny mcp_x\n"
+    assert ruled("permission", "forget", "p", "--all").err == f"forgotten: always deny mcp_x {only}\n"
     assert ruled("permission", "list", "p").err == 'no answers are remembered for "p" here\n'
 
 

@@ -188,6 +188,7 @@ def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> No
         terminal.until("no sign of life from the agent in its turn within 1 s")
         terminal.until("[y] Start it again")
         terminal.types("y")
+        terminal.until("ready ·")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
         terminal.types(CTRL_C)
         leaves(terminal)

@@ -85,7 +85,8 @@ def test_work_that_went_on_after_a_denial_is_no_failure(launch: Launcher) -> Non
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (0, b"outcome: cancel\n")
     assert done.err.endswith(
-        "acp-launch: denied: ls (permissions.default: ask, and no terminal to ask on)\nexecute: ls: completed\n"
+        "acp-launch: denied: ls (permissions.default: ask, and no terminal to ask on)\n"
+        "acp-launch: ls ran although it was denied\nexecute: ls: completed\n"
     )
 
 

@@ -40,8 +40,10 @@ def sends(terminal: Terminal, prompt: str) -> None:
 
 def finishes(terminal: Terminal, prompt: str) -> list[str]:
     """Wait for the end of the turn; gives what stands between its prompt and the usage line."""
-    terminal.until_it(lambda: any(row.startswith("context ") for row in after(terminal, prompt)), "the turn's end")
-    terminal.until("ready ·")
+    terminal.until_it(
+        lambda: "ready ·" in terminal.shown and any(row.startswith("context ") for row in after(terminal, prompt)),
+        "the turn's end",
+    )
     rows = told(terminal, prompt)
     return rows[: next(number for number, row in enumerate(rows) if row.startswith("context "))]
 
@@ -67,13 +69,20 @@ def fills(terminal: Terminal, label: str, text: str) -> None:
 
 
 def numbers(rows: list[str]) -> list[int]:
-    return [int(word) for row in rows for word in row.split()]
+    """Of the rows that hold nothing else."""
+    return [int(word) for row in rows if re.fullmatch(r"[\d ]+", row) for word in row.split()]
+
+
+def owned(profile: Path) -> None:
+    """Make it one of the user's own, which needs nobody's trust."""
+    profiles = Path(os.environ["ACP_LAUNCH_CONFIG_DIR"]) / "profiles"
+    profiles.mkdir(parents=True)
+    profile.rename(profiles / profile.name)
 
 
 def latest(terminal: Terminal) -> int:
     """The highest number on the screen that stands in a row of numbers."""
-    rows = [row for row in terminal.rows if re.fullmatch(r"[\d ]+", row)]
-    return max(numbers(rows), default=0)
+    return max(numbers(terminal.rows), default=0)
 
 
 @contextmanager
@@ -257,8 +266,6 @@ def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> N
         sends(terminal, "shell echo one; echo two; exec cat hold")
         is_asked(terminal, "echo one; echo two; exec cat hold")
         terminal.types("y")
-        is_asked(terminal, "sh -c 'echo one; echo two; exec cat hold'", "d")
-        terminal.types("y")
         terminal.until_it(
             lambda: [row for row in terminal.rows if row in ("  one", "  two")] == ["  one", "  two"], "its output"
         )
@@ -286,7 +293,7 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
             "    demo agent: crashing, as it was asked to",
             "The agent is gone.",
         ]
-        assert terminal.shown.splitlines()[-1].startswith("down · ")
+        assert terminal.shown.splitlines()[-1] == "down · Demo agent (scripted, no model) · demo · work · 1 server down"
         terminal.types("y")
         terminal.until("ready ·")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
@@ -339,6 +346,20 @@ def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key:
         assert says in answer
         assert (" • name: 'Aurora'" in answer) is (key == "s")
         assert (" • copies: 3" in answer) is (key == "s")
+        leaves(terminal)
+
+
+def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: Path) -> None:
+    """All of it; but nobody has seen the second line, so its Enter is still to come."""
+    with sitting(cwd=tmp_path) as terminal:
+        sends(terminal, "form")
+        fills(terminal, "Name", f"Aurora{ENTER}REL-7")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "Ticket [DEMO-1] REL-7", "what was typed ahead")
+        assert "Name Aurora" in terminal.rows
+        terminal.types(ENTER)
+        terminal.until("Ticket REL-7")
+        terminal.types(ESCAPE)
+        assert finishes(terminal, "form")[-1] == "The form was not filled in (cancel)."
         leaves(terminal)
 
 
@@ -423,7 +444,7 @@ def test_names_from_agents_and_servers_cannot_drive_the_terminal(launch: Launche
     says = "printf '\\033]0;owned\\007\\033[?1049h evil\\n' >&2; exit 3"
     server = {"command": "sh", "args": ["-c", says], "restart": {"max": 0}, "required": False}
     content: dict[str, Any] = json.loads(profile.read_text())
-    launch.write({**content, "mcp_servers": {"bad": server}})
+    owned(launch.write({**content, "mcp_servers": {"bad": server}}))
     with sitting("p", cwd=launch.project, columns=160) as terminal:
         terminal.until(r"ready · Agent \x1b]0;owned\x07")
         asks(terminal, "hi", until="You said: hi")
@@ -440,7 +461,14 @@ def test_names_from_agents_and_servers_cannot_drive_the_terminal(launch: Launche
 # Much of it, and terminals that change
 
 
-def test_a_flood_is_kept_up_with_while_somebody_types(tmp_path: Path) -> None:
+@pytest.fixture
+def much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience for pyte, which takes seconds for what the program writes in one frame."""
+    monkeypatch.setattr("tests.interactive.screen.PATIENCE", 80)
+
+
+@pytest.mark.timeout(180)
+def test_a_flood_is_kept_up_with_while_somebody_types(tmp_path: Path, much: None) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "flood 100000")
         terminal.until("working ·")
@@ -460,7 +488,7 @@ def test_ctrl_c_is_heard_in_a_flood(tmp_path: Path) -> None:
         terminal.until_it(lambda: latest(terminal) > 1000, "a thousand numbers")
         terminal.types(CTRL_C)
         rows = finishes(terminal, "flood 10000000")
-        said = numbers([row for row in rows if not row.startswith("acp-launch: ")])
+        said = numbers(rows)
         assert said == list(range(1, len(said) + 1))
         assert len(said) < 10_000_000
         asks(terminal, "add 20 22")
@@ -479,7 +507,7 @@ def test_a_terminal_that_changes_its_size_shows_every_row_once(tmp_path: Path) -
         assert terminal.rows.count(">") == 1
         terminal.types(CTRL_C)
         rows = finishes(terminal, "count 10000")
-        said = numbers([row for row in rows if not row.startswith("acp-launch: ")])
+        said = numbers(rows)
         assert said == list(range(1, len(said) + 1))
         leaves(terminal)
 
@@ -500,16 +528,17 @@ def test_a_storm_of_sizes_ends_with_a_whole_screen(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-def test_a_long_paste_arrives_whole(launch: Launcher) -> None:
-    launch.profile("polite")
+@pytest.mark.timeout(180)
+def test_a_long_paste_arrives_whole(launch: Launcher, much: None) -> None:
+    owned(launch.profile("polite"))
     transcript = launch.project.parent / "transcript"
-    text = "\n".join(f"line {number} \t of “{number * 7919}” €" for number in range(5_000))
+    text = "\n".join(f"{number}\t€" for number in range(5_000))
     with sitting("p", cwd=launch.project, env={"ACP_TEST_TRANSCRIPT": str(transcript)}) as terminal:
         terminal.until("ready ·")
         terminal.pastes(text)
-        terminal.until("line 4999")
+        terminal.until("4999")
         terminal.types(ENTER)
-        terminal.until_it(lambda: any(row.startswith("You said: line 0") for row in terminal.all), "the answer")
+        terminal.until_it(lambda: b"You said: 0" in terminal.raw, "the answer")
         terminal.until("ready ·")
         leaves(terminal)
     heard = [json.loads(line) for line in transcript.read_bytes().splitlines()]

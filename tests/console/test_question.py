@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.console import permit
+from acp_launch.console import answers, permit
 from acp_launch.console.question import Questions
 from acp_launch.session.person import Answer, Choice
 from tests.console.person import Scripted
@@ -20,7 +20,8 @@ NO = {"optionId": "n", "name": "No", "kind": "reject_once"}
 @pytest.mark.parametrize("before", [0, 1990, 2100])
 def test_what_is_too_long_to_be_shown_is_cut_when_it_is_redacted(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that the cut goes through would be found by nobody any more."""
-    monkeypatch.setattr(permit, "redactor", knowing(TOKEN))
+    for module in (permit, answers):
+        monkeypatch.setattr(module, "redactor", knowing(TOKEN))
     call = {"title": f"use {TOKEN}", "kind": "read", "rawInput": {"text": "x" * before + TOKEN + "y" * 5_000}}
     person = Scripted(None)
     asyncio.run(permit.permitting(person)(call, [{"optionId": TOKEN, "name": f"with {TOKEN}", "kind": "allow_once"}]))
@@ -56,6 +57,30 @@ def test_what_would_be_changed_is_named_where_only_a_diff_names_it() -> None:
     call = {"title": "Edit", "content": [{"type": "diff", "path": "/w/a.py", "newText": "x"}], "locations": [3, {}]}
     asyncio.run(permit.permitting(person)(call, [ONCE, NO]))
     assert "changes /w/a.py" in "\n".join(person.told)
+
+
+def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None:
+    """Nothing an agent writes pushes out what it wants to do."""
+    person = Scripted("n")
+    call = {
+        "title": "t" * 5_000,
+        "kind": "k" * 600,
+        "locations": [{"path": f"/w/{number}"} for number in range(3_000)],
+        "rawInput": {f"key{number}": "x" for number in range(30)},
+        "content": [{"type": "diff", "path": f"/d/{number}", "newText": ""} for number in range(21)],
+    }
+    asyncio.run(permit.permitting(person)(call, [ONCE, NO]))
+    assert person.told == [
+        f"The agent asks for permission: {'t' * 500}… [4,500 more characters]",
+        f"    kind: {'k' * 500}… [100 more characters]",
+        *(f"    /w/{number}" for number in range(20)),
+        "    [... 2,980 more places are not shown ...]",
+        *(f"    key{number}: x" for number in range(20)),
+        "    [... 10 more arguments are not shown ...]",
+        *(f"    changes /d/{number}  +0 -0" for number in range(20)),
+        "    [... 1 more changes are not shown ...]",
+        'Allow it? y Allow once ("Once") / n No / a Allow always (kept by acp-launch)',
+    ]
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str | None:

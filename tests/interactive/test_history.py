@@ -1,8 +1,10 @@
 """What was typed, kept in a file that processes share."""
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,3 +102,56 @@ def test_a_history_that_cannot_be_kept_is_said_once_and_works_for_this_session(t
     opened.keep("two")
     assert opened.get_strings() == ["one", "two"]
     assert said == [f"note: what you type is not kept: {tmp_path / 'history'}: is a directory"]
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    path.with_name("elsewhere").write_text('"mine"\n')
+    path.symlink_to("elsewhere")
+
+
+def dangling(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [(pipe, "it is not a regular file"), (link, "it is a link"), (dangling, "it is a link")],
+)
+def test_what_is_no_regular_file_is_neither_read_nor_written_and_said_once(
+    tmp_path: Path, make: Callable[[Path], None], reason: str
+) -> None:
+    """A pipe would stop everything, before anybody could press a key."""
+    make(tmp_path / "history")
+    said: list[str] = []
+    opened = Past(tmp_path / "history", Redactor(), said.append)
+    assert list(opened.load_history_strings()) == []
+    opened.keep("one")
+    assert opened.get_strings() == ["one"]
+    assert said == [f"note: what you type is not kept: {tmp_path / 'history'}: {reason}"]
+    assert not (tmp_path / "nowhere").exists()
+    if make is link:
+        assert (tmp_path / "elsewhere").read_text() == '"mine"\n'
+
+
+def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "history").write_text('"theirs"\n')
+    somebody = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: somebody)
+    said: list[str] = []
+    opened = Past(tmp_path / "history", Redactor(), said.append)
+    assert list(opened.load_history_strings()) == []
+    opened.keep("one")
+    assert (tmp_path / "history").read_text() == '"theirs"\n'
+    assert said == [f"note: what you type is not kept: {tmp_path / 'history'}: it belongs to somebody else"]
+
+
+def test_of_a_file_that_is_too_large_the_end_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HELD", 20)
+    path = tmp_path / "history"
+    path.write_text("".join(f'"number {number}"\n' for number in range(4)))
+    assert read(path) == ["number 3"]
+    assert path.read_text() == '"number 3"\n'

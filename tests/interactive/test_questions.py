@@ -108,6 +108,16 @@ def test_ctrl_c_in_a_turn_interrupts_it_and_leaves_its_question_to_the_story(ter
     assert "Interrupted" in terminal.all
 
 
+@pytest.mark.parametrize(("columns", "rows"), [(10, 3), (10, 2), (20, 4), (80, 3)])
+def test_on_the_smallest_screen_the_keys_that_answer_are_shown(tmp_path: Path, columns: int, rows: int) -> None:
+    with driver("story", str(tmp_path / "history"), columns=columns, rows=rows) as terminal:
+        terminal.until(">")
+        terminal.types(f"choose{ENTER}")
+        terminal.until("[y/a/n] A")
+        terminal.types("y")
+        terminal.until_it(lambda: "chosen y" in terminal.all, "the answer")
+
+
 def test_nothing_else_moves_while_somebody_is_asked(terminal: Terminal) -> None:
     """What is printed and drawn meanwhile comes afterwards."""
     terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
 
 from acp_launch.errors import MachineError
@@ -75,7 +76,30 @@ def test_it_talks_with_the_person_in_the_foreground_and_its_status_is_known(
         terminal.until("in front: True; terminals: [True, True, True]\nword: ")
         terminal.types(f"{word}\n")
         assert verdict(terminal) == well(f"exited with status {status}")
-    assert TIDY not in terminal.raw
+
+
+@pytest.mark.parametrize(("word", "status"), [("please", 0), ("no", 3)])
+@pytest.mark.parametrize(("term", "tidying"), [("xterm", TIDY), ("dumb", b"")])
+def test_what_a_program_leaves_switched_on_is_switched_off_however_it_ends(
+    tmp_path: Path, alive: Liveness, word: str, status: int, term: str, tidying: bytes
+) -> None:
+    """The alternate screen, mouse reports, a hidden cursor. The program itself ends in order, so no line is begun."""
+    with on_pty(*lender(tmp_path, program("in_front", "untidy")), alive=alive, TERM=term) as terminal:
+        terminal.until("word: ")
+        terminal.types(f"{word}\n")
+        assert verdict(terminal) == well(f"exited with status {status}")
+    left = b"\x1b[?1049h\x1b[?1000h\x1b[?1006h\x1b[?25l"
+    assert left + b"word: " + word.encode() + b"\r\n" + tidying + b'{"how"' in terminal.raw
+
+
+def test_tidying_erases_nothing_and_moves_no_cursor() -> None:
+    screen = pyte.Screen(20, 4)
+    stream = pyte.ByteStream(screen)
+    stream.feed(b"one\r\ntwo")
+    before = (list(screen.display), screen.cursor.x, screen.cursor.y)
+    stream.feed(TIDY)
+    assert (list(screen.display), screen.cursor.x, screen.cursor.y) == before
+    assert not screen.cursor.hidden
 
 
 def test_its_stdout_is_the_terminal_even_where_ours_is_not(tmp_path: Path, alive: Liveness) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from acp_launch.document.tree import parse
 from acp_launch.profile import cache
-from acp_launch.profile.check import check
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import inspect, load
 
@@ -68,19 +67,20 @@ def test_what_is_recalled_equals_what_was_checked(tmp_path: Path, text: str) -> 
 
 
 def test_every_place_is_recalled_and_so_is_the_nearest_parent(tmp_path: Path) -> None:
-    document, _ = parse(EVERYTHING, "p")
+    file = tmp_path / "p.yaml"
+    file.write_text(EVERYTHING)
+    document, _ = parse(EVERYTHING, str(file))
     assert document is not None
-    profile = check(document).profile
-    assert profile is not None
-    cache.keep(tmp_path, tmp_path / "p.yaml", EVERYTHING, profile, document.places())
-    recalled = cache.recall(tmp_path, tmp_path / "p.yaml", EVERYTHING)
+    load(found(file), cache=tmp_path)
+    recalled = cache.recall(tmp_path, found(file))
     assert recalled is not None
+    assert recalled.merged == document.root
     paths = [*document.places(), ("agent", "nothing"), ("mcp_servers", "gone", "url"), ("agent", "args", 9), ("x",)]
     for path in paths:
         for key in (False, True):
             for offset in (0, 3):
-                expected = document.locate(path, key=key, offset=offset)
-                assert recalled[1].locate(path, key=key, offset=offset) == expected, (path, key, offset)
+                expected = document.where(path, key=key, offset=offset)
+                assert recalled.positions.where(path, key=key, offset=offset) == expected, (path, key, offset)
 
 
 def test_another_text_is_checked_anew(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_an_entry_that_is_damaged_counts_as_none(tmp_path: Path, content: bytes)
     assert load(found(file), cache=tmp_path / "cache").profile.agent.command == "agent"
 
 
-@pytest.mark.parametrize("member", ["profile", "places"])
+@pytest.mark.parametrize("member", ["parts", "profile", "merged", "places", "leaks"])
 def test_an_entry_of_another_shape_counts_as_none(tmp_path: Path, member: str) -> None:
     file = tmp_path / "p.yaml"
     file.write_text(SMALLEST)
@@ -129,7 +129,7 @@ def test_another_version_of_the_code_checks_anew(tmp_path: Path, monkeypatch: py
     file.write_text(SMALLEST)
     load(found(file), cache=tmp_path / "cache")
     monkeypatch.setattr("acp_launch.document.cache.Shelf._stamp", lambda shelf: ["another"])
-    assert cache.recall(tmp_path / "cache", file, SMALLEST) is None
+    assert cache.recall(tmp_path / "cache", found(file)) is None
 
 
 def test_a_directory_that_cannot_be_written_is_no_fault(tmp_path: Path) -> None:

@@ -231,8 +231,12 @@ def test_the_smallest_profile_is_two_lines() -> None:
             'f.yaml:4:3: agent.zzz: unknown key "zzz"\n    fix: use one of command, args, env, inherit_env, timeouts',
         ),
         (
-            "version: 1\nextends: base\nagent: {command: x}",
-            'f.yaml:2:1: extends: "extends" is not supported by this version yet\n    fix: remove it',
+            "version: 1\nextend: base\nagent: {command: x}",
+            'f.yaml:2:1: extend: unknown key "extend"; did you mean "extends"?\n    fix: write extends',
+        ),
+        (
+            "version: 1\ninclude: base\nagent: {command: x}",
+            'f.yaml:2:1: include: unknown key "include"; did you mean "extends"?\n    fix: write extends',
         ),
         (
             "version: 1\nagent: {command: x, mcp: http}",

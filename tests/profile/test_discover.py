@@ -29,15 +29,19 @@ def named(name: str, start: Path) -> Found:
     return find(name, start=start, settings=settings.load())
 
 
+def users() -> Path:
+    return settings.load().config / "profiles"
+
+
 def test_a_project_profile_is_found_from_any_directory_below(repository: Path) -> None:
     file = put(repository / ".acp-launch" / "work.yaml")
-    assert named("work", repository / "a" / "b") == Found("work", file, repository, "project")
+    assert named("work", repository / "a" / "b") == Found("work", file, repository, "project", user=users())
 
 
 def test_the_nearest_project_profile_wins(repository: Path) -> None:
     put(repository / ".acp-launch" / "work.yaml")
     near = put(repository / "a" / ".acp-launch" / "work.yml")
-    assert named("work", repository / "a" / "b") == Found("work", near, repository / "a", "project")
+    assert named("work", repository / "a" / "b") == Found("work", near, repository / "a", "project", user=users())
 
 
 def test_the_search_stops_at_the_repository_root(repository: Path) -> None:
@@ -66,11 +70,11 @@ def test_without_a_repository_the_search_stops_at_home(tmp_path: Path, monkeypat
 
 def test_a_user_profile_works_on_the_project_the_command_was_typed_in(repository: Path) -> None:
     file = put(settings.load().config / "profiles" / "mine.yaml")
-    assert named("mine", repository / "a") == Found("mine", file, repository, "user")
+    assert named("mine", repository / "a") == Found("mine", file, repository, "user", user=users())
 
 
 def test_built_in_profiles_come_last(repository: Path) -> None:
-    assert named("demo", repository) == Found("demo", built_in() / "demo.yaml", repository, "built-in")
+    assert named("demo", repository) == Found("demo", built_in() / "demo.yaml", repository, "built-in", user=users())
     mine = put(repository / ".acp-launch" / "demo.yaml")
     assert named("demo", repository).file == mine
 
@@ -78,7 +82,7 @@ def test_built_in_profiles_come_last(repository: Path) -> None:
 @pytest.mark.parametrize("text", ["x/work.yaml", "./x/work.yaml", "x/y/../work.yaml"])
 def test_a_path_is_relative_to_where_it_was_typed_and_belongs_to_its_repository(text: str, repository: Path) -> None:
     file = put(repository / "x" / "work.yaml")
-    assert named(text, repository) == Found("work", file, repository, "path")
+    assert named(text, repository) == Found("work", file, repository, "path", user=users())
 
 
 def test_a_bare_file_name_is_a_path(repository: Path) -> None:
@@ -143,12 +147,12 @@ def test_everything_is_listed_and_shadowed_ones_name_the_winner(repository: Path
     mine = put(settings.load().config / "profiles" / "demo.yaml")
     found = discover(start=repository / "a", settings=settings.load())
     assert found[:4] == [
-        Found("work", near, repository / "a", "project"),
-        Found("work", second, repository / "a", "project", near),
-        Found("work", far, repository, "project", near),
-        Found("demo", mine, repository / "a", "user"),
+        Found("work", near, repository / "a", "project", user=users()),
+        Found("work", second, repository / "a", "project", near, user=users()),
+        Found("work", far, repository, "project", near, user=users()),
+        Found("demo", mine, repository / "a", "user", user=users()),
     ]
-    assert Found("demo", built_in() / "demo.yaml", repository / "a", "built-in", mine) in found
+    assert Found("demo", built_in() / "demo.yaml", repository / "a", "built-in", mine, users()) in found
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may enter every directory")

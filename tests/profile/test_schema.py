@@ -1,6 +1,7 @@
 """`schema.json` is fresh, and it and `validate` agree."""
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from acp_launch.document.tree import parse
+from acp_launch.document.tree import Document, parse
 from acp_launch.profile.check import check
+from acp_launch.profile.extends import faults
+from acp_launch.profile.merge import merge
 from acp_launch.profile.model import Agent
 from acp_launch.profile.schema import schema, text
 from acp_launch.secret.environment import PREFIX
@@ -38,7 +41,8 @@ BAD = [
     "version: 1\nagent: {command: x}\nmcp_servers: {a: {url: http://x}}",
     "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: htp, url: http://x}}",
     "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: http, url: http://x, headers: {'a b': c}}}",
-    "version: 1\nextends: base\nagent: {command: x}",
+    "version: 1\nextend: base\nagent: {command: x}",
+    "version: 1\nagent: {command: x}\ndescription: null",
     *(
         f"version: 1\nagent: {{command: x}}\npermissions: {{rules: [{rule}]}}"
         for rule in (
@@ -186,3 +190,54 @@ def test_defaults_are_written_the_way_a_profile_writes_them() -> None:
 def test_no_shipped_profile_holds_a_secret() -> None:
     assert not any(PREFIX + "=" in file.read_text(encoding="utf-8") for file in PROFILES)
     assert json.loads(text())["title"] == "acp-launch profile"
+
+
+BELOW = "version: 1\nagent: {command: x}\nmcp_servers: {a: {command: x, env: {A: b}}, b: {command: x}}\n"
+EXTENDING = [
+    "{}",
+    "agent: {env: {A: null}}",
+    "agent: {timeouts: {silence: null}}",
+    "mcp_servers: {a: null}",
+    "mcp_servers: {a: {env: {A: null, B: c}, timeouts: null}}",
+    "mcp_servers: {a: {command: null, env: null, type: http, url: 'https://x'}}",
+    "permissions: {rules: [{allow: {kind: read}}]}",
+]
+WRONG = [
+    "agent: {comand: x}",
+    "agent: {args: [null]}",
+    "version: 2",
+    "mcp_servers: {a: {env: {A: 5}}}",
+    "mcp_servers: {a b: {command: x}}",
+    "permissions: {rules: [{allow: {kind: null}}]}",
+    "extends: ~/x",
+    "extends: /x",
+    "extends: x/y",
+    "extends: ['$x']",
+    "extends: []",
+]
+
+
+def together(over: str) -> bool:
+    """Whether the profile that `over` makes with what is below it is a good one."""
+    parsed = [parse(text, "f.yaml")[0] for text in (BELOW, over)]
+    trees = [document.tree for document in parsed if document]
+    return check(Document("f.yaml", merge(trees)[0])).profile is not None
+
+
+@pytest.mark.parametrize("over", EXTENDING)
+def test_what_a_profile_that_extends_another_may_say_is_accepted_by_both(over: str) -> None:
+    assert together(over)
+    jsonschema.Draft202012Validator(schema()).validate({"extends": ["base", "./x.yaml"], **root(over)})
+
+
+@pytest.mark.parametrize("over", WRONG)
+def test_what_is_wrong_in_a_profile_that_extends_another_is_refused_by_both(over: str) -> None:
+    written = {"extends": "base", **root(over)}
+    assert not together(over) or list(faults(written["extends"]))
+    assert not jsonschema.Draft202012Validator(schema()).is_valid(written)
+
+
+def test_nothing_is_referred_to_that_is_not_there_and_nothing_is_there_that_is_not_referred_to() -> None:
+    made = schema()
+    referred = set(re.findall(r"#/\$defs/(\w+)", json.dumps(made)))
+    assert referred == set(made["$defs"])

@@ -170,7 +170,7 @@ def test_auth_required_names_the_methods() -> None:
         async with connected() as (connection, agent, _):
             handshake = asyncio.create_task(negotiate(connection, limit=5))
             methods = [
-                {"id": "oauth", "name": "Sign in", "description": "opens a browser"},
+                {"id": "oauth", "name": "Sign in", "description": "opens\na\u2028 browser"},  # and begins no line
                 {"id": "key", "name": "API key"},
             ]
             await agent.answers(await agent.hears(), {"protocolVersion": 1, "authMethods": methods})

@@ -6,7 +6,7 @@ What nothing is wrong with is valid against the schema the agent sent, and can s
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime
 from urllib.parse import urlsplit
 
@@ -38,16 +38,20 @@ def _check_text(field: Field, value: object) -> str:
 
 
 def _check_choice(field: Field, value: object) -> str:
-    if value not in [option.value for option in field.options]:
+    if not any(option.value == value for option in field.options):
         return "must be one of the choices"
     return _check_text(field, value)
 
 
 def _check_choices(field: Field, value: object) -> str:
-    offered = [option.value for option in field.options]
-    if not isinstance(value, list) or not all(item in offered and _is_unicode(item) for item in value):
+    offered = {option.value for option in field.options}
+    if not isinstance(value, list) or not all(_is_one(item, offered) for item in value):
         return "must be some of the choices"
     return _check_size(field, len(value), "choice")
+
+
+def _is_one(item: object, offered: Collection[str]) -> bool:
+    return isinstance(item, str) and item in offered and _is_unicode(item)
 
 
 def _check_integer(field: Field, value: object) -> str:

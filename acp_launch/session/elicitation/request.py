@@ -4,6 +4,8 @@ The params of `elicitation/create`, as they came, become a form or a link (ACP v
 Members that only say something (titles, descriptions, defaults) count as omitted when they are malformed; what decides
 which answers are right is insisted on. A field of a type we do not know is never shown as one we do: an optional one is
 left out, and with a required one nothing can be sent.
+
+What is more than anybody would fill in, or read, is refused before it is looked at: this holds up everything else.
 """
 
 from collections.abc import Mapping
@@ -18,6 +20,11 @@ from acp_launch.session.elicitation.form import FORMATS, Field, Form, Kind, Link
 from acp_launch.session.service import invalid
 
 T = TypeVar("T")
+
+FIELDS = 200  # of a form
+OPTIONS = 1000  # of a field
+NAME = 1000  # characters of a name, a title or an option
+PROSE = 20_000  # characters of a message, a description or an address
 
 _KINDS: Mapping[str, Kind] = {"number": "number", "integer": "integer", "boolean": "boolean"}
 
@@ -38,15 +45,25 @@ class _Object(Struct, frozen=True):
         """None when it is omitted or null."""
         return None if self.said.get(name) is None else self.required(name, type)
 
-    def text(self, name: str) -> str:
-        """Empty when it is anything else."""
-        return acp.text(self.said.get(name))
+    def written(self, name: str, most: int) -> str:
+        """Text of `most` characters at the most."""
+        return _bounded(self.required(name, str), most, f"{self.place}: {name}")
 
-    def strings(self, name: str) -> list[str] | None:
+    def text(self, name: str, most: int) -> str:
+        """Empty when it is anything else."""
+        return _bounded(acp.text(self.said.get(name)), most, f"{self.place}: {name}")
+
+    def listed(self, name: str, most: int) -> list[Any] | None:
         found = self.optional(name, list)
+        if found is not None and len(found) > most:
+            raise invalid(f"{self.place}: {name} has {len(found):,} entries, and no more than {most:,} are taken")
+        return found
+
+    def strings(self, name: str, most: int = OPTIONS) -> list[str] | None:
+        found = self.listed(name, most)
         if found is not None and not all(isinstance(item, str) for item in found):
             raise invalid(f"{self.place}: {name} holds something that is not a string")
-        return found
+        return found and [_bounded(item, NAME, f"{self.place}: {name}") for item in found]
 
     def number(self, name: str) -> float | None:
         """An integer stays one, so that nothing of it is lost."""
@@ -56,7 +73,7 @@ class _Object(Struct, frozen=True):
         return found
 
     def options(self, name: str) -> list[Option] | None:
-        found = self.optional(name, list)
+        found = self.listed(name, OPTIONS)
         return found and [_option(_Object(acp.mapping(item), f"{self.place}: {name}")) for item in found]
 
 
@@ -67,11 +84,11 @@ def read(params: Mapping[str, Any]) -> Form | Link | None:
         Refusal: the params are malformed.
     """
     asked = _Object(params, "the request")
-    message, mode = asked.required("message", str), asked.required("mode", str)
+    message, mode = asked.written("message", PROSE), asked.written("mode", NAME)
     if "requestId" not in params:
         asked.required("sessionId", str)
     if mode == "url":
-        return Link(message, url=asked.required("url", str), id=asked.required("elicitationId", str))
+        return Link(message, url=asked.written("url", PROSE), id=asked.written("elicitationId", NAME))
     if mode == "form":
         return _form(message, _Object(asked.required("requestedSchema", dict), "requestedSchema"))
     return None
@@ -79,27 +96,29 @@ def read(params: Mapping[str, Any]) -> Form | Link | None:
 
 def _form(message: str, schema: _Object) -> Form:
     properties: dict[str, Any] = schema.optional("properties", dict) or {}
-    required = schema.strings("required") or []
+    if len(properties) > FIELDS:
+        raise invalid(f"{schema.place}: it has {len(properties):,} fields, and no more than {FIELDS} are taken")
+    required = dict.fromkeys(schema.strings("required", FIELDS) or ())
     found = {name: _property(name, item, is_required=name in required) for name, item in properties.items()}
     return Form(
         message=message,
-        title=schema.text("title"),
-        description=schema.text("description"),
+        title=schema.text("title", NAME),
+        description=schema.text("description", PROSE),
         fields=tuple(field for field in found.values() if field is not None),
         left_out=tuple(name for name, field in found.items() if field is None and name not in required),
-        missing=tuple(name for name in dict.fromkeys(required) if found.get(name) is None),
+        missing=tuple(name for name in required if found.get(name) is None),
     )
 
 
 def _property(name: str, item: object, *, is_required: bool) -> Field | None:
     """None when it is of a type we do not know, or when no value can be right."""
-    schema = _Object(acp.mapping(item), f'the field "{name}"')
+    schema = _Object(acp.mapping(item), f'the field "{_bounded(name, NAME, "the name of a field")}"')
     type = schema.required("type", str)
     field = Field(
         name=name,
         kind=_KINDS.get(type, "text"),
-        title=schema.text("title"),
-        description=schema.text("description"),
+        title=schema.text("title", NAME),
+        description=schema.text("description", PROSE),
         is_required=is_required,
     )
     if type == "string":
@@ -112,7 +131,7 @@ def _property(name: str, item: object, *, is_required: bool) -> Field | None:
 
 
 def _text(schema: _Object, field: Field) -> Field | None:
-    format = schema.text("format")
+    format = schema.text("format", NAME)
     text = replace(
         field,
         least=schema.number("minLength"),
@@ -125,7 +144,8 @@ def _text(schema: _Object, field: Field) -> Field | None:
         return text
     options = _untitled(values or []) if titled is None else titled
     if titled is not None and values is not None:
-        options = [option for option in titled if option.value in values]
+        both = frozenset(values)
+        options = [option for option in titled if option.value in both]
     return _offering(replace(text, kind="choice"), options)
 
 
@@ -153,7 +173,7 @@ def _offering(field: Field, options: list[Option]) -> Field | None:
 
 
 def _option(schema: _Object) -> Option:
-    return Option(schema.required("const", str), schema.required("title", str))
+    return Option(schema.written("const", NAME), schema.written("title", NAME))
 
 
 def _untitled(values: list[str]) -> list[Option]:
@@ -169,6 +189,12 @@ def _with_default(field: Field, said: object) -> Field:
     if said is None or check(replace(field, pattern=""), said):
         return field
     return replace(field, default=said)
+
+
+def _bounded(text: str, most: int, place: str) -> str:
+    if len(text) > most:
+        raise invalid(f"{place} has {len(text):,} characters, and no more than {most:,} are taken")
+    return text
 
 
 def _is_text(value: object) -> bool:

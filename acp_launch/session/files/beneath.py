@@ -38,6 +38,11 @@ class Place(Struct, frozen=True):
     names: tuple[str, ...]
     shown: str  # spelled as the session spells its directory
 
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Rules may speak of the file by either name."""
+        return tuple(dict.fromkeys((self.shown, str(self.root.joinpath(*self.names)))))
+
 
 def place(path: str, roots: Iterable[tuple[Path, Path]]) -> Place:
     """Each of `roots` is a directory as the session spells it, and what that really is.

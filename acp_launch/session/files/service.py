@@ -58,8 +58,9 @@ class Files:
         count = _count(params, "limit", least=0)
         async with self._told(path, "read"):
             place = await self._on_disk(lambda: self._box.found(path))
-            where = {"path": place.shown} if first is None else {"path": place.shown, "line": first}
-            await self._ask({"kind": "read", "title": f"Read {place.shown}", "locations": [where]})
+            line = {} if first is None else {"line": first}
+            where = [{"path": path, **line} for path in place.spellings]
+            await self._ask({"kind": "read", "title": f"Read {place.shown}", "locations": where})
             content = await self._on_disk(lambda: self._box.read(place, first or 1, count))
             self._tell(FileServed(path=place.shown, how="read", outcome="done"))
         return {"content": content}
@@ -128,7 +129,12 @@ def fitted(new: str, old: str | None) -> str:
 def _edit(place: Place, old: str | None, new: str) -> dict[str, Any]:
     diff = {"type": "diff", "path": place.shown, "oldText": old, "newText": new}
     title = f"{'Create' if old is None else 'Write'} {place.shown}"
-    return {"kind": "edit", "title": title, "locations": [{"path": place.shown}], "content": [diff]}
+    return {
+        "kind": "edit",
+        "title": title,
+        "locations": [{"path": path} for path in place.spellings],
+        "content": [diff],
+    }
 
 
 def _text(params: dict[str, Any], name: str) -> str:

@@ -121,7 +121,7 @@ class Gate:
         if self._books:
             self._books.record(how, call, options, decision, self.session)
         if decision.allowed and is_grant:
-            self._granted.append(grant(call, self.about(call)))
+            self._granted.append(grant(call, self.about(call), self.policy.links))
         return decision
 
     def _is_granted(self, call: Call) -> str:
@@ -129,9 +129,10 @@ class Gate:
         if call.get("kind") == READ:
             return "client.fs"
         about = self.about(call)
-        is_known = any(known.covers(call, about, cwd=self.policy.cwd) for known in self._granted)
+        cwd, links = self.policy.cwd, self.policy.links
+        is_known = any(known.covers(call, about, cwd=cwd, links=links) for known in self._granted)
         return "allowed in this turn" if is_known else ""
 
     def about(self, call: Call) -> Subject:
         """What a call is about, in this session."""
-        return subject(call, cwd=self.policy.cwd, home=self.policy.home)
+        return subject(call, cwd=self.policy.cwd, home=self.policy.home, links=self.policy.links)

@@ -6,26 +6,23 @@ All match as `fnmatchcase` does, with two differences. In a path `*` stays withi
 shell begins another command, redirects or substitutes: `git *` is no `git status; rm -rf /`, and `git log | *` is a
 pipe of two commands and not of three. Whoever means an operator writes it out.
 
-To *deny*, or ask, a glob need only match one command among several, behind `sudo` and the like, in a subshell or in
-the script of `sh -c`. That is a seat belt and no wall: a script, an alias or `python -c` gets around it.
+To *deny*, or ask, a glob need only match one command among several (`commandparts`).
 """
 
 import re
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
+from itertools import chain
+
+from acp_launch.session.permission.commandparts import parts
 
 OPERATORS = ";&|<>`$()\n\r\0"
 _PLAIN = f"[^{re.escape(OPERATORS)}]"
 _END = re.compile(r"\\[zZ]$")
 _TOKEN = re.compile(r"\*+|\?|\[!?\]?[^]]*\]|.", re.DOTALL)
-_BETWEEN = re.compile(r"[;&|<>`()\n\r]|\$\(")
-_ASSIGNMENT = re.compile(r"\w+=\S*")
-_BEFORE = frozenset({"sudo", "doas", "env", "exec", "command", "nohup", "nice", "time", "if", "then", "do", "!", "{"})
 _SHELL = re.compile(r"(?:(?:/usr)?(?:/local)?/bin/)?(?:ba|da|z|k)?sh")
 _SCRIPT = re.compile(r"-[a-z]*c")
-_MOST = 64 * 1024  # characters of a command that are cut into words, which is slow
 
 
 def in_text(globs: Sequence[str], text: str) -> bool:
@@ -96,26 +93,4 @@ def _one(token: str) -> str:
 @lru_cache(maxsize=4)
 def _each(text: str) -> tuple[str, ...]:
     """The parts once each, cut once for all the rules that are asked about one call."""
-    return tuple(dict.fromkeys(_parts(text)))
-
-
-def _parts(text: str, *, depth: int = 0) -> Iterator[str]:
-    yield text
-    for part in _BETWEEN.split(text):
-        words = part.split()
-        while words and (words[0] in _BEFORE or _ASSIGNMENT.fullmatch(words[0])):
-            words.pop(0)
-        if words:
-            yield " ".join(words)
-    if depth < 2 and (inner := _scripted(text)) is not None:
-        yield from _parts(inner, depth=depth + 1)
-
-
-def _scripted(text: str) -> str | None:
-    """The script in `sudo bash -c 'SCRIPT' ...`, if that is what it is."""
-    try:
-        words = shlex.split(text[:_MOST])
-    except ValueError:  # a quote is left open
-        return None
-    runs = (script(words[place : place + 3]) for place in range(len(words) - 2))
-    return next((inner for inner in runs if inner is not None), None)
+    return tuple(dict.fromkeys(chain([text], parts(text))))

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.protocol import acp
+from acp_launch.session.permission.spelling import Links, real
 from acp_launch.session.permission.subject import Subject
 
 Change = tuple[str, str]  # the text that goes, the text that comes
@@ -25,21 +26,23 @@ class Grant(Struct, frozen=True):
     changes: Mapping[str, tuple[Change, ...]]
     cwd: str
 
-    def covers(self, call: Mapping[str, Any], about: Subject, *, cwd: str) -> bool:
-        """Whether `call` is what was allowed; `cwd` is the session's directory."""
+    def covers(self, call: Mapping[str, Any], about: Subject, *, cwd: str, links: Links = ()) -> bool:
+        """Whether `call` is what was allowed; `cwd` is the session's directory, `links` as in the policy."""
         if self.kind not in KINDS or call.get("kind") != self.kind:
             return False
-        return self._covers_command(call, about, cwd) if self.kind == "execute" else self._covers_edit(call, about)
+        if self.kind == "execute":
+            return self._covers_command(about) and _directory(call, links) in (real(cwd, links), self.cwd)
+        return self._covers_edit(about, _changes(call, links))
 
-    def _covers_command(self, call: Mapping[str, Any], about: Subject, cwd: str) -> bool:
+    def _covers_command(self, about: Subject) -> bool:
         allowed = {reading for readings in self.about.commands for reading in readings}
         is_same = all(any(reading in allowed for reading in readings) for readings in about.commands)
-        return bool(about.commands) and is_same and _directory(call) in (cwd, self.cwd)
+        return bool(about.commands) and is_same
 
-    def _covers_edit(self, call: Mapping[str, Any], about: Subject) -> bool:
+    def _covers_edit(self, about: Subject, changed: Mapping[str, tuple[Change, ...]]) -> bool:
         if not about.paths or not all(path and path in self.about.paths for path in about.paths):
             return False
-        return all(self._is_shown(path, change) for path, changes in _changes(call).items() for change in changes)
+        return all(self._is_shown(path, change) for path, changes in changed.items() for change in changes)
 
     def _is_shown(self, path: str, change: Change) -> bool:
         """Agents show a whole file, or only the places that change, one after the other."""
@@ -56,20 +59,21 @@ class Grant(Struct, frozen=True):
         return before == after
 
 
-def grant(call: Mapping[str, Any], about: Subject) -> Grant:
+def grant(call: Mapping[str, Any], about: Subject, links: Links = ()) -> Grant:
     """What allowing `call` allows."""
-    return Grant(acp.text(call.get("kind")), about, _changes(call), _directory(call))
+    return Grant(acp.text(call.get("kind")), about, _changes(call, links), _directory(call, links))
 
 
-def _changes(call: Mapping[str, Any]) -> dict[str, tuple[Change, ...]]:
+def _changes(call: Mapping[str, Any], links: Links) -> dict[str, tuple[Change, ...]]:
+    """By real path."""
     found: dict[str, tuple[Change, ...]] = {}
     for content in map(acp.mapping, acp.sequence(call.get("content"))):
         if content.get("type") == "diff":
             change = (acp.text(content.get("oldText")), acp.text(content.get("newText")))
-            path = acp.text(content.get("path"))
+            path = real(acp.text(content.get("path")), links)
             found[path] = (*found.get(path, ()), change)
     return found
 
 
-def _directory(call: Mapping[str, Any]) -> str:
-    return acp.text(acp.mapping(call.get("rawInput")).get("cwd"))
+def _directory(call: Mapping[str, Any], links: Links) -> str:
+    return real(acp.text(acp.mapping(call.get("rawInput")).get("cwd")), links)

@@ -4,6 +4,8 @@ The answers a person wants kept, for one profile in one project: a small file fo
 It is replaced whole, under a lock, so ten runs may keep answers at once and each may be killed at any instant: what
 was kept stays, and nobody ever reads half of it. A file that is not what was written is refused and left where it is:
 a "no" that got lost must not become a question again without a word. No secret is ever part of one.
+
+A file of version 1 is taken, where inputs did not count: what was allowed then is listed, and allows nothing any more.
 """
 
 import shlex
@@ -21,7 +23,8 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import digest, of_profile
 from acp_launch.session.permission.policy import Remembered
 
-VERSION = 1
+VERSION = 2
+TAKEN = (1, VERSION)
 PATIENCE = 5.0  # seconds for the writes of others; each takes some milliseconds
 MOST = 1000  # answers of one profile
 LONGEST = 64 * 1024  # bytes of one answer
@@ -124,7 +127,7 @@ def _read(shelf: Shelf) -> Answers:
     if found is None:
         return ()
     kept = msgspec.json.decode(found[0], type=_Kept)
-    if kept.version != VERSION:
+    if kept.version not in TAKEN:
         raise Unfit(f"is of version {kept.version}, and this acp-launch knows {VERSION}")
     if (kept.project, kept.profile) != (shelf.project, shelf.profile):
         raise Unfit("belongs to another profile")
@@ -139,8 +142,9 @@ def _write(shelf: Shelf, answers: Answers) -> None:
 
 
 def _is_same(one: Remembered, other: Remembered) -> bool:
-    """Whether both are about the same call."""
-    return msgspec.structs.replace(one, answer=other.answer, since=other.since) == other
+    """Whether both are about the same call; `one` may be from before inputs counted."""
+    input = other.input if one.input is None else one.input
+    return msgspec.structs.replace(one, answer=other.answer, since=other.since, input=input) == other
 
 
 @contextmanager

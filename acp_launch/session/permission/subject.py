@@ -27,8 +27,8 @@ PATHS = re.compile(
     "(?:abs|absolute|dir|file|notebook|target|relative|relativeworkspace|old|new|move|source|destination|from|to)?paths?"
     "|(?:target|source)?files?|filenames?|source|destination|src|dst|dest|dir|directory|(?:file)?uri"
 )
-_DIRECTORIES = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # where a command is run
-_COMMANDS = frozenset({"command", "cmd", "commandline"})
+DIRECTORIES = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # where a command is run
+COMMANDS = frozenset({"command", "cmd", "commandline"})
 _ADDRESSES = frozenset({"url", "urls", "uri", "href", "address"})
 _CHANGES = frozenset(
     {"changes", "edits", "diff", "unifieddiff", "patch", "newtext", "newstring", "newstr", "newcontent", "newsource"}
@@ -71,7 +71,7 @@ def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "", links: Link
         return tuple(dict.fromkeys(real(_absolute(path, cwd, home), links) for path in paths))
 
     given = list(_members(call.get("rawInput"), 0))
-    places = [text for key, value, _ in given if key in _DIRECTORIES for text in _texts(value)]
+    places = [text for key, value, _ in given if key in DIRECTORIES for text in _texts(value)]
     commands = tuple(dict.fromkeys(_run(given)))
     return Subject(
         kind=acp.text(call.get("kind")),
@@ -165,7 +165,7 @@ def _absolute(path: str, cwd: str, home: str) -> str:
 
 def _run(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[tuple[str, ...]]:
     for key, value, owner in given:
-        if key in _COMMANDS and value is not None:
+        if key in COMMANDS and value is not None:
             yield _readings(value, owner.get("args"), owner.get("env"))
 
 

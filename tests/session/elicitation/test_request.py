@@ -450,3 +450,77 @@ def test_any_schema_is_read_or_refused_and_any_text_is_judged(schema: dict[str, 
     for field in form.fields:
         _, problem = typed(field, text)
         assert isinstance(problem, str)
+
+
+MANY = [str(number) for number in range(200_000)]
+HOW_MANY = "has 200,000 entries, and no more than"
+
+
+@pytest.mark.parametrize(
+    ("schema", "what"),
+    [
+        (
+            {"properties": {name: {"type": "string"} for name in MANY}},
+            "requestedSchema: it has 200,000 fields, and no more than 200 are taken",
+        ),
+        ({"required": MANY}, f"requestedSchema: required {HOW_MANY} 200 are taken"),
+        ({"properties": {"a": {"type": "string", "enum": MANY}}}, f'the field "a": enum {HOW_MANY} 1,000 are taken'),
+        (
+            {"properties": {"a": {"type": "string", "oneOf": [{"const": each, "title": each} for each in MANY]}}},
+            f'the field "a": oneOf {HOW_MANY} 1,000 are taken',
+        ),
+        (
+            {"properties": {"a": {"type": "array", "items": {"type": "string", "enum": MANY}, "default": MANY}}},
+            f'the field "a": items: enum {HOW_MANY} 1,000 are taken',
+        ),
+        (
+            {"title": "x" * 1001},
+            "requestedSchema: title has 1,001 characters, and no more than 1,000 are taken",
+        ),
+        (
+            {"properties": {"x" * 1001: {"type": "string"}}},
+            "the name of a field has 1,001 characters, and no more than 1,000 are taken",
+        ),
+        (
+            {"properties": {"a": {"type": "string", "enum": ["x" * 1001]}}},
+            'the field "a": enum has 1,001 characters, and no more than 1,000 are taken',
+        ),
+        (
+            {"properties": {"a": {"type": "string", "description": "x" * 20_001}}},
+            'the field "a": description has 20,001 characters, and no more than 20,000 are taken',
+        ),
+    ],
+    ids=["fields", "required", "enum", "oneOf", "anyOf", "title", "name", "option", "description"],
+)
+def test_what_nobody_would_fill_in_is_refused_before_it_is_looked_at(schema: dict[str, Any], what: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        read(asked(schema))
+    assert (caught.value.code, caught.value.message) == (-32602, what)
+
+
+def test_a_message_nobody_would_read_is_refused() -> None:
+    with pytest.raises(Refusal) as caught:
+        read(asked({}, message="x" * 20_001))
+    what = "the request: message has 20,001 characters, and no more than 20,000 are taken"
+    assert (caught.value.code, caught.value.message) == (-32602, what)
+
+
+class Counted(str):
+    """A text that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_as_many_choices_as_there_may_be_are_looked_up_and_not_searched_for() -> None:
+    values = [str(number) for number in range(1000)]
+    field = field_of({"type": "array", "items": {"type": "string", "enum": values}, "default": values})
+    assert field.default == values
+    Counted.compared = 0
+    assert check(field, [Counted(value) for value in values]) == ""
+    assert Counted.compared <= len(values)
+    assert check(field, [[], {}, 5]) == "must be some of the choices"

@@ -1,12 +1,14 @@
 """Ring 1. How a rule's globs match paths and commands (ours)."""
 
 import re
+import shlex
 from fnmatch import fnmatchcase
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_launch.session.permission.commandparts import parts
 from acp_launch.session.permission.globs import OPERATORS, in_path, is_allowed, is_caught, script
 
 
@@ -121,15 +123,77 @@ def test_a_glob_without_operators_allows_no_command_with_one(glob: str, command:
         "sudo /bin/bash -lc 'cd y && rm x'",
         "sh -c \"sh -c 'rm x'\"",
         "cat <(rm x)",
+        "/bin/rm x",
+        "./../bin/rm x",
+        "\\rm x",
+        "'rm' x",
+        "2>/dev/null rm x",
+        "ls >log; >log rm x",
+        "A='b c' rm x",
+        "sudo -n rm x",
+        "sudo -u root -- /bin/rm x",
+        "env -i PATH=/bin rm x",
+        "env -S 'rm x'",
+        "/usr/bin/env rm x",
+        "nice -n 5 rm x",
+        "timeout --signal KILL 5 rm x",
+        "ls | xargs -0 -n 1 rm x",
+        "find . -name a -exec rm {} +",
+        "eval 'rm x'",
+        "bash -x -c 'rm x'",
+        "bash -cx 'rm x'",
+        "bash --norc -euo pipefail -c 'cd y; /bin/rm x' zero",
+        "sudo -n bash -c \"timeout 5 bash -c 'nice /bin/rm x'\"",
+        "bash <<< 'rm x'",
     ],
 )
 def test_a_deny_rule_catches_a_command_among_others(command: str) -> None:
     assert is_caught(["rm *"], [command])
 
 
-@pytest.mark.parametrize("command", ["ls", "echo rm x", "git rm x", "", ";;", "echo 'open"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls",
+        "echo rm x",
+        "git rm x",
+        "rmdir x",
+        "cat /bin/rm x",
+        "sudo ls",
+        "echo a > rm",
+        "bash rm.sh x",
+        "",
+        ";;",
+        "echo 'open",
+    ],
+)
 def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
     assert not is_caught(["rm *"], [command])
+
+
+WRAPPERS = [
+    "sudo", "sudo -n", "sudo -u root", "doas", "env", "env -i A=b", "/usr/bin/env", "nice -n 5", "ionice -c 3", "nohup",
+    "timeout 5", "timeout -k 1 5", "time -p", "stdbuf -oL", "setsid -w", "xargs", "xargs -0 -I {}", "command",
+    "exec -a x", "busybox", "chroot /x", "A=b", "2>log", "builtin", "!", "flock /x", "ssh host",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from([*WRAPPERS, "bash -c", "sh -xc", "dash -e -c"]), max_size=5), st.booleans())
+def test_a_denied_command_stays_denied_whatever_runs_it(wrappers: list[str], is_by_path: bool) -> None:
+    command = "/bin/rm -rf x" if is_by_path else "rm -rf x"
+    for wrapper in wrappers:
+        command = f"{wrapper} {shlex.quote(command)}" if wrapper.endswith("c") else f"{wrapper} {command}"
+    assert is_caught(["rm *"], [command])
+    assert not is_allowed(["rm *"], [command]) or not (wrappers or is_by_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sudo " * 20_000, "sudo a;" * 10_000, "bash -c " * 10_000, "<a" * 40_000, "a 'b' " * 10_000, "sh 'x y' " * 9_000],
+)
+def test_cutting_a_long_command_into_its_parts_is_not_slow(command: str) -> None:
+    """Bounded by what is looked at, not measured: whatever is looked at is a few times the command at the most."""
+    assert sum(map(len, parts(command))) < 100 * len(command)
 
 
 def test_a_deny_rule_may_speak_of_a_whole_pipe() -> None:

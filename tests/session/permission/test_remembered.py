@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from acp_launch.errors import LaunchError
@@ -47,6 +48,7 @@ def test_what_was_kept_is_loaded_in_its_order(shelf: Shelf) -> None:
         directories=("/d",),
         addresses=("u",),
         since=3.5,
+        input="e3b0",
     )
     assert load(shelf) == ()
     assert not shelf.state.exists(), "looking leaves nothing behind"
@@ -120,7 +122,8 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(shelf: Shelf, content: str,
 @pytest.mark.parametrize(
     ("member", "value", "what"),
     [
-        ("version", 2, "is of version 2, and this acp-launch knows 1"),
+        ("version", 3, "is of version 3, and this acp-launch knows 2"),
+        ("version", 0, "is of version 0, and this acp-launch knows 2"),
         ("project", "/q", "belongs to another profile"),
         ("profile", "other", "belongs to another profile"),
     ],
@@ -129,6 +132,18 @@ def test_a_file_that_is_not_this_profiles_is_refused(shelf: Shelf, member: str, 
     keep(shelf, FIX)
     shelf.file.write_text(json.dumps({**json.loads(shelf.file.read_text()), member: value}))
     assert refusal(shelf)[0] == f"the remembered answers cannot be used: {shelf.file} {what}"
+
+
+def test_a_file_from_before_inputs_counted_is_taken_and_what_it_allowed_is_answered_anew(shelf: Shelf) -> None:
+    old = [answer("w", 1), replace(answer("w", 2), answer="deny")]
+    keep(shelf, FIX)
+    written = [{key: value for key, value in to_builtins(each).items() if key != "input"} for each in old]
+    shelf.file.write_text(json.dumps({**json.loads(shelf.file.read_text()), "version": 1, "answers": written}))
+    assert load(shelf) == tuple(old)
+    assert [each.is_outdated for each in load(shelf)] == [True, False]
+    keep(shelf, replace(FIX, input="", since=9.0))
+    assert load(shelf) == (old[1], replace(FIX, input="", since=9.0))
+    assert json.loads(shelf.file.read_text())["version"] == 2
 
 
 def test_what_is_no_file_is_refused(shelf: Shelf) -> None:
@@ -157,7 +172,7 @@ def test_an_answer_that_holds_a_secret_is_not_kept(shelf: Shelf, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("title", "what"), [("\ud83d", "is not valid Unicode"), ("x" * 70_000, "takes 70,431 bytes")], ids=["half", "long"]
+    ("title", "what"), [("\ud83d", "is not valid Unicode"), ("x" * 70_000, "takes 70,444 bytes")], ids=["half", "long"]
 )
 def test_an_answer_that_no_file_should_hold_is_not_kept(shelf: Shelf, title: str, what: str) -> None:
     with pytest.raises(LaunchError) as caught:

@@ -1,0 +1,100 @@
+"""`trust`: accept a project's profile as it is, list what was accepted, take it back."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from acp_launch.errors import LaunchError, NotTrusted, UsageError
+
+if TYPE_CHECKING:
+    from acp_launch.profile.trust import Acceptance
+    from acp_launch.settings.model import Settings
+
+
+def trust(
+    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile to accept.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Show what was accepted.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take it back.")] = False,
+) -> None:
+    """Accept what a project's profile runs, as long as it stays as it is."""
+    from acp_launch.settings.load import load
+
+    settings = load()
+    if list_:
+        _list(settings)
+    elif profile is None:
+        raise UsageError("which profile?", fix="acp-launch trust PROFILE; --list shows those that are trusted")
+    elif revoke:
+        _revoke(profile, settings)
+    else:
+        _accept(profile, settings, is_sure=yes)
+
+
+def _list(settings: "Settings") -> None:
+    from acp_launch.console.trust import table
+    from acp_launch.profile.trust import accepted
+
+    if found := accepted(settings):
+        typer.echo(table(found))
+    else:
+        typer.echo("no profile of a project is trusted yet", err=True)
+
+
+def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
+    from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.console.stderr import harmless, say
+    from acp_launch.console.trust import heading, report
+    from acp_launch.profile.trust import accept, standing
+
+    loaded = loaded_profile(profile, settings)
+    found = standing(loaded, settings)
+    if found.is_trusted:
+        why = "it is your own, or built in" if found.how == "own" else "it was accepted as it is"
+        say(harmless(f"acp-launch: {profile} is trusted already: {why}", keep=""))
+        return
+    plan = resolved_from(loaded, cwd=None).plan
+    say(heading(found))
+    for line in report(plan, found):
+        say(line)
+    if found.how == "doubtful":
+        fix = "make the file your own, and writable by nobody else, inside the project"
+        raise NotTrusted("this profile cannot be trusted", fix=fix)
+    if not is_sure and not _agrees():
+        raise NotTrusted("nothing was accepted", fix="on a terminal you are asked; --yes accepts without asking")
+    accept(loaded, settings)
+    say(harmless(f"acp-launch: trusted as it is now: {loaded.label}", keep=""))
+
+
+def _agrees() -> bool:
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write("Trust it? [y/N]: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _revoke(profile: str, settings: "Settings") -> None:
+    from acp_launch.cli.planning import here as working_directory
+    from acp_launch.console.stderr import harmless, say
+    from acp_launch.profile.trust import accepted, revoke
+
+    path = os.path.normpath(working_directory() / profile)
+    found = [each for each in accepted(settings) if each.profile == profile or each.file == path]
+    here = [each for each in found if _is_here(each)] or found
+    if not here:
+        raise UsageError(f'"{profile}" is not trusted', fix="acp-launch trust --list shows what is")
+    if len(here) > 1:
+        files = ", ".join(each.file for each in here)
+        raise LaunchError(f'several profiles named "{profile}" are trusted: {files}', fix="give the file's path")
+    revoke(here[0], settings)
+    say(harmless(f"acp-launch: no longer trusted: {here[0].file}", keep=""))
+
+
+def _is_here(acceptance: "Acceptance") -> bool:
+    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import project_of
+
+    return acceptance.project == str(project_of(here()))

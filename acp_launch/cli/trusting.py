@@ -1,0 +1,47 @@
+"""Nothing of a project runs before it was accepted: asked wherever something is about to start."""
+
+from typing import TYPE_CHECKING
+
+from acp_launch.errors import NotTrusted
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from acp_launch.plan.model import LaunchPlan
+    from acp_launch.profile.load import Loaded
+
+WHY = {
+    "new": "this profile comes from a project, and you have not trusted it yet",
+    "changed": "this profile has changed since you trusted it",
+    "doubtful": "this profile cannot be trusted",
+}
+
+
+def require(loaded: "Loaded", plan: "LaunchPlan | None", settings: Settings, *, is_waved: bool) -> None:
+    """Refuse a profile of a project that was not accepted as it is.
+
+    `plan` is what it would run, as far as that is known; `is_waved` is `--trust`, which is for this once.
+
+    Raises:
+        NotTrusted: with all that it would run.
+    """
+    from acp_launch.profile.trust import standing
+
+    found = standing(loaded, settings)
+    if found.is_trusted or (is_waved and found.how != "doubtful"):
+        return
+    from acp_launch.console.stderr import say
+    from acp_launch.console.trust import heading, report
+
+    say(heading(found))
+    for line in report(plan, found):  # here, and not as details of the error: a diff has its colours
+        say(line)
+    raise NotTrusted(f"{WHY[found.how]}: {loaded.label}", fix=_fix(loaded, found.how))
+
+
+def _fix(loaded: "Loaded", how: str) -> str:
+    import shlex
+
+    if how == "doubtful":
+        return "make the file your own, and writable by nobody else, inside the project"
+    name = shlex.quote(loaded.found.name if loaded.found.origin != "path" else str(loaded.label))
+    return f"if you want all of this: acp-launch trust {name}; for this once: --trust"

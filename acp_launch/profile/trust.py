@@ -1,0 +1,210 @@
+"""
+Which profiles of projects this user has accepted, by content (DESIGN §4, §7: a repository cannot run things on you).
+
+A profile of the user's own directory, or a built-in one, is trusted. Any other, and any that a file of a project is
+part of, is inert until somebody accepts it: bound to all it says when merged, and to the project's path. What is
+judged is the text that was read, the very one that runs; there is nothing to change in between.
+
+Whatever the project may have a hand in cannot vouch for it: a directory of ours that an environment variable put into
+the project counts as the project's.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from acp_launch.errors import LaunchError
+from acp_launch.profile.accepted import content, digest
+from acp_launch.profile.discover import boundary
+from acp_launch.profile.layers import Layer
+from acp_launch.profile.load import Loaded
+from acp_launch.secret.private import Unfit, make_private, read_bounded, replace
+from acp_launch.settings.grounds import grounds, lies_in
+from acp_launch.settings.model import Settings
+
+VERSION = 1
+LARGEST = 8 * 1024 * 1024  # bytes of one acceptance; a profile's files hold less
+FOREIGN = ("path", "project")  # origins of files that somebody else may have written
+
+
+class Acceptance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of the store. `lines` are for showing what has changed since, less credentials; `digest` is of all."""
+
+    version: int
+    project: str
+    profile: str
+    file: str
+    digest: str
+    lines: tuple[str, ...]
+    since: float  # Unix seconds
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """
+    How a profile stands. `label` is its file as messages name it, `now` all that it says, `before` what was accepted
+    last, `doubts` why it cannot be.
+    """
+
+    label: str
+    how: Literal["own", "accepted", "new", "changed", "doubtful"]
+    now: tuple[str, ...] = ()
+    before: Acceptance | None = None
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def is_trusted(self) -> bool:
+        return self.how in ("own", "accepted")
+
+
+def standing(loaded: Loaded, settings: Settings) -> Standing:
+    """How the profile stands with this user.
+
+    Raises:
+        LaunchError: the store cannot be read.
+    """
+    label, project = loaded.label, _real(loaded.found.project)
+    is_ours = not _is_projects(settings.config, project)
+    foreign = [layer for layer in loaded.layers if layer.origin in FOREIGN or (layer.origin == "user" and not is_ours)]
+    if not foreign:
+        return Standing(label=label, how="own")
+    lines = content(loaded.merged)
+    if doubts := tuple(_doubts(foreign, _real(boundary(loaded.found.file)))):
+        return Standing(label=label, how="doubtful", now=lines, doubts=doubts)
+    before = None if _is_projects(settings.state, project) else _accepted(loaded, settings, project)
+    if before is None:
+        return Standing(label=label, how="new", now=lines)
+    is_same = before.digest == digest(str(project), lines)
+    return Standing(label=label, how="accepted" if is_same else "changed", now=lines, before=before)
+
+
+def accept(loaded: Loaded, settings: Settings) -> None:
+    """From now on it may run, as long as it says what it says now.
+
+    Raises:
+        LaunchError: that cannot be kept.
+    """
+    project = _real(loaded.found.project)
+    if _is_projects(settings.state, project):
+        raise LaunchError(
+            f"the state directory {settings.state} lies in the project, so nothing that is kept there is believed",
+            fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
+        )
+    lines = content(loaded.merged)
+    from acp_launch.secret.credential import masked
+
+    acceptance = Acceptance(
+        version=VERSION,
+        project=str(project),
+        profile=loaded.found.name,
+        file=str(loaded.found.file),
+        digest=digest(str(project), lines),
+        lines=tuple(map(masked, lines)),
+        since=time.time(),
+    )
+    path = _place(settings, project, loaded.found.file)
+    with _explained(path):
+        make_private(path.parent)
+        replace(path, msgspec.json.encode(acceptance))
+
+
+def accepted(settings: Settings) -> list[Acceptance]:
+    """Every acceptance there is, by project and name. One that cannot be read is left out: it counts as none."""
+    found = (_read_if_possible(path) for path in sorted((settings.state / "trust").glob("*.json")))
+    return sorted((each for each in found if each is not None), key=lambda each: (each.project, each.profile))
+
+
+def revoke(acceptance: Acceptance, settings: Settings) -> None:
+    """It is inert again.
+
+    Raises:
+        LaunchError: it cannot be removed.
+    """
+    path = _place(settings, Path(acceptance.project), Path(acceptance.file))
+    with _explained(path):
+        path.unlink(missing_ok=True)
+
+
+def _is_projects(directory: Path, project: Path) -> bool:
+    """Whether a directory of ours lies where the project's people may write."""
+    return lies_in(directory, (project, *grounds(project)))
+
+
+def _accepted(loaded: Loaded, settings: Settings, project: Path) -> Acceptance | None:
+    """What was kept for this very file."""
+    found = _read(_place(settings, project, loaded.found.file))
+    return found if found and (found.project, found.file) == (str(project), str(loaded.found.file)) else None
+
+
+def _doubts(layers: Iterable[Layer], project: Path) -> Iterator[str]:
+    for layer in layers:
+        yield from (f"{layer.label} {doubt}" for doubt in _doubts_about(layer.file, project))
+
+
+def _doubts_about(file: Path, project: Path) -> Iterator[str]:
+    real = _real(file)
+    if not real.is_relative_to(project):
+        yield f"is a link that leads out of the project, to {real}"
+        return
+    for path in (real, real.parent):
+        try:
+            status = path.stat()
+        except OSError as error:
+            yield f"cannot be looked at: {error.strerror}"
+            return
+        what = "" if path == real else f"lies in {path.name or path}, which "
+        if hasattr(os, "getuid") and status.st_uid not in (0, os.getuid()):
+            yield f"{what}belongs to another user (uid {status.st_uid})"
+        elif _can_be_written_by_all(status.st_mode):
+            yield f"{what}can be written by everybody"
+
+
+def _can_be_written_by_all(mode: int) -> bool:
+    """In a directory with the sticky bit (/tmp) nobody replaces what is another's; of a file it says nothing."""
+    return bool(mode & stat.S_IWOTH) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX)
+
+
+def _place(settings: Settings, project: Path, file: Path) -> Path:
+    """A name people can read, made unique by a checksum of where it is; the file itself says which it is."""
+    key = f"{project}\0{file}".encode(errors="surrogatepass")
+    readable = "".join(mark if (mark.isalnum() and mark.isascii()) or mark in "-_" else "_" for mark in file.stem[:40])
+    return settings.state / "trust" / f"{readable}-{crc32(key):08x}-{len(key)}.json"
+
+
+def _read(path: Path) -> Acceptance | None:
+    """None for what is not there or is none of ours: then it is asked for again."""
+    try:
+        with _explained(path):
+            found = read_bounded(path, LARGEST)
+        return None if found is None else msgspec.json.decode(found[0], type=Acceptance)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _read_if_possible(path: Path) -> Acceptance | None:
+    try:
+        return _read(path)
+    except LaunchError:
+        return None
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except Unfit as unfit:
+        raise LaunchError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
+    except OSError as error:
+        fix = f"check the owner, the mode and the free space of {path.parent}"
+        raise LaunchError(f"what you trust cannot be kept in {path}: {error.strerror or error}", fix=fix) from error

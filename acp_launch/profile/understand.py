@@ -1,0 +1,97 @@
+"""
+What each layer says, and what they say together: the way that needs YAML and pydantic.
+
+A profile that was understood before comes from the cache and passes by here.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from msgspec import Struct
+
+from acp_launch.document.faults import Fault, placed
+from acp_launch.document.nodes import Node
+from acp_launch.document.source import OVERLAY, PROFILE
+from acp_launch.document.tree import Document, parse
+from acp_launch.problem import Problem
+from acp_launch.profile import extends
+from acp_launch.profile.check import check, version
+from acp_launch.profile.layers import Extends, Gathered, Layer, Part
+from acp_launch.profile.merge import merge
+from acp_launch.profile.model import Profile
+
+ADD = "add: "  # begins what to do about all that is missing, which another file may have
+
+
+class Understood(Struct, frozen=True):
+    """`document` is what the layers say together, without `extends`; None when the profile itself says nothing."""
+
+    document: Document | None
+    profile: Profile | None
+    problems: tuple[Problem, ...]
+
+
+def understand(layer: Layer) -> Part:
+    """One text for itself: whether it is YAML, which version it is written for, and what it extends."""
+    document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
+    if document is None:
+        return Part(layer, problems=tuple(problems))
+    wrong = list(_extends(document, layer))
+    faults = [*version(document.root), *wrong]
+    follow = () if wrong else tuple(_entries(document))
+    return Part(layer, follow, document, (*problems, *placed(document, faults)))
+
+
+def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
+    if extends.KEY not in document.root:
+        return
+    if layer.role == "overlay":
+        what = "an overlay extends nothing; it lies over the profile and all that this one extends"
+        yield Fault((extends.KEY,), what, "move it to the profile", at_key=True)
+    else:
+        yield from extends.faults(document.root[extends.KEY])
+
+
+def _entries(document: Document) -> Iterator[Extends]:
+    for path, entry in extends.entries(document.root.get(extends.KEY)):
+        line, column = document.locate(path)
+        yield Extends(entry, line, column, extends.KEY)
+
+
+def together(gathered: Gathered) -> Understood:
+    """Everything wrong with the layers, and with what they make. With one missing, nothing is said to be missing."""
+    problems = [*gathered.problems, *(problem for part in gathered.parts for problem in part.problems)]
+    own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
+    if own is None:
+        return Understood(None, None, tuple(problems))
+    document, idle = _merged(own, [part.document for part in gathered.parts if part.document])
+    checked = check(document)
+    if _is_whole(gathered):
+        return Understood(document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems))))
+    known = (problem for problem in checked.problems if not problem.fix.startswith(ADD))
+    return Understood(document, None, tuple(dict.fromkeys((*problems, *known))))
+
+
+def _is_whole(gathered: Gathered) -> bool:
+    """Whether every file that belongs to the profile is there, and is a mapping (or an overlay that is empty)."""
+    missing = (part for part in gathered.parts if part.document is None and part.problems)
+    cut_off = (
+        part for part in gathered.parts if part.document and extends.KEY in part.document.root and not part.extends
+    )
+    return not gathered.problems and not any((*missing, *cut_off))
+
+
+def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tuple[Problem, ...]]:
+    if len(documents) == 1 and extends.KEY not in own.root:
+        return own, ()
+    tree, idle = merge([_without_extends(document.tree) for document in documents])
+    tree.place = own.tree.place  # what nobody wrote is missing in the profile itself
+    return replace(own, tree=tree), idle
+
+
+def _without_extends(tree: Node) -> Node:
+    rest = Node(tree.place, {})
+    for key, (place, child) in tree.entries.items():
+        if key != extends.KEY:
+            rest.put(key, place, child)
+    return rest

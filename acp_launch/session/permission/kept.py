@@ -1,0 +1,87 @@
+"""Answers that are to hold for good: which tool calls one holds for, and how one is made of a call. Pure."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from acp_launch.session.permission.likeness import likeness
+from acp_launch.session.permission.spelling import Links
+from acp_launch.session.permission.subject import UNKNOWN, Subject, subject
+
+READS = frozenset({"read", "search"})  # not fetch, think or switch_mode: adapters hide real decisions behind those
+VAGUE = frozenset({"edit", "delete", "move", "fetch", "execute"})  # a tool's name alone does not say what it would do
+
+
+class Remembered(Struct, frozen=True, kw_only=True):
+    """
+    An answer that was given to be kept, and the call it was given to: it holds for calls that are the same in kind,
+    tool, command, place, address and what else of the input counts (`likeness`), and name no other file. The title
+    counts where the tool has no name, or where nothing else says what would be done. `input` is None for an answer from
+    before inputs counted: then it is no answer any more, unless it was a no.
+    """
+
+    answer: Literal["allow", "deny"]
+    kind: str
+    tool: str
+    title: str
+    paths: tuple[str, ...]
+    commands: tuple[str, ...]
+    directories: tuple[str, ...]
+    addresses: tuple[str, ...]
+    since: float  # Unix seconds
+    input: str | None = None
+
+    @property
+    def is_outdated(self) -> bool:
+        return self.input is None and self.answer == "allow"
+
+
+def covers(kept: Remembered, about: Subject, input: str) -> bool:
+    """Whether an answer holds for this call; `input` is its `likeness`."""
+    return (
+        (kept.kind, kept.tool) == (about.kind, about.tool)
+        and kept.commands == _commands(about)
+        and kept.directories == about.directories
+        and kept.addresses == about.addresses
+        and bool(kept.paths) == bool(about.paths)
+        and set(about.paths) <= set(kept.paths)
+        and (not kept.title or kept.title == about.title)
+        and (kept.input == input or (kept.input is None and not kept.is_outdated))
+    )
+
+
+def remember(
+    call: dict[str, Any], allowed: bool, *, cwd: str, home: str, since: float, links: Links = ()
+) -> Remembered | None:
+    """
+    The answer as it may be kept; None for a call that does not say enough to be known again.
+
+    Allowing a change of mode is never kept: every plan is another, and they all look alike. The name of a tool alone
+    says nothing: without an input, or a title of a call whose kind is said, there is nothing to know it by.
+    """
+    about = subject(call, cwd=cwd, home=home, links=links)
+    is_clear = UNKNOWN not in (*about.paths, *about.directories) and all(about.commands)
+    if not is_clear or (allowed and about.kind in ("switch_mode", "think")):
+        return None
+    is_specific = bool(about.paths or about.commands or about.addresses)
+    input = likeness(call, about)
+    is_titled = about.kind in VAGUE | READS and about.title not in ("", about.tool)
+    if not (is_specific or input or is_titled):
+        return None
+    is_named = bool(about.tool) and (is_specific or (bool(input) and about.kind not in VAGUE))
+    return Remembered(
+        answer="allow" if allowed else "deny",
+        kind=about.kind,
+        tool=about.tool,
+        title="" if is_named else about.title,
+        paths=about.paths,
+        commands=_commands(about),
+        directories=about.directories,
+        addresses=about.addresses,
+        since=since,
+        input=input,
+    )
+
+
+def _commands(about: Subject) -> tuple[str, ...]:
+    return tuple(readings[0] if readings else "" for readings in about.commands)

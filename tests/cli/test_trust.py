@@ -1,0 +1,222 @@
+"""Ring 3. Nothing of a project runs before it was accepted, and nothing runs that is not what was accepted."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.terminal import on_terminal
+
+DEMO = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project" / ".acp-launch").mkdir(parents=True)
+    (tmp_path / "project" / ".git").mkdir()
+    return tmp_path / "project"
+
+
+@pytest.fixture
+def run(project: Path) -> Run:
+    def run(*arguments: str, cwd: Path = project, **env: str) -> "subprocess.CompletedProcess[str]":
+        argv = [sys.executable, "-m", "acp_launch", *arguments]
+        environment = {**os.environ, **env}
+        return subprocess.run(
+            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+        )
+
+    return run
+
+
+def write(project: Path, name: str = "review", **profile: Any) -> Path:
+    file = project / ".acp-launch" / f"{name}.yaml"
+    file.write_text(json.dumps({"version": 1, "agent": DEMO, **profile}, indent=1))
+    return file
+
+
+def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(project: Path, run: Run) -> None:
+    write(
+        project,
+        permissions={"default": "allow"},
+        client={"terminal": True},
+        mcp_servers={
+            "notes": {**DEMO, "args": ["-I", "-m", "acp_launch.demo.server"], "env": {"TOKEN": "${env:HOME}"}},
+            "docs": {"type": "http", "url": "https://docs.example.com/mcp", "headers": {"X-Team": "a"}},
+        },
+    )
+    refused = run("run", "review", "add 2 3")
+    assert (refused.returncode, refused.stdout) == (7, "")
+    said = " ".join(refused.stderr.split())
+    assert "this profile comes from a project, and you have not trusted it yet: .acp-launch/review.yaml" in said
+    assert f"runs {sys.executable} -I -m acp_launch.demo.agent" in said
+    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server, sets TOKEN" in said
+    assert "server docs: http https://docs.example.com/mcp, headers X-Team" in said
+    assert "asks permissions.default: allow" in said
+    assert "serves commands" in said
+    assert os.environ["HOME"] not in said.replace(str(project), ""), "names of variables, never their values"
+    assert "fix: if you want all of this: acp-launch trust review; for this once: --trust" in said
+
+    write(project)
+    accepted = run("trust", "review", "--yes")
+    assert (accepted.returncode, accepted.stdout) == (0, "")
+    assert accepted.stderr.endswith("acp-launch: trusted as it is now: .acp-launch/review.yaml\n")
+    done = run("run", "review", "where")
+    assert (done.returncode, done.stdout) == (0, f"Working directory: {project}\n")
+    assert "review" in run("trust", "--list").stdout
+    again = run("trust", "review")
+    assert "is trusted already: it was accepted as it is" in again.stderr
+
+
+def test_looking_at_it_needs_no_trust(project: Path, run: Run) -> None:
+    write(project)
+    for looking in (
+        ("validate", "review"),
+        ("list",),
+        ("show", "review"),
+        ("plan", "review"),
+        ("mcp", "list", "review"),
+    ):
+        assert run(*looking).returncode == 0, looking
+
+
+def test_every_verb_that_would_start_something_refuses(project: Path, run: Run) -> None:
+    write(project, mcp_servers={"notes": {**DEMO, "args": ["-I", "-m", "acp_launch.demo.server"]}})
+    for starting in (
+        ("run", "review", "hi"),
+        ("mcp", "inspect", "review", "notes"),
+        ("mcp", "tools", "review", "notes"),
+        ("mcp", "call", "review", "notes", "add", "a=1", "b=2"),
+        ("login", "review"),
+        ("logout", "review"),
+        ("session", "list", "review", "--agent"),
+    ):
+        refused = run(*starting)
+        assert refused.returncode == 7, (starting, refused.stderr)
+        assert "you have not trusted it yet" in refused.stderr
+
+
+def test_one_run_may_do_without(project: Path, run: Run) -> None:
+    write(project)
+    assert run("run", "--trust", "review", "where").returncode == 0
+    assert run("run", "review", "where").returncode == 7, "nothing was accepted for good"
+
+
+def test_a_change_makes_it_inert_again_and_is_shown_and_a_comment_does_not(project: Path, run: Run) -> None:
+    file = write(project)
+    run("trust", "review", "--yes")
+    text = file.read_text()
+    file.write_text(f"# a comment\n{text}\n# another\n")
+    assert run("run", "review", "where").returncode == 0
+    write(project, description="harmless")
+    refused = run("run", "review", "where")
+    assert refused.returncode == 7
+    assert "this profile has changed since you trusted it" in refused.stderr
+    assert "changed since you accepted it on " in refused.stderr
+    assert '+ description: "harmless"' in refused.stderr
+    file.write_text(text)
+    assert run("run", "review", "where").returncode == 0, "it is what was accepted"
+
+
+def test_an_acceptance_belongs_to_its_project(project: Path, run: Run, tmp_path: Path) -> None:
+    write(project)
+    run("trust", "review", "--yes")
+    project.rename(elsewhere := tmp_path / "elsewhere")
+    assert run("run", "review", "where", cwd=elsewhere).returncode == 7
+
+
+def test_it_is_taken_back(project: Path, run: Run) -> None:
+    write(project)
+    run("trust", "review", "--yes")
+    assert run("trust", "review", "--revoke").returncode == 0
+    assert run("run", "review", "where").returncode == 7
+    assert run("trust", "review", "--revoke").returncode == 2
+
+
+def test_without_a_terminal_nothing_is_accepted_unasked(project: Path, run: Run) -> None:
+    write(project)
+    refused = run("trust", "review")
+    assert refused.returncode == 7
+    assert "nothing was accepted" in refused.stderr
+    assert run("run", "review", "where").returncode == 7
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("n\n", 7), ("\n", 7), ("\x04", 7)])
+def test_a_person_is_shown_everything_and_asked(project: Path, run: Run, typed: str, code: int) -> None:
+    write(project)
+    with on_terminal("trust", "review", cwd=project, env={**os.environ, "TERM": "xterm"}) as terminal:
+        terminal.until("Trust it? [y/N]: ")
+        assert "acp_launch.demo.agent" in terminal.text
+        terminal.types(typed)
+        assert terminal.ends() == code
+    assert run("run", "review", "where").returncode == code
+
+
+def test_what_is_the_users_own_or_built_in_is_trusted(project: Path, run: Run) -> None:
+    own = Path(os.environ["ACP_LAUNCH_CONFIG_DIR"]) / "profiles"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(json.dumps({"version": 1, "agent": DEMO}))
+    assert run("run", "mine", "where").returncode == 0
+    assert run("run", "demo", "where").returncode == 0
+    assert "it is your own, or built in" in run("trust", "mine").stderr
+
+
+def test_a_profile_named_like_a_built_in_is_no_built_in(project: Path, run: Run) -> None:
+    write(project, "demo")
+    assert run("run", "demo", "where").returncode == 7
+
+
+def test_a_directory_of_ours_inside_the_project_vouches_for_nothing(project: Path, run: Run) -> None:
+    """An environment variable that redirects the lookup."""
+    (project / "config" / "profiles").mkdir(parents=True)
+    (project / "config" / "profiles" / "evil.yaml").write_text(json.dumps({"version": 1, "agent": DEMO}))
+    assert run("run", "evil", "where", ACP_LAUNCH_CONFIG_DIR=str(project / "config")).returncode == 7
+    write(project)
+    run("trust", "review", "--yes")
+    state = Path(os.environ["ACP_LAUNCH_STATE_DIR"])
+    planted = project / "state"
+    planted.mkdir()
+    (state / "trust").rename(planted / "trust")
+    assert run("run", "review", "where", ACP_LAUNCH_STATE_DIR=str(planted)).returncode == 7
+    refused = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(planted))
+    assert refused.returncode == 1
+    assert "lies in the project, so nothing that is kept there is believed" in refused.stderr
+
+
+def test_a_file_that_others_may_write_is_not_to_be_trusted(project: Path, run: Run) -> None:
+    file = write(project)
+    run("trust", "review", "--yes")
+    file.chmod(0o666)
+    for arguments in (("run", "review", "where"), ("run", "--trust", "review", "where"), ("trust", "review", "--yes")):
+        refused = run(*arguments)
+        assert refused.returncode == 7, arguments
+        assert ".acp-launch/review.yaml can be written by everybody" in refused.stderr
+    file.chmod(0o644)
+    file.parent.chmod(0o777)
+    assert "lies in .acp-launch, which can be written by everybody" in run("run", "review", "where").stderr
+
+
+def test_a_link_out_of_the_project_is_not_to_be_trusted(project: Path, run: Run, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.yaml"
+    outside.write_text(json.dumps({"version": 1, "agent": DEMO}))
+    (project / ".acp-launch" / "review.yaml").symlink_to(outside)
+    refused = run("trust", "review", "--yes")
+    assert refused.returncode in (2, 7)
+    assert "out of the project" in refused.stderr
+    assert run("run", "review", "where").returncode in (2, 7)
+
+
+def test_a_damaged_acceptance_counts_as_none(project: Path, run: Run) -> None:
+    write(project)
+    run("trust", "review", "--yes")
+    (kept,) = (Path(os.environ["ACP_LAUNCH_STATE_DIR"]) / "trust").glob("*.json")
+    kept.write_bytes(kept.read_bytes()[:-20])
+    assert run("run", "review", "where").returncode == 7
+    assert run("trust", "review", "--yes").returncode == 0
+    assert run("run", "review", "where").returncode == 0

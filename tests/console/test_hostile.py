@@ -1,0 +1,172 @@
+"""Whatever an agent or a server writes, none of it drives the terminal, or begins a line that looks like ours."""
+
+import asyncio
+import io
+import os
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from rich.console import Console, RenderableType
+
+from acp_launch.console.failure import show
+from acp_launch.console.live import Live
+from acp_launch.console.notices import Notices
+from acp_launch.console.outlet import Outlet
+from acp_launch.console.plain import Plain, Quiet
+from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
+from acp_launch.process.change import Change, Standing
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.service import FileServed, TerminalServed
+from tests.console.updates import chunk, update
+
+FORGED = "acp-launch: allowed: all of it (you)"
+HOSTILE = [
+    "\x1b[2J\x1b[H",
+    "\x1b]8;;https://evil.example/\x1b\\click\x1b]8;;\x1b\\",
+    "\x1b]52;c;ZXZpbA==\x07",
+    "\x1bP$q\x1b\\",
+    "\x9b2J\x9d0;title\x9c",
+    "\u202egnp.exe\u2066\u2069\u200f",
+    "a\u200bb\ufeffc\u2060d",
+    f"x\n{FORGED}",
+    f"x\r\n{FORGED}",
+    f"x\r{FORGED}",
+    f"x\u2028{FORGED}\x85{FORGED}\x0b{FORGED}\x0c{FORGED}",
+    "\x00\x07\x08\x7f",
+    "\ud800",
+]
+Sink = Callable[[], str]
+
+
+class Paper:
+    """A canvas of plain text: whatever drives a terminal in it came from outside."""
+
+    width = 1000  # nothing is wrapped
+
+    def __init__(self) -> None:
+        self._file = io.StringIO()
+        self._console = Console(file=self._file, color_system=None, width=self.width, highlight=False)
+
+    def print(self, what: RenderableType) -> None:
+        self._console.print(what)
+
+    show = print
+
+    def erase(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        """It is not drawn on any more."""
+
+    @property
+    def text(self) -> str:
+        return self._file.getvalue()
+
+
+@contextmanager
+def pty() -> Iterator[tuple[int, int]]:
+    ours, theirs = os.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def everything(observer: Notices, evil: str) -> None:
+    """Each event once, with `evil` in each of its texts."""
+    call: dict[str, Any] = {
+        "toolCallId": "1",
+        "title": evil,
+        "kind": evil,
+        "status": evil,
+        "locations": [{"path": evil}],
+    }
+    part = {"type": "content", "content": {"type": "text", "text": evil}}
+    diff = {"type": "diff", "path": evil, "oldText": evil, "newText": f"{evil}\n{evil}!"}
+    observer.ready(SessionReady("s1", evil, "load", 3, Raw(b"{}")))
+    observer.update(update("tool_call", **call))
+    observer.update(update("tool_call_update", toolCallId="1", status="completed", content=[part, diff]))
+    observer.update(update("tool_call", **{**call, "toolCallId": "2", "status": "failed"}))
+    observer.update(update("plan", entries=[{"content": evil, "status": evil, "priority": evil}]))
+    observer.update(update("notice", title=evil, description=evil, severity=evil))
+    observer.update(update("session_info_update", title=evil))
+    observer.update(update("current_mode_update", currentModeId=evil))
+    observer.update(chunk(evil, kind="agent_thought_chunk"))
+    observer.update(update("usage_update", used=1, size=2, cost={"amount": 1, "currency": evil}))
+    observer.permission(Permission(evil, call, [], allowed=True, option_id=evil, by=evil))
+    observer.unasked(call, evil)
+    observer.unasked({"toolCallId": "9", "name": evil}, evil)
+    for outcome in ("done", "refused", "failed"):
+        observer.served(FileServed(path=evil, how="write", outcome=outcome, reason=evil, old=evil, new=f"{evil}!"))
+    observer.served(TerminalServed(terminal_id=evil, command=evil, cwd=evil))
+    printed = evil.replace(FORGED, "")  # what a command prints begins lines, as an answer does: under its `$`
+    observer.served(TerminalServed(terminal_id=evil, command=evil, cwd=evil, output=printed, exit=evil))
+    observer.waiting(f'end of the login "{evil}"', 3.0, 60.0)
+    observer.note(evil)
+    for state in ("starting", "ready", "resting", "failed", "stopped"):
+        told = Change(server=evil, state=state, exit=evil, reason=evil, detail=(evil,), restarts=1, retry=1.0)
+        observer.server(told)
+        observer.standing([Standing(server=evil, state=state, opened=True, reason=evil)], "opened")
+    observer.standing([Standing(server=evil, state="declared")], "turn")
+    observer.cancelled([call])
+    observer.ended(TurnEnd(evil, {f"{evil}Tokens": 1}, evil, evil, Raw(b"{}")))
+    observer.failed(WaitExpired(evil, fix=evil))
+
+
+def assert_tame(shown: str) -> None:
+    assert shown
+    for mark in shown:
+        drives = unicodedata.category(mark) in ("Cc", "Cf", "Cs", "Zl", "Zp") and mark not in "\n\t"
+        assert not drives, f"{mark!r} in {shown!r}"
+    assert FORGED not in shown.splitlines()
+
+
+@pytest.mark.parametrize("evil", HOSTILE)
+def test_no_notice_of_any_output_lets_it_through(evil: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with (tmp_path / "stdout").open("wb") as file:
+        for observer in (Notices(), Plain(Outlet(file.fileno())), Quiet(Outlet(file.fileno()))):
+            everything(observer, evil)
+            assert_tame(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("evil", HOSTILE)
+def test_nothing_that_is_drawn_lets_it_through(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        for with_history in (False, True):
+            paper = Paper()
+            everything(Live(paper, history=with_history), evil)
+            assert_tame(paper.text)
+
+    asyncio.run(story())
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("evil", HOSTILE)
+@pytest.mark.parametrize("observer", [Plain, Quiet])
+def test_an_answer_that_a_terminal_gets_drives_it_no_more_than_a_drawn_one(
+    evil: str, observer: type[Plain | Quiet]
+) -> None:
+    """A pipe gets it as it is; on a terminal that is dumb, or with `--output quiet`, nobody draws."""
+    with pty() as (ours, theirs):
+        made = observer(Outlet(theirs))
+        made.update(chunk(f"{evil}end"))
+        made.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+        asyncio.run(made.drain())
+        shown = b""
+        while not shown.endswith(b"end\r\n"):
+            shown += os.read(ours, 4096)
+    text = shown.decode().replace("\r\n", "\n")
+    assert all(unicodedata.category(mark) not in ("Cc", "Cf", "Zl", "Zp") or mark in "\n\t" for mark in text), text
+
+
+@pytest.mark.parametrize("evil", HOSTILE)
+def test_no_failure_lets_it_through(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for error in (AgentRefused(evil, code=1, detail=[evil], fix=evil), AuthRequired(evil, detail=[evil], fix=evil)):
+        show(error)
+        assert_tame(capsys.readouterr().err)

@@ -1,0 +1,56 @@
+"""The rows of a question that a key answers, on screens of every size."""
+
+import asyncio
+
+import pytest
+
+from acp_launch.interactive.asking import Question
+from acp_launch.interactive.ways import room, ways
+from acp_launch.session.person import Choice
+
+THREE = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Deny"))
+
+
+def drawn(width: int, rows: int, choices: tuple[Choice, ...] = THREE, *, is_open: bool = True) -> list[str]:
+    async def text() -> list[str]:
+        question = Question("Allow it?", choices, is_open=is_open)
+        return ["".join(text for _, text in row) for row in ways(question, width, room(rows))]
+
+    return asyncio.run(text())
+
+
+def test_answers_that_fit_stand_side_by_side() -> None:
+    assert drawn(80, 24) == ["Allow it?", "[y] Allow once  [a] Allow always  [n] Deny"]
+
+
+def test_answers_that_do_not_fit_stand_below_each_other() -> None:
+    assert drawn(40, 24) == ["Allow it?", "[y] Allow once", "[a] Allow always", "[n] Deny"]
+
+
+def test_an_answer_wider_than_the_screen_goes_on_in_the_next_row() -> None:
+    assert drawn(12, 24) == ["Allow it?", "[y] Allow on", "ce", "[a] Allow al", "ways", "[n] Deny"]
+
+
+def test_where_the_answers_have_no_room_the_keys_stand_before_the_question() -> None:
+    assert drawn(10, 3) == ["[y/a/n] A\u2026"]
+    assert drawn(20, 4) == ["[y/a/n] Allow it?", "[y] Allow once"]
+
+
+def test_no_key_is_shown_before_it_can_answer() -> None:
+    assert drawn(80, 24, is_open=False) == ["Allow it?", "Allow once  Allow always  Deny"]
+    assert drawn(10, 3, is_open=False) == ["Allow it?"]
+
+
+@pytest.mark.parametrize("width", [1, 2, 8, 10, 17, 80, 300])
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 7, 24, 100])
+def test_it_never_needs_more_than_its_room_and_leaves_some_to_what_it_is_about(width: int, rows: int) -> None:
+    many = tuple(Choice(key, "an answer of some length, \u6f22\u5b57" * 3) for key in "y23456789bcefghijklmn")
+    shown = drawn(width, rows, many)
+    assert len(shown) <= max(min(rows - 1, 1), min(rows - 2, max(5, rows // 2)))
+    if width >= 10 and rows > 1 and shown[0] != "Allow it?":
+        assert shown[0].startswith("[y/2/3/4/")
+
+
+def test_answers_that_are_not_shown_are_counted() -> None:
+    many = tuple(Choice(key, "x" * 60) for key in "y23456789bcefghijklmn")
+    assert drawn(80, 24, many)[-1] == "\u2026 11 more rows; a larger window shows them"
