@@ -3,12 +3,17 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
+from acp_launch import errors
 from acp_launch.cli.app import app
+from acp_launch.console.doctor import __doc__ as doctors_answer
 from acp_launch.interactive.commands import COMMANDS
+from acp_launch.interop.places import TOOLS, Machine, places
+from acp_launch.profile.agents import AGENTS
 from acp_launch.protocol.offers import Offers
 from acp_launch.session.client import CHUNKS
 from acp_launch.session.options.state import KINDS as TOLD
@@ -37,6 +42,56 @@ def test_every_command_of_an_interactive_session_is_in_its_table() -> None:
 def test_every_key_of_a_profile_is_in_the_reference() -> None:
     told = re.findall(r"[a-z_]+", _section("Profile reference"))
     assert sorted(_keys(json.loads((ROOT / "schema.json").read_text())) - set(told)) == []
+
+
+def test_every_verb_that_takes_trust_is_named() -> None:
+    taking = {
+        verb for verb, command in _verbs(get_command(app)) if any("--trust" in each.opts for each in command.params)
+    }
+    (line,) = re.findall(r"^(`mcp inspect`.*) take `--trust`", _section("Commands"), re.MULTILINE)
+    group, named = "", {"run", "doctor"}
+    for verb in re.findall(r"`([a-z -]+)`", line):
+        group = verb.split()[0] if " " in verb else group
+        named.add(verb if " " in verb or verb in ("login", "logout") else f"{group} {verb}")
+    assert named == taking
+
+
+def test_every_option_of_the_verbs_about_other_tools_trust_and_beginning_is_told() -> None:
+    verbs = dict(_verbs(get_command(app)))
+    lines = _section("Commands").splitlines()
+    for verb in ("init", "import", "export", "trust", "doctor", "profile add-server", "show"):
+        (line,) = [line for line in lines if line.startswith(f"| `{verb} ")]
+        options = [max(option.opts, key=len) for option in verbs[verb].params if option.opts[0].startswith("-")]
+        assert [option for option in options if option not in line and option != "--help"] == [], verb
+
+
+def test_every_exit_code_of_ours_is_in_the_table() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LaunchError)]
+    codes = {kind.exit_code for kind in kinds} - {errors.Stopped.exit_code}
+    assert {2, 3, 7} <= codes
+    assert [code for code in sorted(codes) if f"\n| {code} |" not in _section("Exit codes")] == []
+
+
+def test_every_other_tool_is_told_with_its_files() -> None:
+    told = {line.split("`")[1]: line for line in _section("From and to other tools").splitlines() if "| `" in line}
+    assert set(told) == set(TOOLS)
+    home, project = Path("/home/me"), Path("/project")
+    for name, tool in TOOLS.items():
+        files = [str(file).replace("/home/me", "~") for file in places(tool, Machine(home, {}, "linux"), project)]
+        named = [file.removeprefix("/project/").replace(".jsonc", ".json") for file in files]
+        assert [file for file in named if f"`{file}`" not in told[name]] == [], name
+
+
+def test_every_agent_that_init_knows_is_named() -> None:
+    told = _section("Beginning and changing a profile")
+    assert [name for name in AGENTS if f"`{name}`" not in told] == []
+
+
+def test_every_member_of_doctors_answer_is_in_its_table() -> None:
+    members = re.findall(r"^ {4,8}([a-z_]+(?:, [a-z]+)?) {2,}", doctors_answer or "", re.MULTILINE)
+    names = [name for each in members for name in each.split(", ")]
+    assert {"profile", "exit_code", "subject", "facts"} <= set(names)
+    assert [name for name in names if f"`{name}`" not in _section("Commands")] == []
 
 
 def test_every_method_that_is_served_and_every_kind_of_update_that_is_known_is_in_the_tables_of_acp() -> None:

@@ -1,7 +1,7 @@
 """`trust`: accept a project's profile as it is, list what was accepted, take it back."""
 
 import os
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,6 +45,7 @@ def _list(settings: "Settings") -> None:
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
     from acp_launch.cli.planning import loaded_profile, resolved_from
+    from acp_launch.cli.trusting import agrees
     from acp_launch.console.stderr import harmless, say
     from acp_launch.console.trust import heading, report
     from acp_launch.profile.trust import accept, standing
@@ -62,18 +63,10 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
     if found.how == "doubtful":
         fix = "make the file your own, and writable by nobody else, inside the project"
         raise NotTrusted("this profile cannot be trusted", fix=fix)
-    if not is_sure and not _agrees():
+    if not is_sure and not agrees("Trust it?"):
         raise NotTrusted("nothing was accepted", fix="on a terminal you are asked; --yes accepts without asking")
     accept(loaded, settings)
     say(harmless(f"acp-launch: trusted as it is now: {loaded.label}", keep=""))
-
-
-def _agrees() -> bool:
-    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    sys.stderr.write("Trust it? [y/N]: ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _revoke(profile: str, settings: "Settings") -> None:
@@ -81,8 +74,9 @@ def _revoke(profile: str, settings: "Settings") -> None:
     from acp_launch.console.stderr import harmless, say
     from acp_launch.profile.trust import accepted, revoke
 
-    path = os.path.normpath(working_directory() / profile)
-    found = [each for each in accepted(settings) if each.profile == profile or each.file == path]
+    path = Path(os.path.normpath(working_directory() / profile))
+    file = str(Path(os.path.realpath(path.parent)) / path.name)
+    found = [each for each in accepted(settings) if each.profile == profile or each.file == file]
     here = [each for each in found if _is_here(each)] or found
     if not here:
         raise UsageError(f'"{profile}" is not trusted', fix="acp-launch trust --list shows what is")

@@ -1,5 +1,6 @@
 """Nothing of a project runs before it was accepted: asked wherever something is about to start."""
 
+import sys
 from typing import TYPE_CHECKING
 
 from acp_launch.errors import NotTrusted
@@ -17,14 +18,14 @@ WHY = {
 
 
 def require(loaded: "Loaded", plan: "LaunchPlan | None", settings: Settings, *, is_waved: bool) -> None:
-    """Refuse a profile of a project that was not accepted as it is.
+    """Refuse a profile of a project that was not accepted as it is; a person at a terminal may accept it at once.
 
     `plan` is what it would run, as far as that is known; `is_waved` is `--trust`, which is for this once.
 
     Raises:
         NotTrusted: with all that it would run.
     """
-    from acp_launch.profile.trust import standing
+    from acp_launch.profile.trust import accept, standing
 
     found = standing(loaded, settings)
     if found.is_trusted or (is_waved and found.how != "doubtful"):
@@ -35,7 +36,19 @@ def require(loaded: "Loaded", plan: "LaunchPlan | None", settings: Settings, *, 
     say(heading(found))
     for line in report(plan, found):  # here, and not as details of the error: a diff has its colours
         say(line)
+    if found.how != "doubtful" and agrees("Trust it, and go on?"):
+        accept(loaded, settings)
+        return
     raise NotTrusted(f"{WHY[found.how]}: {loaded.label}", fix=_fix(loaded, found.how))
+
+
+def agrees(question: str) -> bool:
+    """Whether a person at a terminal says yes; without one nobody does."""
+    if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(f"{question} [y/N]: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _fix(loaded: "Loaded", how: str) -> str:

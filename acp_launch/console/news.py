@@ -27,7 +27,8 @@ class News:
         self._plan: tuple[Step, ...] = ()  # as it was printed last
 
     def opened(self, result: object) -> None:
-        """The answer that opened the session: what is told there is no change."""
+        """The answer that opened the session: what is told there is no change, and a plan of before is done with."""
+        self._state.plan, self._plan = (), ()
         self._state.opened(result)
 
     def apply(self, kind: str, body: dict[str, Any]) -> list[Text]:

@@ -174,17 +174,20 @@ class Application:
             hint=self._completing.hint,
             queued=lambda: self._queued,
             status=lambda width: statusline(self._shown, width),
-            choose_keys=keys.of_choice(self._asking, self._prompt),
+            choose_keys=keys.of_choice(self._asking, self._prompt, self._leave),
         )
 
     def _keys(self) -> Any:
         return merge_key_bindings(
             [
                 keys.everywhere(self._interrupted, self._stop, lambda: self._drawing.clear()),
-                keys.of_prompt(self._prompt, self._submit, lambda: self.events.put_nowait(Left())),
-                keys.of_answer(self._answer, self._asking, self._default),
+                keys.of_prompt(self._prompt, self._submit, self._leave),
+                keys.of_answer(self._answer, self._asking, self._default, self._leave),
             ]
         )
+
+    def _leave(self) -> None:
+        self.events.put_nowait(Left())
 
     def _submit(self) -> None:
         text = _clean(self._prompt.text)

@@ -68,6 +68,7 @@ def works_in_turn(text: str) -> bool:
 async def run(desk: Desk, current: Current, text: str) -> Outcome | None:
     """Do it; what goes wrong is said, and the session goes on. Gives what is to become of the session, if anything."""
     try:
+        desk.commanded(text)
         command, rest = found(text)
         return await command.run(desk, current, rest)
     except LaunchError as error:
@@ -133,11 +134,12 @@ async def _set(desk: Desk, current: Current, rest: str) -> None:
 async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
     wish = Wish(name, value, f":set {name} {value}")
     client, limit = current.client, desk.plan.timeouts.session
-    lists = client.state.lists
+    told = desk.heard.settings_told
     before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
     client.settled()
+    desk.chosen.append(wish)
     option = match(client.state.options, before.id)
-    if client.state.lists == lists:  # else the agent told it, and it was shown
+    if desk.heard.settings_told == told:  # else the agent told it, and it was shown
         desk.say(f"{before.name}: {option.shown if option else value}")
 
 
@@ -159,6 +161,8 @@ async def _servers(desk: Desk, current: Current, rest: str) -> None:
 
 async def _restart(desk: Desk, current: Current, rest: str) -> None:
     known = [standing.server for standing in desk.servers.standings()]
+    if not rest:
+        raise UsageError("which server?", fix=":restart SERVER; :servers lists them")
     if rest not in known:
         raise UsageError(
             f'there is no server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}"
@@ -203,7 +207,7 @@ def _written(here: Path, name: str, text: str) -> Path:
 COMMANDS = {
     ":help": Command(_help, "", "what can be done here"),
     ":sessions": Command(_sessions, "", "the sessions of this project and profile"),
-    ":switch": Command(_switch, "NAME", "go to another session; it is opened if there is none", in_turn=False),
+    ":switch": Command(_switch, "NAME", "go to another session", in_turn=False),
     ":new": Command(_new, "[NAME]", "open a new session and go there", in_turn=False),
     ":mode": Command(_mode, "[MODE]", "show or set the agent's mode"),
     ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),

@@ -3,7 +3,7 @@
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_launch.bridged import Bridged
 from acp_launch.console.discreet import Output
@@ -20,8 +20,9 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
+from acp_launch.session.options.configure import Wish
 
-TAB, BOLD = "\t", "1"
+TAB, BOLD, DIM = "\t", "1", "2"
 
 
 class Current(Struct, eq=False):
@@ -48,6 +49,7 @@ class Desk(Struct, kw_only=True, eq=False):
     servers: Bridged
     interrupts: Interrupts
     current: Current | None = None
+    chosen: list[Wish] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back
 
     def say(self, text: str, style: str = "") -> None:
         """Lines among what the agent says; not for text that may hold a secret, which is redacted first."""
@@ -58,9 +60,16 @@ class Desk(Struct, kw_only=True, eq=False):
         """A prompt is being sent: it stands above its answer."""
         shown = redactor.text(text)
         self.heard.transcript.prompt(shown)
+        if not self.heard.is_drawn:
+            return  # it stands where it was typed
         for number, line in enumerate(shown.splitlines()):
             mark = ">" if number == 0 else " "
             self.heard.tell(f"{mark} {harmless(line, keep=TAB)}", BOLD)
+
+    def commanded(self, text: str) -> None:
+        """A command of ours is carried out: it stands above what it says."""
+        if self.heard.is_drawn:
+            self.say(text, DIM)
 
     def failed(self, error: LaunchError) -> None:
         """A failure after which the session goes on; what was being drawn is left whole."""

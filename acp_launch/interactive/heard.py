@@ -11,11 +11,15 @@ from acp_launch.interactive.transcript import Transcript
 from acp_launch.process.change import Change
 from acp_launch.protocol.event import Updated
 
+SETTINGS = ("config_option_update", "current_mode_update")
+
 
 class Heard(Notices):
     """Goes before an output; what it hears has no secrets any more."""
 
     transcript: Transcript
+    is_drawn = True  # or written, line by line, beneath what is typed
+    settings_told = 0  # how often the agent said that its mode or its options are others
     is_history_hidden = False  # a history that was on the screen already is not shown again
     server_changed: Callable[[], None] = staticmethod(lambda: None)
 
@@ -23,6 +27,7 @@ class Heard(Notices):
         if update.replay and self.is_history_hidden:
             return
         self.transcript.update(update)
+        self.settings_told += update.kind in SETTINGS
         super().update(update)
 
     def server(self, change: Change) -> None:
@@ -36,6 +41,8 @@ class HeardLive(Heard, Live):
 
 class HeardPlain(Heard, Plain):
     """Lines, for a dumb terminal or a pipe."""
+
+    is_drawn = False
 
 
 def heard(canvas: Canvas | None) -> "HeardLive | HeardPlain":

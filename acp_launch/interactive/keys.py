@@ -37,7 +37,7 @@ def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], No
         lambda: prompt.complete_state is not None and prompt.complete_state.complete_index is not None
     )
     keys.add("enter", filter=here & ~is_chosen)(_calling(submit))
-    keys.add("enter", filter=here & is_chosen)(lambda event: _take(prompt))
+    keys.add("enter", filter=here & is_chosen)(lambda event: _take(prompt, submit))
     for new_line in (("escape", "enter"), ("c-j",)):
         keys.add(*new_line, filter=here)(lambda event: prompt.newline(copy_margin=False))
     keys.add("c-d", filter=here & Condition(lambda: not prompt.text))(_calling(leave))
@@ -47,7 +47,7 @@ def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], No
     return keys
 
 
-def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> KeyBindings:
+def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str], leave: Callable[[], None]) -> KeyBindings:
     """While a line is asked for."""
     keys = KeyBindings()
     here = has_focus(answer)
@@ -62,11 +62,11 @@ def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> Key
         keys.add(key, filter=here & is_open)(_calling(enter))
         keys.add(key, filter=here & ~is_open)(lambda event: None)
     keys.add("escape", filter=here)(lambda event: asking.answer(None))
-    keys.add("c-d", filter=here & Condition(lambda: not answer.text))(lambda event: asking.answer(None))
+    keys.add("c-d", filter=here & Condition(lambda: not answer.text))(_calling(leave))
     return keys
 
 
-def of_choice(asking: Asking, prompt: Buffer) -> KeyBindings:
+def of_choice(asking: Asking, prompt: Buffer, leave: Callable[[], None]) -> KeyBindings:
     """While a key is asked for. Several that came in one piece were pasted, or typed while we were busy: no answer."""
     keys = KeyBindings()
 
@@ -79,7 +79,7 @@ def of_choice(asking: Asking, prompt: Buffer) -> KeyBindings:
 
     keys.add(Keys.BracketedPaste)(lambda event: _typed(event, asking, prompt))
     keys.add("escape", eager=True)(lambda event: asking.answer(None))
-    keys.add("c-d")(lambda event: asking.answer(None))
+    keys.add("c-d")(_calling(leave))
     return keys
 
 
@@ -93,8 +93,11 @@ def _calling(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda event: action()
 
 
-def _take(prompt: Buffer) -> None:
+def _take(prompt: Buffer, submit: Callable[[], None]) -> None:
+    """Keep what was chosen; a command of ours is whole with it, and is carried out."""
     prompt.complete_state = None
+    if prompt.text.startswith(":"):
+        submit()
 
 
 def _complete(prompt: Buffer) -> None:

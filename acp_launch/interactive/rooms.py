@@ -56,10 +56,10 @@ class Rooms:
         self._known: tuple[tuple[str, str], ...] = ()
 
     def enter(self, name: str, *, is_new: bool) -> Room:
-        """Go to the session of that name, which is opened if there is none.
+        """Go to the session of that name, or with `is_new` open it.
 
         Raises:
-            SessionError: somebody else is in it, or it works in another directory, or is there already (`is_new`).
+            SessionError: somebody else is in it, it works in another directory, there is none (or one, with `is_new`).
             UsageError: this is no name.
         """
         self._check(name)
@@ -69,6 +69,8 @@ class Rooms:
             record = continued(self._registry, self._plan, name, latest=False)
             if is_new and record is not None:
                 raise SessionError(f'there is a session "{name}" already', fix=f":switch {name} goes there")
+            if not is_new and record is None:
+                raise SessionError(f'there is no session "{name}"', fix=f":new {name} opens one; :sessions lists them")
         except BaseException:
             holding.close()
             raise

@@ -9,6 +9,7 @@ from acp_launch.process.change import Standing
 from acp_launch.secret.redact import redactor
 from acp_launch.session.options.option import Option
 from acp_launch.session.options.state import SessionState
+from acp_launch.session.store.choice import is_fresh
 
 AT_MOST = 0.1  # seconds between two refreshes
 DOWN = ("failed", "resting", "stopped")
@@ -53,7 +54,9 @@ class Showing:
         state = current.client.state if current else SessionState()
         if current is not None:
             self._agent = current.connection.agent.title or self._agent
-            self._session = current.room.name
+            self._session = (
+                "" if is_fresh(current.room.name) else current.room.name
+            )  # one that nobody chose says little
         servers = desk.servers.standings()
         usage = state.usage
         said = redactor.text

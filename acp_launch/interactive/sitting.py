@@ -167,7 +167,7 @@ class _Sitting:
 
     async def _talk(self, connection: Connection) -> int:
         self._showing.mood = "starting"
-        current = await self._enter(connection, self._room, self._wishes)
+        current = await self._enter(connection, self._room, [*self._wishes, *self._desk.chosen])
         try:
             while True:
                 self._desk.current = current
@@ -199,6 +199,7 @@ class _Sitting:
             ready = await open_wanted(desk.plan, wanted, needs.secrets, connection, client, desk.servers, self._log_in)
             room.opened()
             self._log_in = needs.log_in
+            desk.rooms.records()  # for completion
         except BaseException:
             await leaving.aclose()
             raise
@@ -219,7 +220,8 @@ class _Sitting:
             self._tell_why(error)
             return current
         await self._left(current)
-        self._room = room
+        self._room, self._wishes = room, ()
+        self._desk.chosen.clear()
         return entered
 
     async def _left(self, current: Current) -> None:
@@ -279,6 +281,7 @@ class _Sitting:
                 event = await current.connection.unless_over(self._inbox.get())
             match event:
                 case Submitted(text):
+                    self._interrupted = 0.0
                     return text
                 case Left():
                     return None

@@ -12,16 +12,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-# (a word in the program's name, how to get it); the first that fits
-_INSTALL = (
-    ("claude-agent-acp", "npm install -g @agentclientprotocol/claude-agent-acp"),
-    ("codex-acp", "npm install -g @agentclientprotocol/codex-acp"),
-    ("gemini", "npm install -g @google/gemini-cli"),
-    ("opencode", "npm install -g opencode-ai"),
-    ("npx", "install Node.js, which brings npx"),
-    ("node", "install Node.js"),
-    ("uvx", "pip install uv, which brings uvx"),
-)
+# How to get what agents and servers are run with.
+_RUNTIMES = {
+    "npx": "install Node.js, which brings npx",
+    "node": "install Node.js",
+    "uvx": "pip install uv, which brings uvx",
+}
 
 
 class CannotRun(Struct, frozen=True):
@@ -91,10 +87,17 @@ def _missing(command: str, folders: int) -> CannotRun:
     what = f'"{command}" is not on PATH (looked in {folders} folder{"s" if folders != 1 else ""})'
     if " " in command.strip():
         return CannotRun(what, "put the arguments under args; command is the program alone")
-    for word, advice in _INSTALL:
-        if word == command:
-            return CannotRun(what, f"{advice}, or give an absolute path")
+    if advice := _advice(command):
+        return CannotRun(what, f"{advice}, or give an absolute path")
     return CannotRun(what, "install it, or give an absolute path; a shell's aliases and functions do not count")
+
+
+def _advice(command: str) -> str:
+    """How to get it, where that is known."""
+    from acp_launch.profile.agents import known  # a table that is only needed when something is missing
+
+    agent = known(command)
+    return agent.install if agent else _RUNTIMES.get(command, "")
 
 
 def _without_interpreter(file: Path, cwd: Path, path: str | None) -> CannotRun | None:

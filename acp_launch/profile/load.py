@@ -101,7 +101,7 @@ class _Seen(Struct, frozen=True):
 
 
 def _seen(found: Found, cache: Path | None) -> _Seen:
-    if cache is not None and lies_in(cache, (found.project, *grounds(found.project))):
+    if cache is not None and lies_in(cache, grounds(found.project)):
         cache = None  # an entry says what a text means, and this one may be of somebody's making
     if cache is not None:
         from acp_launch.profile.cache import recall

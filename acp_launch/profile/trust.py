@@ -104,13 +104,13 @@ def accept(loaded: Loaded, settings: Settings) -> None:
         version=VERSION,
         project=str(project),
         profile=loaded.found.name,
-        file=str(loaded.found.file),
+        file=str(_named(loaded)),
         digest=digest(str(project), lines),
         lines=tuple(map(masked, lines)),
         since=time.time(),
     )
-    path = _place(settings, project, loaded.found.file)
-    with _explained(path):
+    path = _place(settings, project, _named(loaded))
+    with _explained(path, "kept in"):
         make_private(path.parent)
         replace(path, msgspec.json.encode(acceptance))
 
@@ -128,7 +128,7 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
         LaunchError: it cannot be removed.
     """
     path = _place(settings, Path(acceptance.project), Path(acceptance.file))
-    with _explained(path):
+    with _explained(path, "removed from"):
         path.unlink(missing_ok=True)
 
 
@@ -139,8 +139,13 @@ def _is_projects(directory: Path, project: Path) -> bool:
 
 def _accepted(loaded: Loaded, settings: Settings, project: Path) -> Acceptance | None:
     """What was kept for this very file."""
-    found = _read(_place(settings, project, loaded.found.file))
-    return found if found and (found.project, found.file) == (str(project), str(loaded.found.file)) else None
+    found = _read(_place(settings, project, _named(loaded)))
+    return found if found and (found.project, found.file) == (str(project), str(_named(loaded))) else None
+
+
+def _named(loaded: Loaded) -> Path:
+    """The profile's file, by whatever way it was named; but not where it leads to itself, if it is a link."""
+    return _real(loaded.found.file.parent) / loaded.found.file.name
 
 
 def _doubts(layers: Iterable[Layer], project: Path) -> Iterator[str]:
@@ -160,10 +165,14 @@ def _doubts_about(file: Path, project: Path) -> Iterator[str]:
             yield f"cannot be looked at: {error.strerror}"
             return
         what = "" if path == real else f"lies in {path.name or path}, which "
-        if hasattr(os, "getuid") and status.st_uid not in (0, os.getuid()):
+        if _is_anothers(status):
             yield f"{what}belongs to another user (uid {status.st_uid})"
         elif _can_be_written_by_all(status.st_mode):
             yield f"{what}can be written by everybody"
+
+
+def _is_anothers(status: os.stat_result) -> bool:
+    return hasattr(os, "getuid") and status.st_uid not in (0, os.getuid())
 
 
 def _can_be_written_by_all(mode: int) -> bool:
@@ -179,11 +188,15 @@ def _place(settings: Settings, project: Path, file: Path) -> Path:
 
 
 def _read(path: Path) -> Acceptance | None:
-    """None for what is not there or is none of ours: then it is asked for again."""
+    """None for what is not there, or that others wrote or could have: then it is asked for again."""
     try:
-        with _explained(path):
-            found = read_bounded(path, LARGEST)
-        return None if found is None else msgspec.json.decode(found[0], type=Acceptance)
+        with _explained(path, "read from"):
+            try:
+                found = read_bounded(path, LARGEST)
+            except NotADirectoryError:  # whoever keeps something in the state directory says so
+                return None
+            is_ours = found is not None and not (_is_anothers(path.stat()) or found[1] & stat.S_IWOTH)
+        return None if found is None or not is_ours else msgspec.json.decode(found[0], type=Acceptance)
     except msgspec.MsgspecError:
         return None
 
@@ -200,11 +213,11 @@ def _real(path: Path) -> Path:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
     except Unfit as unfit:
         raise LaunchError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
     except OSError as error:
         fix = f"check the owner, the mode and the free space of {path.parent}"
-        raise LaunchError(f"what you trust cannot be kept in {path}: {error.strerror or error}", fix=fix) from error
+        raise LaunchError(f"what you trust cannot be {doing} {path}: {error.strerror or error}", fix=fix) from error

@@ -9,6 +9,7 @@ import stat
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
@@ -28,14 +29,21 @@ BRIEF = 0.05  # seconds, where the deadline is what is tested
 NAMES = {"github", "files"}
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory with a short path: that of a socket may have some hundred characters."""
+    with tempfile.TemporaryDirectory(prefix="t") as directory:
+        yield Path(directory)
+
+
 @pytest.fixture(autouse=True)
-def a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def a_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing is left in it, whatever happened."""
-    place = tmp_path / "t"
-    place.mkdir()
-    monkeypatch.setenv("TMPDIR", str(place))
-    yield place
-    assert list(place.iterdir()) == []
+    with tempfile.TemporaryDirectory(prefix="t", ignore_cleanup_errors=True) as directory:
+        place = Path(directory)
+        monkeypatch.setenv("TMPDIR", directory)
+        yield place
+        assert list(place.iterdir()) == []
 
 
 class Hall:
@@ -461,8 +469,8 @@ def test_whatever_the_umask_nobody_else_comes_in_and_we_do(umask: None) -> None:
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    directory = tmp_path / "run"
+def runtime(short: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    directory = short / "run"
     directory.mkdir(mode=0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
     return directory
@@ -597,13 +605,13 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("is_runtime", [True, False])
 def test_what_a_killed_launch_left_is_taken_away_and_what_others_use_is_not(
-    runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_runtime: bool
+    runtime: Path, short: Path, monkeypatch: pytest.MonkeyPatch, is_runtime: bool
 ) -> None:
     home, start = runtime / "acp-launch", ""
     if not is_runtime:
         monkeypatch.delenv("XDG_RUNTIME_DIR")
-        monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
-        home, start = tmp_path / "tmp", "acp-launch-"
+        home, start = short / "tmp", "acp-launch-"
+        monkeypatch.setenv("TMPDIR", str(home))
         home.mkdir()
     root = Path(__file__).parents[2]
     with subprocess.Popen(

@@ -320,10 +320,10 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
         "if you want all of this: acp-launch trust p; for this once: --trust",
     )
     assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
-        f"runs {shell} -c touch {touched}",
+        f"runs {shell} -c 'touch {touched}'",
         f"in {launch.project}",
         "sets A",
-        f"server s: {shell} -c touch {touched}",
+        f"server s: {shell} -c 'touch {touched}'",
         "secrets github",
         "asks permissions.default: ask",
     ]

@@ -638,7 +638,7 @@ def test_a_server_on_the_mcp_package_agrees_with_us(launch: Launcher) -> None:
 
 def test_a_reader_that_leaves_early_is_no_failure_of_ours(launch: Launcher) -> None:
     polite(launch)
-    command = f"{shlex.quote(sys.executable)} -m acp_launch mcp call p polite big size:=10000000 | head -c 10"
+    command = f"{shlex.quote(sys.executable)} -m acp_launch mcp call --trust p polite big size:=10000000 | head -c 10"
     done = subprocess.run(
         command, shell=True, capture_output=True, cwd=launch.project, env=launch.env, timeout=PATIENCE, check=False
     )

@@ -38,7 +38,7 @@ def asks(terminal: Terminal, prompt: str, *, until: str = "context ") -> None:
     before = terminal.all.count(f"> {prompt}")
     terminal.types(prompt + ENTER)
     terminal.until_it(lambda: terminal.all.count(f"> {prompt}") > before, "the prompt above its answer")
-    terminal.until_it(lambda: any(until in row for row in after(terminal, prompt)), until)
+    terminal.until_it(lambda: any(row.startswith(until) for row in after(terminal, prompt)), until)
 
 
 def after(terminal: Terminal, prompt: str) -> list[str]:
@@ -344,4 +344,61 @@ def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path
         terminal.until("add 20 22")
         assert "> add 20 22" not in terminal.all
         terminal.types(CTRL_C)
+        leaves(terminal)
+
+
+def test_ctrl_d_leaves_from_a_question_too(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"note buy milk{ENTER}")
+        terminal.until("[y] Allow once")
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
+        assert terminal.is_cooked()
+    assert "Noted: buy milk" not in terminal.all
+
+
+def test_a_ctrl_c_long_before_the_next_prompt_is_forgotten(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(CTRL_C)
+        terminal.until(LEAVES)
+        asks(terminal, "add 1 1")
+        terminal.types(CTRL_C)
+        terminal.until_it(lambda: terminal.all.count(LEAVES) == 2, "the same word again")
+        leaves(terminal)
+
+
+def test_what_was_chosen_in_a_session_is_chosen_again_when_its_agent_comes_back(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f":mode plan{ENTER}")
+        terminal.until("· Plan ·")
+        terminal.types(f"crash{ENTER}")
+        terminal.until("[y] Start it again")
+        terminal.types("y")
+        terminal.until("ready ·")
+        terminal.until("· Plan ·")
+        terminal.types(CTRL_C)
+        leaves(terminal)
+
+
+def test_an_unknown_session_is_not_opened_by_a_slip_of_the_finger(tmp_path: Path) -> None:
+    with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f":switch tow{ENTER}")
+        terminal.until('there is no session "tow"')
+        terminal.until("fix: :new tow opens one; :sessions lists them")
+        leaves(terminal)
+
+
+def test_always_allowing_an_edit_is_not_asked_again_when_the_file_is_written(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"edit a.txt one{ENTER}")
+        terminal.until("[a] ")
+        terminal.types("a")
+        terminal.until("ready ·")
+        terminal.types(f"edit a.txt two{ENTER}")
+        terminal.until_it(lambda: (tmp_path / "a.txt").read_text() == "one\ntwo\n", "the second line")
         leaves(terminal)

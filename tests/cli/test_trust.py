@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.terminal import on_terminal
+from tests.interactive.screen import on_screen
 
 DEMO = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -220,3 +221,14 @@ def test_a_damaged_acceptance_counts_as_none(project: Path, run: Run) -> None:
     assert run("run", "review", "where").returncode == 7
     assert run("trust", "review", "--yes").returncode == 0
     assert run("run", "review", "where").returncode == 0
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("\n", 7)])
+def test_a_person_who_runs_it_is_asked_at_once(project: Path, run: Run, typed: str, code: int) -> None:
+    write(project)
+    argv = [sys.executable, "-m", "acp_launch", "run", "review", "where"]
+    with on_screen(*argv, cwd=project, columns=120) as terminal:
+        terminal.until("Trust it, and go on? [y/N]:")
+        terminal.types(typed)
+        assert terminal.ends() == code
+    assert run("run", "review", "where").returncode == code

@@ -90,7 +90,13 @@ def test_a_paste_into_a_question_is_no_answer(terminal: Terminal) -> None:
     terminal.until("chosen n")
 
 
-@pytest.mark.parametrize("key", [ESCAPE, CTRL_C, CTRL_D])
+def test_ctrl_d_in_a_question_leaves_as_it_does_elsewhere(terminal: Terminal) -> None:
+    ask(terminal)
+    terminal.types(CTRL_D)
+    terminal.until("Left")
+
+
+@pytest.mark.parametrize("key", [ESCAPE, CTRL_C])
 def test_a_question_is_dismissed(terminal: Terminal, key: str) -> None:
     ask(terminal)
     terminal.types(key)

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import psutil
 
+from tests.cli.launcher import trusting
 from tests.oracle import Dialogue
 from tests.peers.memory import Said
 
@@ -93,7 +94,7 @@ class Bench:
     def _launched(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
         mark = uuid4().hex
         process = subprocess.Popen(
-            [sys.executable, "-m", "acp_launch", *arguments],
+            [sys.executable, "-m", "acp_launch", *trusting(arguments)],
             cwd=self.project,
             env={**os.environ, "PYTHONPATH": str(ROOT), "ACP_TEST_MARK": mark},
             stdin=subprocess.DEVNULL,

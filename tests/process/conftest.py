@@ -22,9 +22,9 @@ def alive() -> Iterator[Liveness]:
 def nothing_left_behind() -> Iterator[None]:
     """No test leaves a child or a descriptor."""
     prepare.prepare()
-    before = _descriptors()
+    before, known = _descriptors(), {*_baseline_pids(), *_children()}
     yield
-    left = [child for child in _children() if child not in _baseline_pids()]
+    left = [child for child in _children() if child not in known]
     end_all_now()
     assert left == [], "this test left processes"
     assert _descriptors() - before == set(), "this test left descriptors open"

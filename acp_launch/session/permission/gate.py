@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from acp_launch.protocol import acp
 from acp_launch.session.permission.grant import Grant, grant
+from acp_launch.session.permission.kept import serves
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, judge
 from acp_launch.session.permission.subject import Subject, subject
 from acp_launch.session.person import Ask
@@ -131,7 +132,10 @@ class Gate:
         about = self.about(call)
         cwd, links = self.policy.cwd, self.policy.links
         is_known = any(known.covers(call, about, cwd=cwd, links=links) for known in self._granted)
-        return "allowed in this turn" if is_known else ""
+        if is_known:
+            return "allowed in this turn"
+        is_kept = any(serves(kept, about, cwd=cwd) for kept in self.policy.remembered)
+        return "your earlier answer: always allow" if is_kept else ""
 
     def about(self, call: Call) -> Subject:
         """What a call is about, in this session."""

@@ -50,6 +50,20 @@ def covers(kept: Remembered, about: Subject, input: str) -> bool:
     )
 
 
+def serves(kept: Remembered, about: Subject, *, cwd: str) -> bool:
+    """Whether an answer to a call of the agent's also holds for the file or command that we serve to carry it out.
+
+    That comes without the agent's title and tool: its kind, its file or its command in the same place have to do.
+    """
+    if kept.answer != "allow" or kept.is_outdated or kept.kind != about.kind or about.addresses:
+        return False
+    if kept.kind == "edit":
+        return bool(about.paths) and set(about.paths) <= set(kept.paths) and not about.commands
+    places = {cwd, *kept.directories}
+    is_known = all(any(reading in kept.commands for reading in readings) for readings in about.commands)
+    return kept.kind == "execute" and bool(about.commands) and is_known and set(about.directories) <= places
+
+
 def remember(
     call: dict[str, Any], allowed: bool, *, cwd: str, home: str, since: float, links: Links = ()
 ) -> Remembered | None:

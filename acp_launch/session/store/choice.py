@@ -1,6 +1,7 @@
 """Which session a run opens: the one named, the latest, or a new one under a name of its own (DESIGN §7)."""
 
 import os
+import re
 import time
 
 from acp_launch.errors import SessionError
@@ -11,6 +12,11 @@ from acp_launch.session.store.registry import Record, Registry
 def fresh_name() -> str:
     """A name for a session that nobody named: sorts by time, and two runs in one second differ."""
     return time.strftime("%Y%m%d-%H%M%S-") + os.urandom(2).hex()
+
+
+def is_fresh(name: str) -> bool:
+    """Whether it looks like one of those."""
+    return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", name) is not None
 
 
 def latest_name(registry: Registry, plan: LaunchPlan) -> str:

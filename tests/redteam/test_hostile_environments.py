@@ -1,0 +1,198 @@
+"""
+Ring 3. An environment that leads us into the repository, as one that a tool sets on entering it may: what lies there
+speaks for the repository, and never for the user. And a store of acceptances that is not what it should be.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.redteam.clone import GOOD, NEW, Clone, profile
+
+IN_PROJECT = "these settings lie in a project, which cannot choose them: they may name a command to run"
+
+
+@pytest.mark.parametrize("variable", ["ACP_LAUNCH_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME"])
+def test_a_profile_in_a_configuration_directory_of_the_project_is_the_projects(
+    clone: Clone, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = {"ACP_LAUNCH_CONFIG_DIR": "", "XDG_CONFIG_HOME": "acp-launch", "HOME": ".config/acp-launch"}[variable]
+    profiles = clone.root / "c" / below / "profiles"
+    profiles.mkdir(parents=True)
+    (profiles / "review.yaml").write_text(profile())
+    monkeypatch.delenv("ACP_LAUNCH_CONFIG_DIR")
+    env: dict[str, Any] = {variable: str(clone.root / "c")}
+    clone.refuses(why=NEW, **env)
+    deep = clone.root / "a" / "b"
+    deep.mkdir(parents=True)
+    clone.refuses(why=NEW, cwd=deep, **env)
+
+
+@pytest.mark.parametrize("way", ["relative", "/proc/self/cwd/c", "link"])
+def test_no_detour_makes_a_directory_of_the_project_the_users(clone: Clone, way: str, tmp_path: Path) -> None:
+    (clone.root / "c" / "profiles").mkdir(parents=True)
+    (clone.root / "c" / "profiles" / "review.yaml").write_text(profile())
+    (tmp_path / "link").symlink_to(clone.root / "c")
+    ways = {"relative": "c", "link": str(tmp_path / "link")}
+    clone.refuses(why=NEW, ACP_LAUNCH_CONFIG_DIR=ways.get(way, way))
+
+
+def test_settings_in_the_project_choose_nothing(clone: Clone) -> None:
+    """A store that runs a command, asked for a secret of the user's own profile."""
+    clone.own.mkdir(parents=True)
+    secret = {**GOOD, "env": {"T": "${secret:t}"}}
+    (clone.own / "mine.yaml").write_text(profile(secret))
+    planted = clone.root / "c"
+    shutil.copytree(clone.own, planted / "profiles")
+    settings = {"secrets": {"store": "command", "command": [str(clone.root / "tool"), "{name}"]}}
+    (planted / "config.yaml").write_text(json.dumps(settings))
+    for verb in (("run", "mine", "hello"), ("validate", "--secrets", "mine"), ("secret", "list"), ("doctor",)):
+        ended = clone.acp_launch(*verb, ACP_LAUNCH_CONFIG_DIR=str(planted))
+        assert (ended.returncode, clone.sang) == (2, False), verb
+        assert IN_PROJECT in " ".join((ended.stdout + ended.stderr).split()), verb
+
+
+@pytest.mark.parametrize("place", ["inside", "beside"])
+def test_acceptances_in_the_project_are_not_believed(clone: Clone, place: str) -> None:
+    """Not even where the project is but a part of the repository that they lie in."""
+    inner = clone.root if place == "inside" else clone.root / "service"
+    (inner / ".acp-launch").mkdir(exist_ok=True, parents=True)
+    shutil.copy(clone.root / "tool", inner / "tool") if place == "beside" else None
+    (inner / ".acp-launch" / "review.yaml").write_text(profile())
+    clone.accepts(cwd=inner)
+    planted = clone.root / "state"
+    shutil.copytree(clone.store, planted / "trust")
+    clone.starts(cwd=inner)
+    clone.refuses(why=NEW, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
+    why = "lies in the project, so nothing that is kept there is believed"
+    clone.refuses("trust", "review", "--yes", why=why, code=1, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
+
+
+def test_an_acceptance_that_lies_in_the_repository_is_not_looked_for(clone: Clone) -> None:
+    clone.write()
+    clone.accepts()
+    for place in (".acp-launch/trust", "trust", ".acp-launch/state/trust"):
+        shutil.copytree(clone.store, clone.root / place)
+    shutil.rmtree(clone.store)
+    clone.refuses(why=NEW)
+
+
+def test_a_cache_in_the_project_does_not_say_what_a_profile_means(clone: Clone) -> None:
+    """An entry made for the text that was accepted, but with another command in it."""
+    clone.write(profile({**GOOD, "env": {"A": "good"}}))
+    clone.accepts()
+    planted = clone.root / "cache"
+    shutil.copytree(os.environ["ACP_LAUNCH_CACHE_DIR"], planted)
+    (entry,) = (planted / "profiles").glob("*.json")
+    text = json.loads(entry.read_bytes())
+    text["answer"]["profile"]["agent"] |= {"command": "./tool", "args": []}
+    entry.write_text(json.dumps(text))
+    here = clone.acp_launch("plan", "review", ACP_LAUNCH_CACHE_DIR=str(planted))
+    assert "tool" not in here.stdout, "what is shown is what the text says"
+    ended = clone.acp_launch("run", "review", "where", ACP_LAUNCH_CACHE_DIR=str(planted))
+    assert (ended.returncode, clone.sang) == (0, False)
+    shutil.copy(entry, Path(os.environ["ACP_LAUNCH_CACHE_DIR"]) / "profiles")
+    clone.starts()  # the proof that such an entry would do it, were it believed
+
+
+def test_a_home_that_is_a_repository_is_still_the_users() -> None:
+    """Told to the function itself: the home of whoever runs the tests is no place for a test."""
+    from acp_launch.settings.grounds import grounds, lies_in
+
+    home = Path("~root" if os.getuid() == 0 else "~").expanduser()
+    assert not lies_in(home / ".config", [home])
+    assert lies_in(home / "clone" / "c", [home / "clone"])
+    assert list(grounds(Path("/nowhere/at/all"))) == []
+
+
+def test_a_damaged_acceptance_counts_as_none(clone: Clone) -> None:
+    clone.write()
+    clone.accepts()
+    (kept,) = clone.store.iterdir()
+    whole = kept.read_bytes()
+    for damage in (b"", b"null", b"[]", b"{", whole[:-9], whole.replace(b'"version"', b'"v"'), b"\xff" * 99):
+        kept.write_bytes(damage)
+        clone.refuses(why=NEW)
+        assert clone.acp_launch("trust", "--list").returncode == 0
+    clone.accepts()
+    clone.starts()
+
+
+def test_an_acceptance_of_another_profile_does_not_count_in_this_ones_place(clone: Clone) -> None:
+    clone.write()
+    clone.accepts()
+    (mine,) = clone.store.iterdir()
+    clone.write(name="other.yaml")
+    clone.accepts("other")
+    (other,) = set(clone.store.iterdir()) - {mine}
+    shutil.copy(other, mine)
+    clone.refuses(why=NEW)
+
+
+def a_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (a_directory, "what you trust cannot be read from {}: Is a directory"),
+        (a_pipe, "{} is not a regular file fix: remove it, and trust the profile again"),
+        (a_device, "{} is not a regular file fix: remove it, and trust the profile again"),
+    ],
+)
+def test_a_store_that_cannot_be_read_starts_nothing_and_says_why(
+    clone: Clone, make: Callable[[Path], None], why: str
+) -> None:
+    clone.write()
+    clone.accepts()
+    (kept,) = clone.store.iterdir()
+    kept.unlink()
+    make(kept)
+    clone.refuses(why=why.format(kept), code=1)
+    listed = clone.acp_launch("trust", "--list")
+    assert (listed.returncode, listed.stdout) == (0, "")
+
+
+def test_a_disk_that_is_full_keeps_nothing_and_says_so(clone: Clone) -> None:
+    clone.write()
+    ended = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *clone.argv("trust", "review", "--yes")],
+        cwd=clone.root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=clone.environment(),
+    )
+    assert ended.returncode == 1
+    assert re.search(r"acp-launch: what you trust cannot be kept in \S+: File too large\n", ended.stderr)
+    assert not list(clone.store.iterdir()), "and no half of one is left"
+    clone.refuses(why=NEW)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_an_acceptance_that_somebody_else_wrote_or_could_have_does_not_count(clone: Clone) -> None:
+    clone.write()
+    clone.accepts()
+    (kept,) = clone.store.iterdir()
+    kept.chmod(0o666)
+    clone.refuses(why=NEW)
+    kept.chmod(0o600)
+    os.chown(kept, 4321, 4321)
+    clone.refuses(why=NEW)
