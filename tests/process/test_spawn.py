@@ -170,6 +170,8 @@ def test_a_nul_byte_is_our_error_and_not_a_crash(tmp_path: Path) -> None:
 def test_no_descriptor_left_says_so_and_leaves_none_open(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.open("/dev/null", os.O_RDONLY)]
+    following = os.open("/dev/null", os.O_RDONLY)
+    os.close(following)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 4, hard))
         with pytest.raises(AgentError, match="no file descriptors are left"):
@@ -177,7 +179,7 @@ def test_no_descriptor_left_says_so_and_leaves_none_open(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         again = os.open("/dev/null", os.O_RDONLY)
         taken.append(again)
-        assert again == taken[0] + 1
+        assert again == following
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in taken:
