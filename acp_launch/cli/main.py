@@ -25,6 +25,7 @@ def run(arguments: Sequence[str]) -> int:
         show(error)
         return error.exit_code
     except KeyboardInterrupt:
+        _stdout_is_gone()  # nor does a reader that has stopped reading keep us
         return INTERRUPTED
     except BrokenPipeError:
         _stdout_is_gone()
@@ -56,6 +57,8 @@ def _typer(arguments: Sequence[str]) -> int:
         if sys.stdout is not stdout and type(sys.stdout).__name__ == "PacifyFlushWrapper":
             sys.stdout = stdout
             raise BrokenPipeError from None  # which click has made an exit with 1 of
+        if ended.__context__ and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None  # of this an exit with 130
         return ended.code if isinstance(ended.code, int) else 0
     return 0
 
@@ -83,5 +86,5 @@ def _stdout_is_full(error: OSError) -> int:
 
 
 def _stdout_is_gone() -> None:
-    """Keep the interpreter from flushing into the closed pipe at exit."""
+    """Keep the interpreter from flushing into it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -41,7 +41,9 @@ class Shown:
         self._width = max([self._width, *map(cells, labels)])
 
     def line(self, name: LogName, line: bytes) -> None:
-        sys.stdout.buffer.write(self._written(name, line) + b"\n")
+        rest = memoryview(self._written(name, line) + b"\n")
+        while rest:  # PYTHONUNBUFFERED makes of stdout what takes a part when a signal arrives
+            rest = rest[sys.stdout.buffer.write(rest) :]
 
     def flush(self) -> None:
         sys.stdout.buffer.flush()

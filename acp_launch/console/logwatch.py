@@ -2,7 +2,7 @@
 
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from acp_launch.console.logs import Shown, label
@@ -16,17 +16,27 @@ class Watch:
     """The logs of a profile's latest launch, and of those that begin meanwhile; of every profile's without one.
 
     `server` is a label, and means every process of that server. `follow` is whether there will be other looks: then
-    a name is put before each line from the beginning, since others may come.
+    a name is put before each line from the beginning, since others may come. Before each line `is_enough` is asked
+    whether to leave it at those shown.
     """
 
     def __init__(
-        self, directory: Path, shown: Shown, *, profile: str | None, server: str | None, follow: bool = False
+        self,
+        directory: Path,
+        shown: Shown,
+        *,
+        profile: str | None,
+        server: str | None,
+        follow: bool = False,
+        is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
         self._directory = directory
         self._shown = shown
         self._profile = profile
         self._server = server
         self._follow = follow
+        self._is_enough = is_enough
+        self._is_through = False  # whether the last look came to its end, so that what is left of a line comes next
         self._since = ""  # the first launch that is of interest
         self._launches: set[str] = set()
         self._trails: dict[Path, tuple[LogName, Trail]] = {}
@@ -45,8 +55,9 @@ class Watch:
         Raises:
             LaunchError: a log cannot be read.
         """
+        self._is_through = False
         try:
-            self._look(last)
+            self._is_through = self._look(last)
         except OSError as error:
             if error.filename is None:
                 raise  # it is stdout that is gone or full
@@ -54,13 +65,16 @@ class Watch:
             raise LaunchError(f"cannot read {error.filename}: {error.strerror}", fix=fix) from None
 
     def end(self) -> None:
-        """Show the lines that never came to their end."""
+        """Show the lines that never came to their end, where all before them was shown."""
         for name, trail in self._trails.values():
-            self._show_rest(name, trail)
+            if self._is_through:
+                self._show_rest(name, trail)
             trail.close()
-        self._shown.flush()
+        if self._is_through:
+            self._shown.flush()
 
-    def _look(self, last: int | None) -> None:
+    def _look(self, last: int | None) -> bool:
+        """False where it was enough before the last line."""
         now = self._now()
         if (self._follow and self._server is None) or len({*self._trails, *now}) > 1:
             self._shown.prefix(map(label, now.values()))
@@ -69,13 +83,21 @@ class Watch:
                 self._begin(file, name)
         for file, (name, trail) in list(self._trails.items()):
             self._announce(name)
-            for line in _last(trail, last) if last is not None else trail.lines():
-                self._shown.line(name, line)
+            if not self._show(name, _last(trail, last) if last is not None else trail.lines()):
+                return False
             if not self._follow or file not in now:  # an old launch's files are removed
                 self._show_rest(name, trail)
             if file not in now:
                 self._trails.pop(file)[1].close()
         self._shown.flush()
+        return True
+
+    def _show(self, name: LogName, lines: Iterable[bytes]) -> bool:
+        for line in lines:
+            if self._is_enough():
+                return False
+            self._shown.line(name, line)
+        return True
 
     def _show_rest(self, name: LogName, trail: Trail) -> None:
         if rest := trail.rest():

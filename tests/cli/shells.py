@@ -117,12 +117,13 @@ def fish(typed: str, *, cwd: Path, env: Mapping[str, str]) -> list[str]:
 
 
 def on_path(directory: Path) -> str:
-    """A PATH on which `acp-launch` is the one under test."""
+    """A PATH on which `acp-launch` is the one under test, and no other, as of an activated environment, comes after."""
     directory.mkdir()
     program = directory / "acp-launch"
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m acp_launch "$@"\n')
     program.chmod(0o755)
-    return f"{directory}:{os.environ['PATH']}"
+    others = [each for each in os.get_exec_path() if not Path(each, "acp-launch").exists()]
+    return os.pathsep.join([str(directory), *others])
 
 
 def is_there(name: str) -> bool:

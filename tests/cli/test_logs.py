@@ -282,6 +282,29 @@ def test_what_comes_is_shown_when_its_line_is_whole(launch: Launcher, logs: Logs
     assert done.err == STARTED.format("p", "2020-01-02")
 
 
+def test_ctrl_c_ends_what_is_shown_at_the_end_of_a_line(launch: Launcher, logs: Logs) -> None:
+    logs.agent("x" * 99 + "\n")
+    logs.server("x", ("y" * 99 + "\n") * 20_000 + "no end")
+    with launch.start("logs", "p", "--json") as running:
+        running.gets_stuck()
+        running.kill(signal.SIGINT)
+        done = running.end()
+    lines = [json.loads(line)["line"] for line in done.out.splitlines()]
+    assert (done.code, set(lines)) == (130, {"x" * 99, "y" * 99})
+    assert len(lines) < 20_001
+
+
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_ctrl_c_twice_ends_it_where_nobody_reads(launch: Launcher, logs: Logs, buffering: str) -> None:
+    logs.server("x", ("y" * 99 + "\n") * 20_000)
+    with launch.start("logs", "-f", PYTHONUNBUFFERED=buffering) as running:
+        running.gets_stuck()
+        running.kill(signal.SIGINT)
+        running.gets_stuck()
+        running.kill(signal.SIGINT)
+        assert running.process.wait(PATIENCE) == 130
+
+
 def test_a_full_file_is_followed_into_the_next(launch: Launcher, logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logfile, "LIMIT", 6)
     agent = logs.agent("1\n")
