@@ -79,8 +79,11 @@ class Board:
         self._schedule()
 
     def take(self) -> str:
-        """What is to be written above, for the frame that is drawn now."""
+        """What is to be written above, for the frame that is drawn now. The rows are rendered anew with it: what was
+        printed may have stood there."""
         text, self._pending = "".join(self._pending), []
+        if text:
+            self._rendered = (None, 0)
         return text.replace("\n", "\r\n")
 
     def rows(self, width: int) -> list[StyleAndTextTuples]:

@@ -52,6 +52,18 @@ def test_prints_wait_while_somebody_is_asked_and_what_is_said_to_them_does_not()
     assert drawn.rows(20) == [[("", "row")]]
 
 
+def test_what_is_printed_out_of_the_rows_is_never_in_both() -> None:
+    drawn = board()
+    drawn.show(Text("42"))
+    drawn.begin()
+    assert (drawn.take(), drawn.rows(20)) == ("", [[("", "42")]])
+    drawn.end()
+    drawn.print(Text("42"))
+    drawn.show(Text("next"))
+    drawn.begin()  # for a key, before the next frame is due
+    assert (drawn.take(), drawn.rows(20)) == ("42\r\n", [[("", "next")]])
+
+
 def test_what_is_shown_is_gone_after_close_and_erase_tells_whether_it_was_there() -> None:
     drawn = board()
     assert not drawn.erase()
