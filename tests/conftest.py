@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+# Thousands of children are started here: where no bytecode is written each would compile all it imports, which takes
+# longer than what it does.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 @pytest.fixture(autouse=True)
 def an_environment_left_as_it_was() -> Iterator[None]:
