@@ -26,6 +26,7 @@ ROWS = [
     {"protocol", "settings"},
     {"document"},
     {"errors", "problem"},
+    {"private"},  # files for the user alone
     {"__init__"},
 ]
 # The story of a launch is one package in six files.

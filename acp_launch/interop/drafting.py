@@ -14,7 +14,8 @@ from msgspec import Struct
 from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import UsageError
 from acp_launch.interop.tokens import LEAST_ELSEWHERE, seen
-from acp_launch.secret.credential import Sighting, masked
+from acp_launch.profile.naming import named, slug
+from acp_launch.secret.credential import Sighting
 from acp_launch.secret.value import Secret
 from acp_launch.secret.wording import noun
 
@@ -116,20 +117,15 @@ class Drafting:
         if is_value and literal in self._known:
             return self._known[literal]
         called = found.name or ("" if path[0] in ("command", "url") else name)
-        word = slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
-        token = Token(owner, path, found.start, found.what, word, is_sure=found.certainty != "random")
+        wanted = named(found, called)
+        token = Token(owner, path, found.start, found.what, wanted, is_sure=found.certainty != "random")
         if is_value:
             self._known[literal] = len(self.tokens)
-            token = Token(owner, path, found.start, found.what, word, Secret(literal), token.is_sure)
+            token = Token(owner, path, found.start, found.what, wanted, Secret(literal), token.is_sure)
         else:
-            token = Token(owner, path, found.start, found.what, word, why="only a placeholder is there")
+            token = Token(owner, path, found.start, found.what, wanted, why="only a placeholder is there")
         self.tokens.append(token)
         return len(self.tokens) - 1
-
-
-def slug(name: str) -> str:
-    """As a name of ours: letters, digits, `_`, `.` and `-`; empty when nothing is left of it."""
-    return re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:100]
 
 
 def _texts(shape: Any) -> Iterator[Text]:

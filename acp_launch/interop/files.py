@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from acp_launch.errors import UsageError
+from acp_launch.private import real
 from acp_launch.profile.load import shown
-from acp_launch.secret.private import real
 
 
 def put(file: Path, text: str, *, instead_of: str | None) -> None:

@@ -7,9 +7,10 @@ from msgspec import Struct
 
 from acp_launch.interop import readers
 from acp_launch.interop.declared import Declared, Kind
-from acp_launch.interop.drafting import Drafting, Spot, Token, filled, holes, slug
+from acp_launch.interop.drafting import Drafting, Spot, Token, filled, holes
 from acp_launch.interop.drafts import Draft, draft, settled
 from acp_launch.interop.places import Tool
+from acp_launch.profile.naming import numbered, slug
 from acp_launch.secret.credential import issued
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 
@@ -29,7 +30,7 @@ class Incoming(Struct, frozen=True):
         for index, token in enumerate(self.tokens):
             within = f"{token.owner}/{token.word}" if token.owner else token.word
             wanted = token.owner if token.owner and index in alone and token.owner not in used else within
-            name = next(one for one in _numbered(wanted) if one not in used)
+            name = next(one for one in numbered(wanted) if one not in used)
             used.add(name)
             names.append(name)
         return names
@@ -100,14 +101,6 @@ def _nameless(part: Any) -> Any:
 def _name(entry: Declared, used: set[str]) -> str:
     """What the profile will call it: letters, digits, `_`, `.` and `-`, and none twice."""
     wanted = "" if issued(entry.name) else slug(entry.name)
-    name = next(one for one in _numbered(wanted or entry.kind) if one not in used)
+    name = next(one for one in numbered(wanted or entry.kind) if one not in used)
     used.add(name)
     return name
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 2
-    while True:
-        yield f"{name}-{number}"
-        number += 1

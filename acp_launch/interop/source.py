@@ -16,9 +16,9 @@ from acp_launch.document.tree import parse as parse_yaml
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop import jsonc
 from acp_launch.interop.places import TOOLS, Machine, Syntax, Tool, places
+from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem
 from acp_launch.profile.load import shown
-from acp_launch.secret.private import Unfit, read_bounded
 
 MOST_JSON = 32 * 1024 * 1024  # bytes; `~/.claude.json` remembers every project
 MOST = 1024 * 1024  # bytes of TOML or YAML, whose readers are slow

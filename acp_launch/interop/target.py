@@ -10,9 +10,9 @@ from msgspec import Struct
 from acp_launch.document.tree import parse
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop.source import at_home
+from acp_launch.private import real
 from acp_launch.profile.discover import HOLDER, Found, find, project_of
 from acp_launch.profile.load import inspect, read, shown
-from acp_launch.secret.private import real
 from acp_launch.settings.model import Settings
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"

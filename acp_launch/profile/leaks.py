@@ -18,6 +18,7 @@ from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import Severity
+from acp_launch.profile.naming import named, numbered, slug
 from acp_launch.secret.credential import GONE, REFERENCE, Sighting, issued, masked, sightings
 from acp_launch.secret.reference import misspelt
 from acp_launch.secret.value import MASK
@@ -173,13 +174,13 @@ def _seen(text: _Text) -> _Text:
 def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable, str]:
     """A secret's name for each credential: the server's own if it needs no other. None is in `taken`; all are after."""
     found = {_credential(text, one): _word(text, one) for text in texts for one in text.seen}
-    owner = owner and (_slug(masked(owner)) or "server")
+    owner = owner and (slug(masked(owner)) or "server")
     alone = owner and len(found) == 1 and not any(_SECRET.search(text.text) for text in texts)
     names: dict[Hashable, str] = {}
     for credential, word in found.items():
         within = f"{owner}/{word}" if owner else word
         wanted = owner if alone and owner not in taken else within
-        names[credential] = next(name for name in _numbered(wanted) if name not in taken)
+        names[credential] = next(name for name in numbered(wanted) if name not in taken)
         taken.add(names[credential])
     return names
 
@@ -194,19 +195,7 @@ def _word(text: _Text, found: Sighting) -> str:
     """What to call this credential: as the text does, else as the profile does, else what it is."""
     called = found.name or (text.name if "args" not in text.path or noun(text.name) else "")
     called = "" if called in EXAMINED else called
-    return _slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
-
-
-def _slug(name: str) -> str:
-    return re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 2
-    while True:
-        yield f"{name}-{number}"
-        number += 1
+    return named(found, called)
 
 
 def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:

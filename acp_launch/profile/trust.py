@@ -22,11 +22,11 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.errors import LaunchError
+from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.accepted import content, digest
 from acp_launch.profile.discover import boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
-from acp_launch.secret.private import Unfit, make_private, read_bounded, replace
 from acp_launch.settings.grounds import grounds, lies_in
 from acp_launch.settings.model import Settings
 

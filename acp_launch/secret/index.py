@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.secret.lock import locked
 from acp_launch.secret.outcome import Outcome
-from acp_launch.secret.private import Unfit, make_private, read_bounded, replace
 
 LARGEST = 1024 * 1024  # bytes of the file
 PATIENCE = 1.0  # seconds for others who write

@@ -11,8 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shlex import quote
 
-from acp_launch.secret import private, sealed
+from acp_launch import private
+from acp_launch.secret import sealed
 from acp_launch.secret.boundary import storable
+from acp_launch.secret.faults import explained
 from acp_launch.secret.lock import locked
 from acp_launch.secret.outcome import Outcome, StoreFault
 from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Sealed
@@ -100,7 +102,7 @@ class SealedFile:
         return Outcome("found", self.label, entry.value) if entry else Outcome("missing", self.label)
 
     def _sealed(self) -> Sealed | None:
-        with private.explained(self._path, "read"):
+        with explained(self._path, "read"):
             found = private.read_bounded(self._path, MAX_FILE)
         with self._understood():
             return sealed.parse(found[0]) if found else None
@@ -117,7 +119,7 @@ class SealedFile:
         if len(content) > MAX_FILE:
             reason = f"{self._path} would be larger than {MAX_FILE // 1024**2} MiB"
             raise StoreFault("too large", reason, fix="acp-launch secret rm what is not needed any more")
-        with private.explained(self._path, "written"):
+        with explained(self._path, "written"):
             private.replace(self._path, content)
 
     @contextmanager
@@ -126,7 +128,7 @@ class SealedFile:
         target = private.real(self._path)
         lock = target.with_name(f"{target.name}.lock")
         with ExitStack() as held:
-            with private.explained(lock, "locked"):
+            with explained(lock, "locked"):
                 private.make_private(target.parent)
                 held.enter_context(locked(lock))
             yield

@@ -8,8 +8,9 @@ from pathlib import Path
 from shlex import quote
 from typing import Protocol
 
-from acp_launch.secret import private
+from acp_launch import private
 from acp_launch.secret.environment import PASSPHRASE
+from acp_launch.secret.faults import explained
 from acp_launch.secret.outcome import StoreFault
 from acp_launch.secret.sealed import Hkdf, Kdf, Key, Scrypt, Sealed, derive, fresh_salt, opens
 
@@ -179,13 +180,13 @@ class KeyFile:
         content = self._content()
         if content is None:
             content = os.urandom(LEAST_KEY).hex().encode()
-            with private.explained(self._key_file, "made"):
+            with explained(self._key_file, "made"):
                 private.make_private(self._key_file.parent)
                 private.create(self._key_file, content + b"\n")
         return self._keys.derive(Hkdf(fresh_salt()), content)
 
     def _content(self) -> bytes | None:
-        with private.explained(self._key_file, "read"):
+        with explained(self._key_file, "read"):
             found = private.read_bounded(self._key_file, MOST_KEY)
         if found is None:
             return None

@@ -118,8 +118,8 @@ def _secrets(line: Line, settings: Settings) -> Candidates:
     """What the index remembers, whichever store it is in."""
     import json
 
+    from acp_launch.private import Unfit, read_bounded
     from acp_launch.secret.index import LARGEST
-    from acp_launch.secret.private import Unfit, read_bounded
 
     named = {value for kind, value in line.arguments if kind == "secret"}
     try:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+from acp_launch.private import make_private
 from acp_launch.protocol import acp
-from acp_launch.secret.private import make_private
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import of_profile
 from acp_launch.session.permission.subject import command, paths

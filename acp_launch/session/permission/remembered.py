@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from acp_launch.errors import LaunchError
+from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.secret.lock import locked
-from acp_launch.secret.private import Unfit, make_private, read_bounded, replace
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import digest, of_profile
 from acp_launch.session.permission.policy import Remembered

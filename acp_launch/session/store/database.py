@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from acp_launch.secret.private import make_private
+from acp_launch.private import make_private
 from acp_launch.session.store.fault import damaged, explained, newer
 
 VERSION = 1  # of the tables below; kept in SQLite's user_version

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from acp_launch.errors import SessionError
-from acp_launch.secret.private import make_private
+from acp_launch.private import make_private
 
 Key = tuple[str, str, str]  # project, profile, name
 NOTE_LIMIT = 4096  # bytes read of what the holder wrote

@@ -8,11 +8,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-from acp_launch.secret.outcome import StoreFault
 
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe of that name hangs nobody
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -20,19 +16,6 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | ge
 
 class Unfit(Exception):  # noqa: N818 - it reads as what it is
     """Raised for a file that is not what it should be; the text continues a sentence that begins with its path."""
-
-
-@contextmanager
-def explained(path: Path, doing: str) -> Iterator[None]:
-    """What the system or `Unfit` says as a StoreFault; `doing` is what could not be done to `path`: `read`."""
-    try:
-        yield
-    except Unfit as unfit:
-        raise StoreFault("unavailable", f"{path} {unfit}", fix="name another file in config.yaml") from None
-    except OSError as error:
-        reason = f"{path} could not be {doing}: {(error.strerror or str(error)).lower()}"
-        fix = f"check the owner, the mode and the free space of {path.parent}"
-        raise StoreFault("unavailable", reason, fix=fix) from error
 
 
 def read_bounded(path: Path, most: int) -> tuple[bytes, int] | None:
