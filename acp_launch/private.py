@@ -8,9 +8,9 @@ import errno
 import os
 import stat
 import sys
+from io import BufferedReader, FileIO
 from pathlib import Path
 
-_READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # a pipe of that name hangs nobody
 _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -26,17 +26,22 @@ def read_bounded(path: Path, most: int) -> tuple[bytes, int] | None:
         OSError: it cannot be read.
     """
     try:
-        descriptor = os.open(path, _READ)
+        file = BufferedReader(FileIO(path, opener=_without_waiting))
     except FileNotFoundError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
+    with file:
+        mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise Unfit("is not a regular file")
         content = file.read(most + 1)
     if len(content) > most:
         raise Unfit(f"is larger than {most} bytes")
     return content, stat.S_IMODE(mode)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """For a writer, should it be a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def make_private(directory: Path) -> None:
