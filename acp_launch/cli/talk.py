@@ -108,7 +108,7 @@ def wished(wish: "Wish", plan: LaunchPlan) -> list[configure.Wish]:
     """Mode and options, of the profile and of `--set`."""
 
     def place(path: KeyPath) -> str:
-        origin = plan.settings[str(path[-1])]
+        origin = plan.origins[path]
         return f"{origin} {origin.path}"
 
     return configure.wishes(plan.mode, plan.config, wish.sets, place=place)

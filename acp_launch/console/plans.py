@@ -15,7 +15,17 @@ from typing import Any
 from acp_launch.console import problems
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
-from acp_launch.plan.model import INHERITED, LaunchPlan, ProcessPlan, RemotePlan, RulePlan, ServerPlan, StdioPlan, Value
+from acp_launch.document.keypath import KeyPath
+from acp_launch.plan.model import (
+    INHERITED,
+    LaunchPlan,
+    ProcessPlan,
+    RemotePlan,
+    RulePlan,
+    ServerPlan,
+    StdioPlan,
+    Value,
+)
 from acp_launch.plan.resolve import Resolved
 from acp_launch.profile.model import Client, Match, Restart, Tools
 from acp_launch.secret.credential import masked
@@ -65,6 +75,7 @@ def described(plan: LaunchPlan) -> dict[str, Any]:
         "agent": {**_program(plan.agent), "cwd": str(plan.agent.cwd)},
         "mcp_servers": [_server(server) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
+        "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
 
 
@@ -124,32 +135,34 @@ def _origins(values: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
 def _lines(plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     yield f"profile      {plan.profile}" + (f"  ({plan.file})" if plan.file else "")
     if plan.description:
-        yield f"             {plan.description}"
+        yield f"             {plan.description}{_at(plan, ('description',))}"
     yield f"project      {plan.project}"
-    yield f"directory    {plan.cwd}"
+    yield f"directory    {plan.cwd}{_at(plan, ('workspace', 'cwd'))}"
     for directory in plan.additional_directories:
-        yield f"also         {directory}"
-    yield f"session      {plan.session or '(a new one)'}"
+        yield f"also         {directory}{_at(plan, ('workspace', 'additional_directories'))}"
+    yield f"session      {plan.session or '(a new one)'}{_at(plan, ('session', 'name'))}"
     yield from _chosen_lines(plan)
-    yield f"permissions  {plan.permission}"
+    yield f"permissions  {plan.permission}{_at(plan, ('permissions', 'default'))}"
     yield from map(_rule_line, plan.rules)
     if plan.client != Client():
-        yield f"client       {_services(plan.client)}"
-    yield "timeouts     " + ", ".join(f"{name} {seconds}" for name, seconds in _timeouts(plan).items())
+        yield f"client       {_services(plan.client)}{_at(plan, ('client',))}"
+    timeouts = ", ".join(f"{name} {seconds}" for name, seconds in _timeouts(plan).items())
+    yield f"timeouts     {timeouts}{_at(plan, ('agent', 'timeouts'))}"
     yield "agent"
-    yield from _program_lines(plan.agent, verbose)
+    yield from _program_lines(plan.agent, ("agent",), plan, verbose)
     for server in plan.servers:
-        yield from (
-            _stdio_lines(server, plan, verbose) if isinstance(server, StdioPlan) else _remote_lines(server, verbose)
-        )
+        if isinstance(server, StdioPlan):
+            yield from _stdio_lines(server, plan, verbose)
+        else:
+            yield from _remote_lines(server, plan, verbose)
 
 
 def _chosen_lines(plan: LaunchPlan) -> Iterator[str]:
     if plan.mode is not None:
-        yield f"mode         {masked(plan.mode)}"
+        yield f"mode         {masked(plan.mode)}{_at(plan, ('session', 'mode'))}"
     for index, (name, value) in enumerate(plan.config.items()):
         shown = value if isinstance(value, str) else str(value).lower()
-        yield f"{'' if index else 'config':12} {masked(name)}: {masked(shown)}"
+        yield f"{'' if index else 'config':12} {masked(name)}: {masked(shown)}{_at(plan, ('session', 'config', name))}"
 
 
 def _rule_line(rule: RulePlan) -> str:
@@ -163,19 +176,22 @@ def _services(client: Client) -> str:
 
 
 def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
-    yield f"mcp server {server.name} (stdio{'' if server.required else ', not required'})"
-    yield from _program_lines(server, verbose)
+    path = ("mcp_servers", server.name)
+    declared = _at(plan, (*path, "type"), (*path, "required"))
+    yield f"mcp server {server.name} (stdio{'' if server.required else ', not required'}){declared}"
+    yield from _program_lines(server, path, plan, verbose)
     if not server.bridge:
-        yield "  bridge     none: the agent starts it, secrets and all"
+        yield f"  bridge     none: the agent starts it, secrets and all{_at(plan, (*path, 'bridge'))}"
         return
     if server.cwd != plan.cwd:
-        yield f"  directory  {server.cwd}"
-    yield f"  restart    {_restart(server.restart)}"
-    yield f"  timeouts   start {server.timeouts.start}, call {server.timeouts.call or 'none'}"
+        yield f"  directory  {server.cwd}{_at(plan, (*path, 'cwd'))}"
+    yield f"  restart    {_restart(server.restart)}{_at(plan, (*path, 'restart'))}"
+    timeouts = f"start {server.timeouts.start}, call {server.timeouts.call or 'none'}"
+    yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
     if server.tools != Tools():
-        yield f"  tools      {_tools(server.tools)}"
+        yield f"  tools      {_tools(server.tools)}{_at(plan, (*path, 'tools'))}"
     if server.roots == "session":
-        yield "  roots      the session's directories, whatever the agent declares"
+        yield f"  roots      the session's directories, whatever the agent declares{_at(plan, (*path, 'roots'))}"
 
 
 def _restart(restart: Restart) -> str:
@@ -191,26 +207,39 @@ def _tools(tools: Tools) -> str:
     return f"{allowed}; deny {', '.join(tools.deny)}" if tools.deny else allowed
 
 
-def _remote_lines(server: RemotePlan, verbose: bool) -> Iterator[str]:
-    yield f"mcp server {server.name} ({server.type})"
-    yield f"  url        {masked(server.url.display())}"
+def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    path = ("mcp_servers", server.name)
+    yield f"mcp server {server.name} ({server.type}){_at(plan, (*path, 'type'))}"
+    yield f"  url        {masked(server.url.display())}{_at(plan, (*path, 'url'))}"
     yield from _value_lines("headers", server.headers, verbose)
 
 
-def _program_lines(program: ProcessPlan | StdioPlan, verbose: bool) -> Iterator[str]:
-    yield f"  command    {program.command}"
+def _program_lines(program: ProcessPlan | StdioPlan, path: KeyPath, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
+    yield f"  command    {program.command}{_at(plan, (*path, 'command'))}"
     if program.args:
-        yield "  arguments  " + " ".join(_quoted(masked(argument.display())) for argument in program.args)
-    yield from _value_lines("variables", program.env, verbose)
+        arguments = " ".join(_quoted(masked(argument.display())) for argument in program.args)
+        yield f"  arguments  {arguments}{_at(plan, (*path, 'args'))}"
+    yield from _value_lines("variables", program.env, verbose, inherited=_at(plan, (*path, "inherit_env")))
 
 
-def _value_lines(title: str, values: Mapping[str, Value], verbose: bool) -> Iterator[str]:
+def _value_lines(title: str, values: Mapping[str, Value], verbose: bool, *, inherited: str = "") -> Iterator[str]:
     shown = {name: value for name, value in values.items() if verbose or value.origin != INHERITED}
     rows = [f"{name}  {_from(value)}" for name, value in sorted(shown.items())]
     if hidden := len(values) - len(shown):
-        rows.append(f"{hidden} inherited")
+        rows.append(f"{hidden} inherited{inherited}")
     for index, row in enumerate(rows):
         yield f"  {'' if index else title:10} {row}"
+
+
+def _at(plan: LaunchPlan, *paths: KeyPath) -> str:
+    """The end of a line: where that is written what stands there; nothing for what no file says."""
+    found = [origin for path, origin in plan.origins.items() if any(path[: len(each)] == each for each in paths)]
+    if len(found) < 2:
+        return "".join(f"  {origin}" for origin in found)
+    lines: dict[str, dict[str, None]] = {}
+    for origin in found:
+        lines.setdefault(origin.source, {})[str(origin.line)] = None
+    return "  " + ", ".join(f"{source}:{','.join(numbers)}" for source, numbers in lines.items())
 
 
 def _from(value: Value) -> str:

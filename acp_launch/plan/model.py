@@ -11,6 +11,7 @@ from typing import Self
 
 from msgspec import Struct, field
 
+from acp_launch.document.keypath import KeyPath
 from acp_launch.problem import Problem
 from acp_launch.profile.model import Approval, Client, Match, Restart, Roots, ServerTimeouts, Timeouts, Tools
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
@@ -137,7 +138,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     servers: tuple[ServerPlan, ...]
     mode: str | None = None
     config: Mapping[str, str | bool] = field(default_factory=dict)
-    settings: Mapping[str, Origin] = field(default_factory=dict)  # where `mode`, and each key of `config`, is written
+    origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # of what the files say; a list is one value
     rules: tuple[RulePlan, ...] = ()
     client: Client = field(default_factory=Client)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.directory import distinct, usable
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.executable import CannotRun
@@ -24,7 +25,6 @@ from acp_launch.problem import Problem, errors
 from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Session
 
 
 class Resolved(Struct, frozen=True):
@@ -98,7 +98,7 @@ class _Walk(Struct):
             servers=used,
             mode=profile.session.mode,
             config=profile.session.config,
-            settings=self._settings(profile.session),
+            origins=self._origins(cwd_override, session_override),
             rules=given,
             client=profile.client,
         )
@@ -122,9 +122,13 @@ class _Walk(Struct):
         directories = (self.machine.directory((*path, index), text) for index, text in enumerate(written))
         return [directory for directory in directories if directory is not None]
 
-    def _settings(self, session: Session) -> dict[str, Origin]:
-        found = {name: self.substitution.origin(("session", "config", name)) for name in session.config}
-        return found if session.mode is None else {**found, "mode": self.substitution.origin(("session", "mode"))}
+    def _origins(self, cwd_override: Path | None, session_override: str | None) -> dict[KeyPath, Origin]:
+        found = self.substitution.origins()
+        if cwd_override is not None:
+            found["workspace", "cwd"] = Origin("--cwd")
+        if session_override is not None:
+            found["session", "name"] = Origin("--session")
+        return found
 
     def _session(self, override: str | None) -> str | None:
         if override is None:

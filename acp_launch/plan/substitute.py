@@ -3,11 +3,12 @@ References become text, one value of a profile at a time; secrets stay reference
 a Problem at its place in the file, and the walk goes on, so that all of them are reported at once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, field
 
 from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.document.nodes import Plain
 from acp_launch.plan.executable import CannotRun
 from acp_launch.plan.model import Inherited, Origin, Value
 from acp_launch.problem import Problem
@@ -33,6 +34,10 @@ class Substitution(Struct):
     def origin(self, path: KeyPath, *, offset: int = 0) -> Origin:
         at = self.loaded.positions.where(path, offset=offset)
         return Origin(at.file, at.line, at.column, dotted(path))
+
+    def origins(self) -> dict[KeyPath, Origin]:
+        """Where each value is written that the profile's files come to; a list is one."""
+        return {path: self.origin(path) for path in _leaves(self.loaded.merged, ())}
 
     def value(self, path: KeyPath, template: str) -> Value | None:
         """None when something in it is unresolved; the problem is noted."""
@@ -92,3 +97,11 @@ class Substitution(Struct):
         fix = f"export {part.name}=..., or write ${{env:{part.name}:-default}}"
         self.problems.append(where.problem(f"the environment variable {part.name} is not set", fix))
         return None
+
+
+def _leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
+    if not isinstance(value, Mapping) or (not value and path):
+        yield path
+        return
+    for key, inner in value.items():
+        yield from _leaves(inner, (*path, key))

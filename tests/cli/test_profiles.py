@@ -114,10 +114,11 @@ def test_a_plan_shows_what_would_start_and_no_value_of_the_environment(
         verbose = Answer("plan", "good", "--verbose")
     assert answer.code == 0
     lines = answer.out.splitlines()
-    assert lines[:2] == [f"profile      good  ({project / '.acp-launch' / 'good.yaml'})", "             Good one"]
+    assert lines[0] == f"profile      good  ({project / '.acp-launch' / 'good.yaml'})"
+    assert lines[1] == "             Good one  .acp-launch/good.yaml:2:14"
     assert f"directory    {project}" in lines
     assert "timeouts     initialize 2m, session 1m, silence 30m" in lines
-    assert f"  command    {sys.executable}" in lines
+    assert f"  command    {sys.executable}  .acp-launch/good.yaml:4:12" in lines
     assert "  variables  B  .acp-launch/good.yaml:5:32" in lines
     assert "             KEY  .acp-launch/good.yaml:5:14, ${secret:k}" in lines
     assert "SHELL_TOKEN" not in answer.out and "SHELL_TOKEN  inherited" in verbose.out

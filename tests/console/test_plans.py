@@ -1,6 +1,7 @@
 """Ring 1. What `plan` says of the servers we would start (ours)."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -40,31 +41,31 @@ def planned(root: Path, *, verbose: bool = False) -> tuple[list[str], dict[str, 
 
 def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: Path) -> None:
     assert planned(tmp_path)[0] == [
-        "  command    python",
+        "  command    python  p.yaml:2:18",
         "mcp server plain (stdio)",
-        "  command    python",
+        "  command    python  p.yaml:4:20",
         "  variables  TOKEN  p.yaml:4:46, ${secret:t}",
         "             2 inherited",
         "  restart    on-failure, 5 in a row, after 200ms to 10s (x2); counted anew after 10s",
         "  timeouts   start 30s, call none",
-        "mcp server tuned (stdio, not required)",
-        "  command    python",
-        "  variables  1 inherited",
-        "  directory  sub",
-        "  restart    always, 3 in a row, after 1s to 1m (x1.5); counted anew after 1h",
-        "  timeouts   start 2m, call 500ms",
-        "  tools      allow get_*, search; deny get_secret",
-        "  roots      the session's directories, whatever the agent declares",
+        "mcp server tuned (stdio, not required)  p.yaml:9:15",
+        "  command    python  p.yaml:6:14",
+        "  variables  1 inherited  p.yaml:8:18",
+        "  directory  sub  p.yaml:7:10",
+        "  restart    always, 3 in a row, after 1s to 1m (x1.5); counted anew after 1h  p.yaml:10",
+        "  timeouts   start 2m, call 500ms  p.yaml:11",
+        "  tools      allow get_*, search; deny get_secret  p.yaml:12",
+        "  roots      the session's directories, whatever the agent declares  p.yaml:13:12",
         "mcp server once (stdio)",
-        "  command    python",
+        "  command    python  p.yaml:14:19",
         "  variables  2 inherited",
-        "  restart    never",
+        "  restart    never  p.yaml:14:47",
         "  timeouts   start 30s, call none",
-        "  tools      allow none",
+        "  tools      allow none  p.yaml:14:66",
         "mcp server theirs (stdio)",
-        "  command    python",
+        "  command    python  p.yaml:15:21",
         "  variables  A  p.yaml:15:58",
-        "  bridge     none: the agent starts it, secrets and all",
+        "  bridge     none: the agent starts it, secrets and all  p.yaml:15:42",
     ]
 
 
@@ -124,13 +125,13 @@ def test_a_plan_shows_what_the_session_is_put_into_and_what_the_agent_may_do(tmp
     lines = as_text(made.plan).replace(str(tmp_path), "/project").splitlines()
     first = lines.index("session      (a new one)") + 1
     assert lines[first : lines.index("agent") - 1] == [
-        "mode         plan",
-        "config       model: opus",
-        "             fast: true",
-        "permissions  deny",
+        "mode         plan  /project/p.yaml:3:17",
+        "config       model: opus  /project/p.yaml:3:39",
+        "             fast: true  /project/p.yaml:3:51",
+        "permissions  deny  /project/p.yaml:5:12",
         "  allow      kind read, search; path /project/src/**  /project/p.yaml:7:7",
         "  ask        command git *  /project/p.yaml:8:7",
-        "client       reads files, runs commands for the agent",
+        "client       reads files, runs commands for the agent  /project/p.yaml:9",
     ]
     data = json.loads(json.dumps(described(made.plan)).replace(str(tmp_path), "/project"))
     assert {key: data[key] for key in ("mode", "config", "permissions", "client")} == {
@@ -149,3 +150,108 @@ def test_a_plan_shows_what_the_session_is_put_into_and_what_the_agent_may_do(tmp
         },
         "client": {"fs": "read", "terminal": True},
     }
+
+
+BASE = """\
+version: 1
+description: base
+agent:
+  command: ${python}
+  args: [-c, pass]
+  env:
+    A: a
+    B: b
+  inherit_env: minimal
+  timeouts:
+    initialize: 1s
+    session: 2s
+    silence: 3s
+workspace:
+  cwd: .
+  additional_directories: [sub]
+permissions:
+  default: deny
+"""
+MIDDLE = """\
+extends: base
+mcp_servers:
+  local:
+    command: ${python}
+    required: true
+    cwd: sub
+    inherit_env: all
+    restart:
+      max: 3
+    timeouts:
+      call: 9s
+    tools:
+      allow: [a]
+    roots: session
+  remote:
+    type: http
+    url: https://example.org
+    headers:
+      X-A: a
+  theirs:
+    command: ${python}
+    bridge: false
+"""
+TOP = """\
+extends: middle
+description: top
+agent:
+  env:
+    B: c
+session:
+  name: work
+  mode: code
+  config:
+    model: opus
+client:
+  fs: true
+  terminal: true
+mcp_servers:
+  local:
+    restart:
+      policy: always
+    tools:
+      deny: [b]
+"""
+HIDDEN = {"description": 2, "agent.env.B": 8}  # in the base, and written again above
+
+
+def test_every_value_of_every_layer_has_its_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".acp-launch").mkdir()
+    texts = {"base": BASE, "middle": MIDDLE, "top": TOP}
+    for name, text in texts.items():
+        (tmp_path / ".acp-launch" / f"{name}.yaml").write_text(text)
+    file = tmp_path / ".acp-launch" / "top.yaml"
+    made = resolve(load(Found("top", file, tmp_path, "project")), cwd=tmp_path, environ={"PATH": "/bin"})
+    assert made.plan is not None
+    written = {
+        f"{tmp_path}/.acp-launch/{name}.yaml:{number}"
+        for name, text in texts.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if not line.endswith(":") and not line.startswith("extends")
+    }
+    written -= {f"{tmp_path}/.acp-launch/base.yaml:{number}" for number in HIDDEN.values()}
+    origins = described(made.plan)["origins"]
+    assert {origin.rpartition(":")[0] for origin in origins.values()} == written
+    assert origins["agent.env.B"] == f"{tmp_path}/.acp-launch/top.yaml:5:8"
+    assert origins["mcp_servers.local.restart.max"] == f"{tmp_path}/.acp-launch/middle.yaml:9:12"
+
+    shown = set()
+    for match in re.finditer(r"(\S+\.yaml):(\d+)((?:,\d+)*)", as_text(made.plan)):
+        shown |= {f"{match[1]}:{number}" for number in (match[2], *match[3].split(",")[1:])}
+    assert shown == written - {f"{tmp_path}/.acp-launch/base.yaml:1"}  # the version of the format
+
+
+def test_a_directory_given_for_once_is_not_the_files(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "p.yaml").write_text('version: 1\nagent: {command: "${python}"}\nworkspace: {cwd: .}\n')
+    loaded = load(Found("p", tmp_path / "p.yaml", tmp_path, "path"))
+    made = resolve(loaded, cwd=tmp_path, environ={}, cwd_override=Path("sub"))
+    assert made.plan is not None
+    assert f"directory    {tmp_path / 'sub'}  --cwd" in as_text(made.plan).splitlines()
+    assert "workspace.cwd" not in described(made.plan)["origins"]
