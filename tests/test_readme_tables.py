@@ -49,7 +49,7 @@ def test_every_verb_that_takes_trust_is_named() -> None:
         verb for verb, command in _verbs(get_command(app)) if any("--trust" in each.opts for each in command.params)
     }
     (line,) = re.findall(r"^(`mcp inspect`.*) take `--trust`", _section("Commands"), re.MULTILINE)
-    group, named = "", {"run", "doctor"}
+    group, named = "", {"run", "doctor", "export"}
     for verb in re.findall(r"`([a-z -]+)`", line):
         group = verb.split()[0] if " " in verb else group
         named.add(verb if " " in verb or verb in ("login", "logout") else f"{group} {verb}")

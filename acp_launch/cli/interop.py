@@ -51,11 +51,12 @@ def export(
     file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="Write it there instead.")] = None,
     yes: Yes = False,
     force: Annotated[bool, typer.Option("--force", help="Replace entries of the same name.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="Write a project's profile without accepting it.")] = False,
 ) -> None:
     """Print, or write, what makes another tool use a profile's servers, or its agent. Never a secret's value."""
     from acp_launch.cli.outgoing import Wish, give
 
-    give(profile, _tool(to), Wish(write=write or file is not None, file=file or "", yes=yes, force=force))
+    give(profile, _tool(to), Wish(write or file is not None, file or "", yes=yes, force=force, trust=trust))
 
 
 def _tool(name: str) -> "Tool":

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.cli.planning import here
+from acp_launch.cli.planning import here, loaded_profile, resolved_from
+from acp_launch.cli.trusting import require
 from acp_launch.console.interop import agreed, listed, note, show_change, warn
 from acp_launch.console.question import possible
 from acp_launch.errors import UsageError
@@ -19,8 +20,7 @@ from acp_launch.interop.places import Machine, Tool, own_place
 from acp_launch.interop.source import at_home, read
 from acp_launch.interop.target import refuse_strays
 from acp_launch.interop.writers import Exported, exported
-from acp_launch.profile.discover import find
-from acp_launch.profile.load import Loaded, load, shown
+from acp_launch.profile.load import Loaded, shown
 from acp_launch.secret.redact import redactor
 from acp_launch.settings import load as settings
 
@@ -32,15 +32,19 @@ class Wish(Struct, frozen=True):
     file: str
     yes: bool
     force: bool
+    trust: bool
 
 
 def give(name: str, tool: Tool, wish: Wish) -> None:
     """
     Raises:
         LaunchError: there is no such profile, or the tool's file cannot be changed.
+        NotTrusted: it comes from a project, and the tool would run what nobody has accepted.
     """
     chosen = settings.load()
-    loaded = load(find(name, start=here(), settings=chosen), cache=chosen.cache)
+    loaded = loaded_profile(name, chosen)
+    if wish.write:
+        require(loaded, resolved_from(loaded, cwd=None).plan, chosen, is_waved=wish.trust)
     found = exported(loaded.profile, tool, _surroundings(loaded))
     for remark in found.notes:
         warn(remark)

@@ -233,6 +233,7 @@ STARTING = (
     ("login",),
     ("logout",),
     ("doctor",),
+    ("export",),
     *(("mcp", verb) for verb in ("inspect", "tools", "call")),
     *(("session", verb) for verb in ("close", "rm")),
 )

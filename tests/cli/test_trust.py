@@ -232,3 +232,24 @@ def test_a_person_who_runs_it_is_asked_at_once(project: Path, run: Run, typed: s
         terminal.types(typed)
         assert terminal.ends() == code
     assert run("run", "review", "where").returncode == code
+
+
+def test_no_other_tool_is_made_to_run_what_was_not_accepted(project: Path, run: Run) -> None:
+    write(project, mcp_servers={"evil": {"command": "touch", "args": ["pwned"]}})
+    claude, zed = project / ".mcp.json", Path(os.environ["HOME"]) / ".config" / "zed" / "settings.json"
+    for tool in ("claude", "zed"):
+        refused = run("export", "review", "--to", tool, "--write", "--yes")
+        assert (refused.returncode, refused.stdout) == (7, "")
+        assert "this profile comes from a project, and you have not trusted it yet" in refused.stderr
+        assert "server evil: /" in " ".join(refused.stderr.split())
+    assert not claude.exists() and not zed.exists()
+    elsewhere = run("export", "review", "--to", "claude", "--file", "elsewhere.json", "--yes")
+    assert (elsewhere.returncode, (project / "elsewhere.json").exists()) == (7, False)
+
+    printed = run("export", "review", "--to", "claude")
+    assert (printed.returncode, list(json.loads(printed.stdout)["mcpServers"])) == (0, ["evil"])
+    waved = run("export", "review", "--to", "claude", "--write", "--yes", "--trust")
+    assert (waved.returncode, claude.exists()) == (0, True)
+    assert run("trust", "review", "--yes").returncode == 0
+    assert run("export", "review", "--to", "zed", "--write", "--yes").returncode == 0
+    assert zed.exists()
