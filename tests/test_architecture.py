@@ -67,7 +67,7 @@ PURE = [
     "secret/shapes",
     "secret/wording",
     "protocol/*",
-    "console/webaddress",
+    "console/ask/webaddress",
     "cli/completing/glance",
     "cli/completing/line",
     "cli/completing/words",

@@ -19,9 +19,9 @@ from acp_launch.checks import answers
 from acp_launch.checks.check import Check
 from acp_launch.checks.parts import Part
 from acp_launch.cli.start import guarded, started, stderr_log
-from acp_launch.console.discreet import Discreet
-from acp_launch.console.notices import Notices
 from acp_launch.console.servers import Telling
+from acp_launch.console.stream.discreet import Discreet
+from acp_launch.console.stream.notices import Notices
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.mcp.client import Client

@@ -20,7 +20,7 @@ from acp_launch.cli.incoming import machine
 from acp_launch.cli.planning import here
 from acp_launch.cli.shelving import Shelving
 from acp_launch.console import init as conversation
-from acp_launch.console.question import possible
+from acp_launch.console.ask.question import possible
 from acp_launch.console.stderr import say
 from acp_launch.errors import UsageError
 from acp_launch.interop.survey import Finding, survey

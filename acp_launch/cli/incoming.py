@@ -11,8 +11,8 @@ from msgspec import Struct
 from acp_launch.cli.planning import here
 from acp_launch.cli.shelving import Shelving
 from acp_launch.console import importing
+from acp_launch.console.ask.question import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, show_findings
-from acp_launch.console.question import possible
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, merge
 from acp_launch.interop.drafting import Spot, Token, holes

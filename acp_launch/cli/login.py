@@ -10,7 +10,7 @@ from acp_launch.errors import AuthRequired, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.console.aloud import Aloud
+    from acp_launch.console.ask.aloud import Aloud
     from acp_launch.opened import LogIn
     from acp_launch.process.exit import Exit
     from acp_launch.process.program import Program
@@ -92,7 +92,7 @@ def logging_in(
 
 
 def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
-    from acp_launch.console import logins
+    from acp_launch.console.ask import logins
     from acp_launch.console.stderr import DIM, harmless, say
     from acp_launch.process.foreground import available
     from acp_launch.protocol.authmethod import AuthMethod
@@ -132,7 +132,7 @@ def _on_visit(
     import asyncio
 
     from acp_launch.cli.start import guarded, started, stderr_log
-    from acp_launch.console.aloud import Aloud
+    from acp_launch.console.ask.aloud import Aloud
     from acp_launch.process.foreground import available
     from acp_launch.protocol.offers import Offers
     from acp_launch.visit import Visit
@@ -158,8 +158,8 @@ async def _visited(
     spawned: "Spawned",
     aloud: "Aloud",
 ) -> T:
-    from acp_launch.console.discreet import Discreet
-    from acp_launch.console.notices import Notices
+    from acp_launch.console.stream.discreet import Discreet
+    from acp_launch.console.stream.notices import Notices
     from acp_launch.visit import visit
 
     return await visit(planned[0], needs, spawned, Discreet(Notices()), story)
@@ -172,9 +172,9 @@ async def _logged_in(
     from contextlib import nullcontext
 
     from acp_launch.cli.start import spawn_agent
-    from acp_launch.console.discreet import Discreet
-    from acp_launch.console.notices import Notices
-    from acp_launch.console.question import Questions, possible
+    from acp_launch.console.ask.question import Questions, possible
+    from acp_launch.console.stream.discreet import Discreet
+    from acp_launch.console.stream.notices import Notices
     from acp_launch.interrupts import Interrupts
     from acp_launch.process.vigil import kept
     from acp_launch.session.login import Begun, begin, name_of, run_on_terminal
@@ -204,7 +204,7 @@ async def _logged_in(
 
 def _place(planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None") -> "Place":
     from acp_launch.bridge.programs import program
-    from acp_launch.console.logins import Logins
+    from acp_launch.console.ask.logins import Logins
     from acp_launch.plan.model import StdioPlan
     from acp_launch.process.foreground import available
     from acp_launch.session.login import Place

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from acp_launch.cli.planning import here, loaded_profile, resolved_from
 from acp_launch.cli.trusting import require
+from acp_launch.console.ask.question import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, warn
-from acp_launch.console.question import possible
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, handing
 from acp_launch.interop.incoming import gathered

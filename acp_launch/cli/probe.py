@@ -22,8 +22,8 @@ from msgspec.structs import replace
 from acp_launch.cli.planning import at_home, here, loaded_profile, planned, resolved_from
 from acp_launch.cli.start import guarded, started
 from acp_launch.cli.trusting import require
-from acp_launch.console.notices import Notices
 from acp_launch.console.servers import Telling
+from acp_launch.console.stream.notices import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.mcp.client import Client

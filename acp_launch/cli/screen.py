@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
-    from acp_launch.console.discreet import Output
+    from acp_launch.console.stream.discreet import Output
     from acp_launch.session.person import Person
 
 LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop
@@ -25,29 +25,29 @@ class Screen:
 
             self._observer = self._make()
             if not redactor.is_empty:
-                from acp_launch.console.discreet import Discreet
+                from acp_launch.console.stream.discreet import Discreet
 
                 self._observer = Discreet(self._observer)
         return self._observer
 
     def _make(self) -> "Output":
         if self._output == "text" and sys.stdout.isatty():
-            from acp_launch.console.live import Live
+            from acp_launch.console.draw.live import Live
 
             return Live()
-        from acp_launch.console.outlet import Outlet
+        from acp_launch.console.stream.outlet import Outlet
 
         if self._output == "json":
-            from acp_launch.console.ndjson import Ndjson
+            from acp_launch.console.stream.ndjson import Ndjson
 
             return Ndjson(Outlet())
-        from acp_launch.console.plain import Plain, Quiet
+        from acp_launch.console.stream.plain import Plain, Quiet
 
         return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
 
     def person(self) -> "Person | None":
         """Who can be asked, or None when there is nobody."""
-        from acp_launch.console.question import Questions, possible
+        from acp_launch.console.ask.question import Questions, possible
 
         if not possible():
             return None
@@ -72,7 +72,7 @@ class Screen:
             return
         import asyncio
 
-        from acp_launch.console.outlet import OutputClosed
+        from acp_launch.console.stream.outlet import OutputClosed
 
         self.observer.failed(error)
         patience = LAST_WORDS if isinstance(error, Stopped) else None

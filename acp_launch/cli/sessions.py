@@ -106,7 +106,7 @@ def rm(
 
 
 def _agent(record: "Record") -> str:
-    from acp_launch.console.outside import one_line
+    from acp_launch.console.draw.outside import one_line
 
     return one_line(record.agent_name) or "the agent"
 

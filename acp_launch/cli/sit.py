@@ -29,7 +29,7 @@ def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
 async def _sat(
     wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
-    from acp_launch.console.discreet import Discreet
+    from acp_launch.console.stream.discreet import Discreet
     from acp_launch.interactive.heard import heard
     from acp_launch.interactive.rooms import Rooms
     from acp_launch.interactive.sitting import Seating

@@ -95,7 +95,7 @@ def _grace(settings: Settings) -> float:
 
 def say_waiting(what: str, waited: float, limit: float) -> None:
     """In the words of every wait; what they need is imported by who has been waiting for 3 s."""
-    from acp_launch.console.notices import Notices
+    from acp_launch.console.stream.notices import Notices
 
     Notices().waiting(what, waited, limit)
 

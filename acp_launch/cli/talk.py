@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from acp_launch.cli.books import Ledger
 from acp_launch.cli.start import open_env, spawn_agent, stderr_log
-from acp_launch.console.aloud import Aloud
-from acp_launch.console.permit import permitting
+from acp_launch.console.ask.aloud import Aloud
+from acp_launch.console.ask.permit import permitting
 from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import AuthRequired
 from acp_launch.opened import LogIn, Wanted
@@ -74,8 +74,8 @@ def talks(
 
 def _eliciting(person: Person) -> Elicit:
     def made(agent: str, note: Callable[[str], None]) -> "Elicitation":
-        from acp_launch.console.forms import Forms
-        from acp_launch.console.links import Links
+        from acp_launch.console.ask.forms import Forms
+        from acp_launch.console.ask.links import Links
         from acp_launch.session.elicitation.service import Elicitation
 
         fill, visit = Forms(person, agent).fill, Links(person, agent).visit

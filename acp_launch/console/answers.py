@@ -11,8 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.console.asked import cut
-from acp_launch.console.outside import one_line
+from acp_launch.console.ask.asked import cut
+from acp_launch.console.draw.outside import one_line
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.policy import choose

@@ -24,7 +24,7 @@ from typing import Any
 
 from acp_launch.checks.check import Check
 from acp_launch.checks.discretion import Discretion
-from acp_launch.console.outside import cut, one_line
+from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import YELLOW, say
 from acp_launch.secret.credential import masked

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from acp_launch.console.ask.question import Questions
 from acp_launch.console.columns import columns
-from acp_launch.console.difflines import changes
-from acp_launch.console.question import Questions
+from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.interop.survey import Finding
 from acp_launch.profile.load import shown

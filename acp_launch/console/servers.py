@@ -215,7 +215,7 @@ def _put(text: str) -> None:
 
 async def _answer(text: str) -> None:
     """As `_put`, but at once and without blocking the event loop; past `sys.stdout`, which would have redacted it."""
-    from acp_launch.console.outlet import Outlet  # not for `list`, which needs no event loop
+    from acp_launch.console.stream.outlet import Outlet  # not for `list`, which needs no event loop
 
     outlet = Outlet()
     outlet.write(redactor.data(text.encode(errors="replace")))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.console.servernotes import opened
 from acp_launch.console.stderr import DIM
+from acp_launch.console.stream.servernotes import opened
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome, is_the_end
 from acp_launch.interactive.front import Word

@@ -6,9 +6,9 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from acp_launch.bridged import Bridged
-from acp_launch.console.discreet import Output
 from acp_launch.console.failure import lines
 from acp_launch.console.stderr import harmless
+from acp_launch.console.stream.discreet import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.interactive.front import Front
 from acp_launch.interactive.heard import Heard

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from acp_launch.console.canvas import Canvas
-from acp_launch.console.live import Live
-from acp_launch.console.notices import Notices
-from acp_launch.console.outlet import Outlet
-from acp_launch.console.plain import Plain
+from acp_launch.console.draw.canvas import Canvas
+from acp_launch.console.draw.live import Live
+from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.outlet import Outlet
+from acp_launch.console.stream.plain import Plain
 from acp_launch.interactive.transcript import Transcript
 from acp_launch.process.change import Change
 from acp_launch.protocol.event import Updated

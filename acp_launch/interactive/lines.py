@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from acp_launch.console.echo import forget_typed
+from acp_launch.console.ask.echo import forget_typed
 from acp_launch.console.stderr import DIM, YELLOW, harmless, paint, say
 from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.session.person import Choice, Person, Tone

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.bridged import Supplies, bridged
-from acp_launch.console.discreet import Output
+from acp_launch.console.stream.discreet import Output
 from acp_launch.errors import (
     AgentError,
     AgentRefused,

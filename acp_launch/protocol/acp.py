@@ -141,7 +141,7 @@ def decoded(raw: Raw | bytes) -> Any:
     """Plain Python values, for messages that are rare and read leniently; None for what is no JSON inside.
 
     The standard library gets a second try: it reads half a surrogate pair, which is what a JavaScript agent sends
-    when it cuts its text in the middle of an emoji (see `console.halves`).
+    when it cuts its text in the middle of an emoji (see `console.draw.halves`).
     """
     try:
         return msgspec.json.decode(raw)

@@ -36,7 +36,7 @@ Done = Literal["done", "reconnect"]
 
 
 class Adviser(Protocol):
-    """Somebody to ask about a login: `console.logins` asks a person, tests play a part in it."""
+    """Somebody to ask about a login: `console.ask.logins` asks a person, tests play a part in it."""
 
     async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
         """None when no login is wanted."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import Raw
 from rich.console import Console
 
-from acp_launch.console.discreet import Output
+from acp_launch.console.stream.discreet import Output
 from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import TurnEnd
 from tests.benchmarks.run import US, agent, profile
@@ -71,16 +71,16 @@ WORK: dict[str, Callable[[], Iterator[Updated]]] = {
 
 
 def live() -> Output:
-    from acp_launch.console.live import Live
-    from acp_launch.console.region import Region
+    from acp_launch.console.draw.live import Live
+    from acp_launch.console.draw.region import Region
 
     screen = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - as long as the process
     return Live(Region(Console(file=screen, force_terminal=True, width=100, height=40, color_system="256")))
 
 
 def plain() -> Output:
-    from acp_launch.console.outlet import Outlet
-    from acp_launch.console.plain import Plain
+    from acp_launch.console.stream.outlet import Outlet
+    from acp_launch.console.stream.plain import Plain
 
     sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     return Plain(Outlet(os.open(os.devnull, os.O_WRONLY)))

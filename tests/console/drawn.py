@@ -9,8 +9,8 @@ from pyte.screens import Char
 from rich.console import Console
 from wcwidth import wcwidth
 
-from acp_launch.console.live import Live
-from acp_launch.console.region import Region
+from acp_launch.console.draw.live import Live
+from acp_launch.console.draw.region import Region
 
 
 class Emulated(io.StringIO):

@@ -13,11 +13,11 @@ import pytest
 from msgspec import Raw
 from rich.console import Console, RenderableType
 
+from acp_launch.console.draw.live import Live
 from acp_launch.console.failure import show
-from acp_launch.console.live import Live
-from acp_launch.console.notices import Notices
-from acp_launch.console.outlet import Outlet
-from acp_launch.console.plain import Plain, Quiet
+from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.outlet import Outlet
+from acp_launch.console.stream.plain import Plain, Quiet
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
 from acp_launch.process.change import Change, Standing
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd

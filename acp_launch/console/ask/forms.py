@@ -1,0 +1,104 @@
+"""Filling in a form for an agent: field by field, and nothing is sent before all of it was looked at (C-74)."""
+
+from acp_launch.console.ask.asked import LONGEST, quote, shown
+from acp_launch.console.ask.fields import as_sent, as_typed, hint, holds_secret, label, options, wants_secret
+from acp_launch.session.elicitation.check import check
+from acp_launch.session.elicitation.filling import typed, whole
+from acp_launch.session.elicitation.form import Field, Filled, Form, Value
+from acp_launch.session.person import Choice, Person
+
+SEND = Choice("s", "send")
+EDIT = Choice("e", "edit")
+DECLINE = Choice("d", "decline")
+CANCEL = Choice("c", "cancel")
+
+
+class Dismissed(Exception):  # noqa: N818 - it reads as what happened
+    """Raised when a question is: the form is cancelled."""
+
+
+class Forms:
+    def __init__(self, person: Person, agent_name: str) -> None:
+        self._person = person
+        self._agent_name = shown(agent_name)
+
+    async def fill(self, form: Form) -> Filled:
+        """Everything in it was typed by the person, or was a default they took."""
+        async with self._person.floor():
+            self._introduce(form)
+            if form.missing:
+                return await self._refuse(form)
+            try:
+                return await self._complete(form)
+            except Dismissed:
+                return Filled("cancel")
+
+    def _introduce(self, form: Form) -> None:
+        self._person.say(f"{self._agent_name} asks you to fill in a form:", "heading")
+        for text in (form.title, form.message, form.description):
+            quote(self._person, text)
+        if form.left_out:
+            names = ", ".join(map(shown, form.left_out))
+            self._person.say(f"Left out, for acp-launch does not know how to ask for it: {names}", "dim")
+
+    async def _refuse(self, form: Form) -> Filled:
+        names = ", ".join(map(shown, form.missing))
+        self._person.say(f"It cannot be sent, for acp-launch does not know how to ask for: {names}", "warning")
+        key = await self._person.choose("Decline it?", [DECLINE, CANCEL])
+        return Filled("decline" if key == DECLINE.key else "cancel")
+
+    async def _complete(self, form: Form) -> Filled:
+        given = {field.name: field.default for field in form.fields if field.default is not None}
+        while True:
+            given = await self._asked(form, given)
+            key = await self._reviewed(form, given)
+            if key == SEND.key and not (problem := whole(form, given)):
+                return Filled("accept", given)
+            if key == SEND.key:
+                self._person.say(f"{shown(problem, longest=LONGEST)}.", "warning")
+            elif key != EDIT.key:
+                return Filled("decline" if key == DECLINE.key else "cancel")
+
+    async def _asked(self, form: Form, given: dict[str, Value]) -> dict[str, Value]:
+        """All fields, with what is `given` as defaults."""
+        answers: dict[str, Value] = {}
+        for number, field in enumerate(form.fields, 1):
+            self._present(field, f"{number} of {len(form.fields)}", has_default=field.name in given)
+            value = await self._answer(field, given.get(field.name))
+            if value is not None:
+                answers[field.name] = value
+        return answers
+
+    def _present(self, field: Field, place: str, *, has_default: bool) -> None:
+        self._person.say(f"{label(field)} ({place})", "heading")
+        quote(self._person, field.description)
+        if wants_secret(field):
+            self._person.say("Forms are no place for secrets: the agent sees what you type.", "warning")
+        for line in options(field):
+            self._person.say(f"    {line}")
+        if said := hint(field, has_default=has_default):
+            self._person.say(said, "dim")
+
+    async def _answer(self, field: Field, given: Value | None) -> Value | None:
+        """Asked again until it is right."""
+        default = as_typed(field, given)
+        while True:
+            text = await self._person.line(label(field), default=default)
+            if text is None:
+                raise Dismissed
+            is_given = given is not None and text == default
+            value, problem = (given, check(field, given)) if is_given else typed(field, text)
+            if not problem:
+                return value
+            self._person.say(shown(f"{field.label} {problem}.", longest=LONGEST), "warning")
+
+    async def _reviewed(self, form: Form, given: dict[str, Value]) -> str | None:
+        if not form.fields:
+            return await self._person.choose("It asks for nothing but your consent.", [SEND, DECLINE, CANCEL])
+        self._person.say(f"This goes to {self._agent_name}:", "heading")
+        for field in form.fields:
+            value = given.get(field.name)
+            self._person.say(f"    {label(field)}: {as_sent(field, value)}")
+            if value is not None and holds_secret(value):
+                self._person.say(f"{label(field)} holds a secret of this launch.", "warning")
+        return await self._person.choose("Send it?", [SEND, EDIT, DECLINE, CANCEL])

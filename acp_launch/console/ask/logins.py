@@ -1,0 +1,109 @@
+"""The ways to log in to an agent: as a list, as questions to a person, and what the agent says meanwhile."""
+
+import json
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
+
+from acp_launch.console.ask.aloud import Aloud
+from acp_launch.console.columns import columns
+from acp_launch.console.stderr import harmless
+from acp_launch.process.program import Program
+from acp_launch.protocol.authmethod import AuthMethod
+from acp_launch.secret.redact import redactor
+from acp_launch.session.login import secret_name
+from acp_launch.session.person import Choice, Person
+
+KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # for one method each; n is a no everywhere
+YES, NO = Choice("y", "Yes, run it"), Choice("n", "No")
+
+
+class Logins:
+    """A `session.login.Adviser`: asks `person`, and lets them hear the agent while it logs in."""
+
+    def __init__(self, person: Person, aloud: Aloud | None = None) -> None:
+        self._person = person
+        self._aloud = aloud
+
+    async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
+        offered = dict(zip(KEYS, methods, strict=False))
+        async with self._person.floor():
+            self._person.say(harmless(f"{agent} wants a login", keep=""), "heading")
+            choices = [Choice(key, _sentence(method)) for key, method in offered.items()]
+            key = await self._person.choose("Log in with which?", choices)
+        return offered.get(key or "")
+
+    async def consents(self, method: AuthMethod, program: Program) -> bool:
+        async with self._person.floor():
+            say = self._person.say
+            say(f'"{_shown(method.name)}" is a command of the agent\'s choosing, not of your profile:', "warning")
+            say(f"    {_shown(command_line(method, program))}")
+            say(f"    in {_shown(str(program.cwd))}")
+            return await self._person.choose("Run it?", [YES, NO]) == YES.key
+
+    @asynccontextmanager
+    async def waiting(self, method: AuthMethod) -> AsyncIterator[None]:
+        async with self._person.floor():
+            self._person.say(f'logging in with "{_shown(method.name)}"; Ctrl-C gives up', "dim")
+        with self._aloud.on() if self._aloud else nullcontext():
+            yield
+
+
+def command_line(method: AuthMethod, program: Program) -> str:
+    """Exactly what will be run, as a shell would read it; what of `program.env` is not the method's is inherited."""
+    return " ".join(
+        [*(f"{name}={shlex.quote(text)}" for name, text in method.command_env.items()), shlex.join(program.argv)]
+    )
+
+
+def table(methods: Sequence[AuthMethod]) -> str:
+    """For people: what METHOD is called, what it is, and what it takes."""
+    rows = [("METHOD", "TYPE", "NAME", ""), *((method.id, _type(method), *_about(method)) for method in methods)]
+    return "\n".join(columns([[redactor.text(cell) for cell in row] for row in rows]))
+
+
+def as_json(agent: str, methods: Sequence[AuthMethod]) -> str:
+    return json.dumps(redactor.tree({"agent": agent, "methods": list(map(_members, methods))}), indent=2)
+
+
+def _type(method: AuthMethod) -> str:
+    if method.command:
+        return "terminal-auth"
+    return "env_var" if method.variables else method.type
+
+
+def _about(method: AuthMethod) -> tuple[str, str]:
+    return " ".join(method.name.split()), " ".join([*method.description.split(), *_needs(method)])
+
+
+def _needs(method: AuthMethod) -> list[str]:
+    names = ", ".join(variable.name for variable in method.variables if not variable.optional)
+    return [f"(reads {names})"] if names else []
+
+
+def _sentence(method: AuthMethod) -> str:
+    name, about = map(_shown, _about(method))
+    return f"{name}: {about}" if about else name
+
+
+def _members(method: AuthMethod) -> dict[str, object]:
+    """What is empty is left out; `type` is what `login` does with it."""
+    members = {
+        "id": method.id,
+        "name": method.name,
+        "type": _type(method),
+        "description": method.description,
+        "args": list(method.args),
+        "env": dict(method.env),
+        "command": list(method.command),
+        "variables": [
+            {"name": each.name, "secret": secret_name(each.name) if each.secret else None, "optional": each.optional}
+            for each in method.variables
+        ],
+        "link": method.link,
+    }
+    return {name: value for name, value in members.items() if value}
+
+
+def _shown(text: str) -> str:
+    return harmless(redactor.text(text), keep="")

@@ -1,0 +1,64 @@
+"""What the agent thinks: folded into one line when it is over, its last lines drawn meanwhile; or shown whole."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from acp_launch.console.draw.outside import one_line, prose
+from acp_launch.console.draw.talk import Talk
+from acp_launch.session.waits import seconds
+
+STYLE = "dim italic"
+DRAWN = 3  # lines
+FIRST = 200  # characters of the first words
+LAST = 2_000  # characters that three lines of a wide terminal may hold
+
+
+class Folded:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._forget()
+
+    def _forget(self) -> None:
+        self._began: float | None = None
+        self._first = ""
+        self._last: deque[str] = deque()
+        self._length = 0  # of the last
+
+    def add(self, text: str) -> None:
+        if self._began is None:
+            self._began = self._clock()
+        if len(self._first) < FIRST:
+            self._first = (self._first + text[: 4 * FIRST]).lstrip()
+        self._last.append(text[-LAST:])
+        self._length += len(self._last[-1])
+        while self._length - len(self._last[0]) >= LAST:
+            self._length -= len(self._last.popleft())
+
+    def take(self) -> list[RenderableType]:
+        return []
+
+    def rest(self) -> list[RenderableType]:
+        """One line for the whole thought; the next text begins another one."""
+        took = self._clock() - self._began if self._began is not None else 0
+        words = one_line(self._first)
+        self._forget()
+        return [Text(_folded(words, took), STYLE, no_wrap=True, overflow="ellipsis")] if words else []
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        last = prose("".join(self._last)).strip()
+        if last:
+            yield from Text(last, STYLE).wrap(console, options.max_width)[-DRAWN:]
+
+
+def _folded(words: str, took: float) -> str:
+    """As much of the words as fits is shown."""
+    return f"✻ thought for {seconds(round(took))} · {words}" if took >= 1 else f"✻ thought · {words}"
+
+
+def whole() -> Talk:
+    """Shown like a message, but for its marks."""
+    return Talk(lambda text, coloured: Text(prose(text).strip("\n"), STYLE))

@@ -1,0 +1,1 @@
+"""A session as it is written: text, events, and what stands beside them on stderr."""

@@ -1,0 +1,144 @@
+"""
+`--output json`: one event a line, nothing else on stdout. README "Events" documents every type.
+
+An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from acp_launch.console.problems import closing
+from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.outlet import Outlet
+from acp_launch.errors import LaunchError, ProblemsError, SettingsError
+from acp_launch.process.change import Change, Standing
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.protocol.event import Updated
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
+from acp_launch.session.service import FileServed, TerminalServed
+
+encode = msgspec.json.Encoder().encode
+
+
+class Ndjson:
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._session = ""
+        self._heads: dict[bool, bytes] = {}
+
+    def emit(self, type: str, members: Mapping[str, object]) -> None:
+        self._outlet.write(encode({"type": type, **members}) + b"\n")
+
+    def negotiated(self, negotiated: Negotiated) -> None:
+        self.emit("initialized", {"result": negotiated.raw})
+
+    def ready(self, session: SessionReady) -> None:
+        members = {"sessionId": session.session_id, "name": session.name, "how": session.how}
+        self.emit("session", {**members, "replayed": session.replayed, "result": session.result})
+
+    def update(self, update: Updated) -> None:
+        if update.session_id != self._session:
+            self._address(update.session_id)
+        self._outlet.write(self._heads[update.replay], memoryview(update.update), b"}\n")
+
+    def _address(self, session_id: str) -> None:
+        """The part of an update's line that is the same for a whole session."""
+        self._session = session_id
+        for replay, type in ((False, "update"), (True, "replay")):
+            self._heads[replay] = encode({"type": type, "sessionId": session_id})[:-1] + b',"update":'
+
+    def permission(self, permission: Permission) -> None:
+        members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}
+        self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
+
+        if not permission.allowed:
+            Notices().permission(permission)  # a person should see it even where a script reads the events
+
+    def unasked(self, call: dict[str, Any], by: str) -> None:
+        self.emit("unasked", {"toolCall": call, "by": by})
+
+    def served(self, step: FileServed | TerminalServed) -> None:
+        self.emit(*_served(step))
+
+    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+        self.emit("cancelled", {"toolCalls": calls})
+
+    def waiting(self, what: str, waited: float, limit: float) -> None:
+        self.emit("waiting", {"for": what, "seconds": float(waited), "limit": float(limit)})
+
+    def note(self, text: str) -> None:
+        self.emit("note", {"text": text})
+
+    def server(self, change: Change) -> None:
+        self.emit("server", _server(change))
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        self.emit("servers", {"when": when, "servers": [_standing(server) for server in servers]})
+
+    def ended(self, turn: TurnEnd) -> None:
+        members = {"stopReason": turn.stop_reason, "usage": turn.usage, "denied": turn.denied or None}
+        self.emit("result", {**members, "result": turn.result})
+
+    def failed(self, error: LaunchError) -> None:
+        """The last line of a run that went wrong; problems have their own messages and fixes."""
+        problems = error.problems if isinstance(error, ProblemsError) else ()
+        message = _summary(error) if isinstance(error, ProblemsError) else error.message
+        members = {"message": message, "fix": error.fix, "detail": error.detail}
+        listed = [problem.as_json() for problem in problems]
+        self.emit("error", {"exitCode": error.exit_code, **members, "problems": listed})
+
+    def pause(self) -> None:
+        """A question is asked on stderr; stdout is not in its way."""
+
+    async def drain(self) -> None:
+        await self._outlet.drain()
+
+
+def _summary(error: ProblemsError) -> str:
+    """The line that closes them on stderr (`console.failure`)."""
+    outcome = "nothing was done" if isinstance(error, SettingsError) else "nothing was started"
+    return "".join(closing(error.problems, outcome))
+
+
+def _served(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:
+    """Type and members. A file's content is not in the events: the agent has it, and a script can read the file."""
+    if isinstance(step, FileServed):
+        members = {"path": step.path, "how": step.how, "outcome": step.outcome, "reason": step.reason or None}
+        return "file", members | {"created": step.how == "write" and step.outcome == "done" and step.old is None}
+    return "terminal", {
+        "terminalId": step.terminal_id,
+        "command": step.command,
+        "cwd": step.cwd,
+        "output": step.output,
+        "exit": step.exit,
+    }
+
+
+def _server(change: Change) -> dict[str, object]:
+    return {
+        "name": change.server,
+        "state": change.state,
+        "required": change.required,
+        "pid": change.pid,
+        "restarts": change.restarts,
+        "seconds": change.after,
+        "exit": change.exit or None,
+        "reason": change.reason or None,
+        "retry": change.retry,
+        "detail": change.detail,
+    }
+
+
+def _standing(server: Standing) -> dict[str, object]:
+    return {
+        "name": server.server,
+        "state": server.state,
+        "required": server.required,
+        "opened": server.opened,
+        "seconds": server.after,
+        "tools": server.tools,
+        "restarts": server.restarts,
+        "reason": server.reason or None,
+    }

@@ -1,0 +1,154 @@
+"""
+`--output text` into a pipe, and `--output quiet`: the agent's text on stdout, everything else on stderr.
+
+A pipe gets the agent's text as it is, a terminal without what would drive it. A message ends where the agent does
+something else (a tool call, a thought, a plan) or its `messageId` changes.
+"""
+
+from collections.abc import Sequence
+
+from acp_launch.console.draw.halves import Halves
+from acp_launch.console.draw.outside import one_line, prose
+from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.outlet import Outlet
+from acp_launch.errors import LaunchError
+from acp_launch.process.change import Standing
+from acp_launch.protocol import acp
+from acp_launch.protocol.event import Updated
+from acp_launch.session.observer import Permission, TurnEnd, When
+from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
+
+SAME_MESSAGE = frozenset({"usage_update", "available_commands_update", "session_info_update", "config_option_update"})
+
+TAB = "\t"
+
+
+class Messages(Notices):
+    """Finds the messages in a stream of updates; a history that is replayed is not shown."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._halves = Halves()
+        self._message_id = ""
+        self._over = True  # the next chunk begins a new message
+
+    def update(self, update: Updated) -> None:
+        if update.replay:
+            return
+        if update.kind == "agent_message_chunk":
+            self._chunk(update)
+        elif update.kind not in SAME_MESSAGE:
+            self._over = True
+            self.beside(update)
+
+    def _chunk(self, update: Updated) -> None:
+        text, message_id = acp.read_chunk(update.update)
+        if self._over or (message_id and message_id != self._message_id):
+            self.begin()
+        self._over, self._message_id = False, message_id or self._message_id
+        text = self._halves.whole(text)
+        self.say(prose(text) if self._outlet.is_terminal else text)
+
+    def begin(self) -> None:
+        """A new message begins."""
+
+    def say(self, text: str) -> None:
+        """A piece of the agent's message."""
+
+    def beside(self, update: Updated) -> None:
+        """Something that is not the agent's message."""
+
+    async def drain(self) -> None:
+        await self._outlet.drain()
+
+
+class Quiet(Messages):
+    """Only the final message, when the turn is over."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__(outlet)
+        self._text = bytearray()  # not a list of pieces: 100,000 of them weigh more than what they say
+
+    def begin(self) -> None:
+        self._text = bytearray()
+
+    def say(self, text: str) -> None:
+        self._text += text.encode()
+
+    def standing(self, servers: Sequence[Standing], when: When) -> None:
+        """Only what is wrong and was not said when it happened."""
+        if when == "opened":
+            said = {server for server, state in self._states.items() if state == "failed"}
+            servers = [each for each in servers if each.state == "failed" and each.server not in said]
+        super().standing(servers, when)
+
+    def ended(self, turn: TurnEnd) -> None:
+        if self._text and not self._text.endswith(b"\n"):
+            self._text += b"\n"
+        self._outlet.write(memoryview(self._text))
+        self._text = bytearray()  # the outlet has it until it is written
+        super().ended(turn)
+
+
+class Plain(Messages):
+    """The agent's text as it comes."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        super().__init__(outlet)
+        self._last = "\n"
+        self._calls = ToolCalls()
+        self._thought = ""
+
+    def begin(self) -> None:
+        self._think("\n")
+        if self._last != "\n":
+            self.say("\n")
+
+    def say(self, text: str) -> None:
+        if text:
+            self._outlet.write(text.encode())
+            self._last = text[-1]
+
+    def beside(self, update: Updated) -> None:
+        if update.kind == "agent_thought_chunk":
+            self._think(self._halves.whole(acp.read_chunk(update.update)[0]))
+            return
+        self._think("\n")
+        body = acp.mapping(acp.decoded(update.update))
+        if update.kind in KINDS:
+            self._tool(self._calls.merge(body))
+        elif update.kind == "plan":
+            for entry in map(acp.mapping, acp.sequence(body.get("entries"))):
+                _say(f"plan: {acp.text(entry.get('status'))}: {one_line(acp.text(entry.get('content')))}")
+        elif update.kind == "notice":
+            _say(f"agent: {one_line(acp.text(body.get('title')))}")
+
+    def _think(self, piece: str) -> None:
+        """Thoughts go to stderr line by line."""
+        *lines, self._thought = (self._thought + piece).split("\n")
+        for line in filter(str.strip, lines):
+            say(f"thought: {harmless(line, keep=TAB)}", style=DIM)
+
+    def permission(self, permission: Permission) -> None:
+        self._calls.merge(permission.tool_call)  # gemini tells a call's title nowhere else
+        super().permission(permission)
+
+    def _tool(self, call: dict[str, object]) -> None:
+        if call.get("status") in OVER or "shown" not in call:
+            kind = acp.text(call.get("kind")) or "tool"
+            status = acp.text(call.get("status")) or "pending"
+            _say(f"{kind}: {title(call)}: {status}")
+        call["shown"] = True
+
+    def ended(self, turn: TurnEnd) -> None:
+        self.begin()
+        super().ended(turn)
+
+    def failed(self, error: LaunchError) -> None:
+        self.begin()
+
+
+def _say(text: str) -> None:
+    """One line, whatever an agent has put into it."""
+    say(harmless(text, keep=""), style=DIM)

@@ -1,0 +1,283 @@
+"""A form as a person meets it (C-74): who asks, every field, a last look, and two ways to say no."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from acp_launch.console.ask import asked, fields
+from acp_launch.console.ask.forms import Forms
+from acp_launch.session.elicitation.form import Field, Filled, Form, Option
+from tests.console.person import Scripted
+from tests.secret.canaries import knowing
+
+TOKEN = "ghp_" + "a1B2c3D4e" * 4
+
+
+def filled(person: Scripted, form: Form, agent: str = "Demo Agent") -> Filled:
+    async def scenario() -> Filled:
+        async with asyncio.timeout(5):
+            return await Forms(person, agent).fill(form)
+
+    return asyncio.run(scenario())
+
+
+def form(*fields: Field, **more: Any) -> Form:
+    return Form(message="Which one?", fields=fields, **more)
+
+
+REGION = Field(
+    name="region",
+    kind="choice",
+    title="Region",
+    description="Where it runs.",
+    is_required=True,
+    options=(Option("eu", "Europe"), Option("us", "us")),
+    default="eu",
+)
+COUNT = Field(name="count", kind="integer", least=1, most=9, is_required=True)
+NICK = Field(name="nick", kind="text")
+
+
+def test_a_form_from_the_first_line_to_the_last() -> None:
+    person = Scripted("", "10", "3", "", "s")
+    assert filled(person, form(REGION, COUNT, NICK, title="Deploy", left_out=("hue",))) == Filled(
+        "accept", {"region": "eu", "count": 3}
+    )
+    assert person.told == [
+        "Demo Agent asks you to fill in a form:",
+        "  | Deploy",
+        "  | Which one?",
+        "Left out, for acp-launch does not know how to ask for it: hue",
+        "Region (1 of 3)",
+        "  | Where it runs.",
+        "    1. Europe (eu)",
+        "    2. us",
+        "One of these, by number or name.",
+        "Region [Europe]",
+        "count (2 of 3)",
+        "A whole number, 1 to 9.",
+        "count",
+        "count must be at most 9.",
+        "count",
+        "nick (3 of 3)",
+        "Optional: an empty line leaves it out.",
+        "nick",
+        "This goes to Demo Agent:",
+        "    Region: Europe",
+        "    count: 3",
+        "    nick: (left out)",
+        "Send it? s send / e edit / d decline / c cancel",
+    ]
+    assert person.of_tone("warning") == ["count must be at most 9."]
+
+
+@pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (None, "cancel")])
+def test_after_a_last_look_it_can_still_be_refused(key: str | None, action: str) -> None:
+    assert filled(Scripted("1", key), form(COUNT)) == Filled(action)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("answers", [(None,), ("1", None)])
+def test_escape_cancels_at_any_field(answers: tuple[str | None, ...]) -> None:
+    assert filled(Scripted(*answers), form(COUNT, NICK)) == Filled("cancel")
+
+
+def test_editing_asks_again_with_what_was_answered() -> None:
+    person = Scripted("2", "4", "me", "e", "", "5", "-", "s")
+    assert filled(person, form(REGION, COUNT, NICK)) == Filled("accept", {"region": "us", "count": 5})
+    assert [line for line in person.told if line.endswith("]")] == [
+        "Region [Europe]",
+        "Region [us]",
+        "count [4]",
+        "nick [me]",
+    ]
+    assert person.told[-2] == "    nick: (left out)"
+
+
+@pytest.mark.parametrize(
+    ("field", "shown", "sent"),
+    [
+        (Field(name="x", kind="boolean", default=False), "no", False),
+        (Field(name="x", kind="number", default=1.5), "1.5", 1.5),
+        (Field(name="x", kind="text", default=""), '""', ""),
+        (Field(name="x", kind="text", default="-"), "-", "-"),
+        (Field(name="x", kind="text", default="two\nlines"), "two lines", "two\nlines"),
+        (
+            Field(name="x", kind="choices", options=(Option("a", "A, b"), Option("b", "B")), default=["a", "b"]),
+            "A, b, B",
+            ["a", "b"],
+        ),
+        (Field(name="x", kind="choices", options=(Option("a", "A"),), default=[], is_required=True), "-", []),
+    ],
+)
+def test_a_default_is_shown_and_taken_as_it_is(field: Field, shown: str, sent: object) -> None:
+    person = Scripted("", "s")
+    assert filled(person, form(field)).content == {"x": sent}
+    assert f"x [{shown}]" in person.told
+
+
+def test_a_default_that_fails_its_pattern_is_not_taken() -> None:
+    """A pattern is not matched while a form is read."""
+    person = Scripted("", "ab", "s")
+    field = Field(name="x", kind="text", pattern="^[a-z]+$", default="A")
+    assert filled(person, form(field)).content == {"x": "ab"}
+    assert person.of_tone("warning") == ["x must match ^[a-z]+$."]
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        (Field(name="x", kind="text", is_required=True, least=2), "Text, at least 2 characters."),
+        (
+            Field(name="x", kind="text", is_required=True, format="date", most=10),
+            "A date, such as 2026-12-31, at most 10 characters.",
+        ),
+        (Field(name="x", kind="text", is_required=True, pattern="^a"), "It must match ^a."),
+        (Field(name="x", kind="text", is_required=True, pattern="("), "It must match ( (not checked here)."),
+        (Field(name="x", kind="boolean", default=True), "Yes or no. Optional: - leaves it out."),
+        (Field(name="x", kind="number", is_required=True, most=0.5), "A number, at most 0.5."),
+        (
+            Field(name="x", kind="choices", options=(Option("a", "A"),), is_required=True, least=1, most=2),
+            "Any of these, by number or name, with commas between, 1 to 2 of them.",
+        ),
+    ],
+)
+def test_what_can_be_answered_is_said_before(field: Field, hint: str) -> None:
+    person = Scripted(None)
+    filled(person, form(field))
+    assert hint in person.of_tone("dim")
+
+
+def test_a_form_that_cannot_be_shown_can_only_be_refused() -> None:
+    person = Scripted("d")
+    assert filled(person, form(NICK, missing=("hue", "place"))) == Filled("decline")
+    assert person.told[-2:] == [
+        "It cannot be sent, for acp-launch does not know how to ask for: hue, place",
+        "Decline it? d decline / c cancel",
+    ]
+    assert filled(Scripted(None), form(missing=("hue",))) == Filled("cancel")
+
+
+def test_a_form_without_fields_asks_for_consent() -> None:
+    person = Scripted("s")
+    assert filled(person, form()) == Filled("accept", {})
+    assert person.told[-1] == "It asks for nothing but your consent. s send / d decline / c cancel"
+
+
+@pytest.mark.parametrize("name", ["password", "apiKey", "API key", "access_token", "clientSecret", "passphrase"])
+def test_a_field_that_looks_like_a_secret_is_warned_of(name: str) -> None:
+    person = Scripted(None)
+    filled(person, form(Field(name=name, kind="text")))
+    assert person.of_tone("warning") == ["Forms are no place for secrets: the agent sees what you type."]
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "keyboard", "passenger"])
+def test_other_fields_are_not(name: str) -> None:
+    person = Scripted(None)
+    filled(person, form(Field(name=name, kind="text")))
+    assert person.of_tone("warning") == []
+
+
+def test_a_secret_of_the_launch_is_never_shown_and_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (asked, fields):
+        monkeypatch.setattr(module, "redactor", knowing(TOKEN))
+    person = Scripted(TOKEN, "x", "d")
+    described = Field(name="note", kind="text", title=f"with {TOKEN}", description=TOKEN, default=TOKEN)
+    filled(person, form(described, NICK, title=TOKEN))
+    assert "ghp_" not in "".join(person.told)
+    assert "    with ***: ***" in person.told
+    assert person.of_tone("warning") == ["with *** holds a secret of this launch."]
+
+
+HOSTILE = "\x1b[2J\x07 x\u202eevil \x9b1m\r\x00"
+
+
+def test_no_word_of_an_agent_drives_the_terminal() -> None:
+    field = Field(
+        name=HOSTILE,
+        kind="choice",
+        title=HOSTILE,
+        description=f"a\n{HOSTILE}",
+        options=(Option(HOSTILE, HOSTILE),),
+        pattern=f"{HOSTILE}$",
+        default=HOSTILE,
+    )
+    person = Scripted("3", "1", None)
+    shown = form(field, title=HOSTILE, description=HOSTILE, left_out=(HOSTILE,))
+    assert filled(person, shown, agent=HOSTILE) == Filled("cancel")
+    assert [line for line in person.told if not line.isprintable()] == []
+    refused = Scripted(None)
+    filled(refused, form(missing=(HOSTILE,)), agent=HOSTILE)
+    assert [line for line in refused.told if not line.isprintable()] == []
+
+
+def test_words_of_an_agent_are_marked_so_that_they_pass_for_none_of_ours() -> None:
+    person = Scripted(None)
+    filled(person, Form(message="Thanks.\nThis goes to nobody:", fields=(NICK,)))
+    assert person.told[1:3] == ["  | Thanks.", "  | This goes to nobody:"]
+
+
+def test_what_is_too_long_is_cut_and_said_to_be() -> None:
+    person = Scripted("s" * 5000, None)
+    many = Field(name="many", kind="choice", options=tuple(Option(f"o{n}", f"o{n}") for n in range(150)))
+    filled(person, Form(message="m" * 5000, fields=(NICK, many)))
+    assert person.told[1] == f"  | {'m' * 4000}… [1,000 more characters]"
+    assert "    100. o99" in person.told
+    assert "    and 50 more" in person.told
+    assert "    101. o100" not in person.told
+
+
+def test_a_value_is_shown_whole_before_it_is_sent() -> None:
+    person = Scripted("s" * 3000 + "\x1b", "d")
+    filled(person, form(NICK))
+    assert person.told[-2] == f"    nick: {'s' * 3000}\\x1b"
+
+
+def test_a_cancelled_question_frees_the_floor() -> None:
+    """The agent withdraws it, or the turn is cancelled."""
+
+    class Waiting(Scripted):
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked = asyncio.Event()
+
+        async def line(self, prompt: str, *, default: str = "") -> str | None:
+            self.asked.set()
+            await asyncio.Event().wait()
+            return None
+
+    async def scenario() -> None:
+        person = Waiting()
+        filling = asyncio.create_task(Forms(person, "Demo").fill(form(NICK)))
+        async with asyncio.timeout(5):
+            await person.asked.wait()
+            filling.cancel()
+            await asyncio.wait({filling})
+            assert filling.cancelled()
+            async with person.floor():
+                pass
+
+    asyncio.run(scenario())
+
+
+KINDS = st.sampled_from(["text", "number", "integer", "boolean"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.text(max_size=6), max_size=12), st.lists(KINDS, max_size=3), st.sampled_from(["s", "d", "c"]))
+def test_whatever_is_typed_it_ends_with_an_answer(typed: list[str], kinds: list[Any], key: str) -> None:
+    """An answer that is not understood is asked for again; Escape is always there."""
+
+    class Typing(Scripted):
+        async def line(self, prompt: str, *, default: str = "") -> str | None:
+            return self.answers.pop(0) if self.answers else None
+
+        async def choose(self, prompt: str, choices: Any) -> str | None:
+            return key
+
+    person = Typing(*typed)
+    answer = filled(person, form(*(Field(name=str(n), kind=kind) for n, kind in enumerate(kinds))))
+    assert answer.action in ("accept", "decline", "cancel")
+    assert answer.action == "accept" or answer.content == {}

@@ -1,0 +1,123 @@
+"""What a person is shown before they log in: everything, and nothing that drives the terminal."""
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from acp_launch.console.ask import logins
+from acp_launch.console.ask.aloud import Aloud
+from acp_launch.console.ask.logins import Logins, as_json, command_line, table
+from acp_launch.process.program import Program
+from acp_launch.protocol.authmethod import AuthMethod, read
+from acp_launch.session.person import Choice, Tone
+from tests.secret.canaries import knowing
+
+HOSTILE = "\x1b]0;owned\x07Log\nin"
+OLD = AuthMethod("old", HOSTILE, command=("agent", "a b"), command_env={"A": "\x1b[2J", "B": "it's"})
+PROGRAM = Program("login", ("/opt/agent", "a b", "x\n"), {"PATH": "/bin"}, Path("/w"))
+
+
+@dataclass
+class Person:
+    """Answers `key` to every question; says what stood on the floor."""
+
+    key: str | None
+    said: list[str] = field(default_factory=list)
+    offered: list[Choice] = field(default_factory=list)
+    has_floor: bool = False
+
+    @asynccontextmanager
+    async def floor(self) -> AsyncIterator[None]:
+        self.has_floor = True
+        yield
+        self.has_floor = False
+
+    def say(self, text: str, tone: Tone = "plain") -> None:
+        assert self.has_floor
+        self.said.append(text)
+
+    async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
+        assert self.has_floor
+        self.offered = list(choices)
+        return self.key
+
+    async def line(self, prompt: str, *, default: str = "") -> str | None:
+        raise AssertionError("nothing is typed here")
+
+
+def test_each_method_has_a_key_of_its_own_and_n_is_none_of_them() -> None:
+    methods = [AuthMethod(f"m{number}", f"Method {number}") for number in range(40)]
+    person = Person("o")
+    chosen = asyncio.run(Logins(person).which("agent", methods))
+    assert chosen == methods[22]
+    keys = [choice.key for choice in person.offered]
+    assert (len(set(keys)), "n" in keys) == (34, False)
+    assert asyncio.run(Logins(Person(None)).which("agent", methods)) is None
+
+
+def test_methods_are_shown_on_one_line_each_without_control_characters_and_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logins, "redactor", knowing("hunter2-hunter2"))
+    person = Person("1")
+    method = AuthMethod("a", HOSTILE, "with\nhunter2-hunter2")
+    assert asyncio.run(Logins(person).which("\x1bagent", [method])) == method
+    assert person.said == ["\\x1bagent wants a login"]
+    assert person.offered == [Choice("1", "\\x1b]0;owned\\x07Log in: with ***")]
+
+
+@pytest.mark.parametrize(("key", "allowed"), [("y", True), ("n", False), (None, False)])
+def test_a_command_line_is_shown_as_a_shell_would_read_it_before_it_is_allowed(key: str | None, allowed: bool) -> None:
+    person = Person(key)
+    assert asyncio.run(Logins(person).consents(OLD, PROGRAM)) is allowed
+    assert person.said == [
+        '"\\x1b]0;owned\\x07Log\\nin" is a command of the agent\'s choosing, not of your profile:',
+        "    A='\\x1b[2J' B='it'\"'\"'s' /opt/agent 'a b' 'x\\n'",
+        "    in /w",
+    ]
+    assert command_line(AuthMethod("a", "A"), PROGRAM) == "/opt/agent 'a b' 'x\n'"
+
+
+def test_the_agent_is_heard_while_it_logs_in_and_not_otherwise() -> None:
+    kept, shown = bytearray(), io.StringIO()
+    aloud = Aloud(kept.extend, shown)
+    person = Person(None)
+
+    async def story() -> None:
+        aloud(b"before\n")
+        async with Logins(person, aloud).waiting(OLD):
+            aloud(b"open \x1b[1mhttps://example.com/\xc3")
+            aloud(b"\xa9\n")
+        aloud(b"after\n")
+
+    asyncio.run(story())
+    assert shown.getvalue() == "open \\x1b[1mhttps://example.com/é\n"
+    assert kept.decode() == "before\nopen \x1b[1mhttps://example.com/é\nafter\n"
+    assert person.said == ['logging in with "\\x1b]0;owned\\x07Log\\nin"; Ctrl-C gives up']
+
+
+def test_a_list_shows_neither_control_characters_nor_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "redactor", knowing("hunter2-hunter2"))
+    methods = read(
+        [
+            {"id": "\x1b[2J", "name": HOSTILE, "description": "hunter2-hunter2"},
+            {"id": "t", "name": "T", "type": "terminal", "args": ["--key", "hunter2-hunter2"], "env": {"A": "b"}},
+        ]
+    )
+    shown = table(methods)
+    assert "\x1b" not in shown and "hunter2" not in shown
+    assert len(shown.splitlines()) == 3
+    said = json.loads(as_json("a", methods))
+    assert said["methods"][1] == {
+        "id": "t",
+        "name": "T",
+        "type": "terminal",
+        "args": ["--key", "***"],
+        "env": {"A": "b"},
+    }

@@ -1,0 +1,173 @@
+"""Ring 2. An agent's Markdown on a terminal: it is shown as it should be, hides nothing and does nothing."""
+
+import re
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from acp_launch.console.draw.block import Block
+from tests.console.drawn import Emulated
+
+HOSTILE = [
+    "\x1b]0;owned\x07",
+    "\x1b[2J",
+    "\x1b[31mred",
+    "\x9b2J",
+    "\x90q\x9c",
+    "\x07",
+    "\x08\x08",
+    "\x0b\x0c",
+    "\u202egnp.exe",
+    "\u2066x\u2069",
+    "\u200f",
+    "&#x1b;[2J",
+    "&#155;2J",
+    "&#x202e;gnp",
+    "&rlm;",
+    "[x](http://a.b/\u202egnp)",
+    "[x](<http://a.b/\x1b[2J>)",
+    "`\x1b[2J`",
+    "\x1b]8;;http://evil\x1b\\good\x1b]8;;\x1b\\",
+    "[red]markup[/red] [link=http://evil]x[/link]",
+    "```\x1b[2J\n\x1b[2J\n```",
+    "| \x1b[2J |\n|---|\n| \x1b[2J |",
+]
+PIECES = [
+    *HOSTILE,
+    *(
+        "a ",
+        "\n",
+        "\n\n",
+        "- ",
+        "1. ",
+        "    ",
+        "> ",
+        "# ",
+        "**",
+        "`",
+        "```py\n",
+        "|a|b|\n|-|-|\n",
+        "日本語",
+        "👩‍👩‍👧",
+        "e\u0301",
+    ),
+]
+
+
+def drawn(text: str, width: int = 40, *, colours: bool = False) -> Emulated:
+    file = Emulated(width, 40)
+    system: Literal["256"] | None = "256" if colours else None
+    Console(
+        file=file, force_terminal=True, width=width, height=40, color_system=system, no_color=False, highlight=False
+    ).print(Block(text))
+    return file
+
+
+def seen(text: str, width: int = 40) -> str:
+    return drawn(text, width).text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# Title\n\nSome **bold** `code`.", "Title\n\nSome bold code."),
+        ("- one\n- two\n  - three", " • one\n • two\n    • three"),
+        ("9. nine\n10. ten", "  9. nine\n 10. ten"),
+        ("> quoted\n> text", "▌ quoted text"),
+        ("a\n\n---\n\nb", f"a\n\n{'─' * 40}\n\nb"),
+        ("```py\nif x:\n\ty()\n```", "  if x:\n      y()"),
+        ("    indented", "  indented"),
+        ("hard  \nbreak", "hard\nbreak"),
+        ("one\n\n\n\ntwo", "one\n\ntwo"),
+        ("", ""),
+    ],
+)
+def test_markdown_is_laid_out(text: str, expected: str) -> None:
+    assert seen(text) == expected
+
+
+def test_a_table_has_columns_as_wide_as_what_they_hold() -> None:
+    text = "| name | size |\n|:--|--:|\n| README.md | 1024 |\n| 日本語 | 7 |"
+    assert seen(text) == "name       size\n───────────────\nREADME.md  1024\n日本語        7"
+
+
+def test_the_cells_of_a_table_are_wrapped_where_it_is_too_wide() -> None:
+    text = "| key | meaning |\n|---|---|\n| a | several words that need room |"
+    assert seen(text, 20) == "key  meaning\n" + "─" * 20 + "\na    several words\n     that need room"
+
+
+def test_a_table_with_more_columns_than_fit_is_a_paragraph_a_row() -> None:
+    text = "|a|b|c|d|e|\n|-|-|-|-|-|\n|one|two|three|four|five|"
+    assert seen(text, 20) == "a | b | c | d | e\none | two | three |\nfour | five"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[good](http://evil.example/x)", "good (http://evil.example/x)"),
+        ("[http://good](http://evil)", "http://good (http://evil)"),
+        ("<http://a.b>", "http://a.b"),
+        ("![a picture](http://evil/p.png)", "!a picture (http://evil/p.png)"),
+        ("<!-- hidden --> and <b>bold</b>", "<!-- hidden --> and <b>bold</b>"),
+        ("<script>alert(1)</script>", "<script>alert(1)</script>"),
+        ("[b]no markup[/b]", "[b]no markup[/b]"),
+    ],
+)
+def test_nothing_is_hidden_behind_what_is_shown(text: str, expected: str) -> None:
+    assert seen(text) == expected
+
+
+def written(text: str) -> str:
+    return drawn(text, 60, colours=True).getvalue()
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_an_agents_text_cannot_drive_the_terminal_nor_reorder_what_is_read(hostile: str) -> None:
+    """Only our own colours are escapes."""
+    left = re.sub(r"\x1b\[[0-9;]*m", "", written(f"before {hostile} after"))
+    assert left.replace("\n", "").isprintable()
+    assert "before" in left
+    assert "after" in left
+
+
+def test_an_escape_is_seen_as_what_it_is() -> None:
+    assert seen("a \x1b[2J b \u202e c &#x202e; d") == "a \\x1b[2J b \\u202e c \\u202e d"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), st.integers(1, 30))
+def test_whatever_it_is_it_is_drawn_within_the_width_of_the_terminal(text: str, width: int) -> None:
+    console = Console(width=width, height=10, force_terminal=True, color_system="256", highlight=False)
+    for line in console.render_lines(Block(text), pad=False):
+        told = "".join(segment.text for segment in line)
+        assert told.isprintable()
+        assert sum(segment.cell_length for segment in line) <= max(width, 10), told
+
+
+@pytest.mark.parametrize("mark", ["> ", "- ", "1. ", "[", "*a ", "**", "_a", "|", "![", "`", "<", "~~", "&#"])
+@pytest.mark.parametrize("count", [15, 25, 1_300])
+def test_nothing_is_lost_in_deep_nesting(mark: str, count: int) -> None:
+    assert "".join(seen(mark * count + "deep\n\nend", 100).split()).endswith("deepend")
+
+
+def test_what_a_code_block_says_about_itself_is_seen_unless_it_is_just_a_language() -> None:
+    assert seen("```sh\nls\n```") == "  ls"
+    assert seen("```sh and hidden words\nls\n```") == "  sh and hidden words\n  ls"
+
+
+def test_wide_characters_are_wrapped_where_the_terminal_ends() -> None:
+    assert seen("日本語の文章はここで折り返す", 10) == "日本語の文\n章はここで\n折り返す"
+
+
+def test_joined_emoji_are_shown_one_by_one_because_terminals_disagree_on_their_width() -> None:
+    assert seen("👩‍👧 x\u00a0y\u3000z") == "👩👧 x y  z"
+
+
+def test_code_has_the_colours_of_its_language_and_none_without_colours() -> None:
+    text = "```python\nreturn 1\n```"
+    assert drawn(text, colours=True).styled("return").fg == "brightblue"
+    assert drawn(text).styled("return").fg == "default"
+    assert drawn("```nonsense\nreturn 1\n```", colours=True).styled("return").fg == "default"

@@ -1,0 +1,425 @@
+"""Ring 2. What a terminal shows: everything once, in order, and nothing of the agent's drives the terminal."""
+
+import asyncio
+import json
+
+import pytest
+from msgspec import Raw
+
+from acp_launch.console.draw.live import Live
+from acp_launch.errors import AgentError
+from acp_launch.process.change import Change
+from acp_launch.protocol.event import Updated
+from acp_launch.session.observer import SessionReady
+from tests.console.drawn import Screen
+from tests.console.updates import chunk, end, tool, update
+
+
+def test_a_message_is_shown_once_however_it_was_cut() -> None:
+    screen = Screen()
+    for piece in ("Hel", "lo *wor", "ld*.\n\n- o", "ne\n- two\n\n", "End"):
+        screen.live.update(chunk(piece))
+    screen.live.ended(end())
+    assert screen.text == "Hello world.\n\n • one\n • two\n\nEnd"
+
+
+def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
+    screen = Screen()
+    screen.live.update(chunk("Half "))
+    screen.live.waiting("sign of life", 3, 60)
+    screen.live.update(chunk("a line."))
+    screen.live.ended(end())
+    assert screen.text == "Half a line."
+    assert screen.told == ["acp-launch: no sign of life for 3 s; giving up at 60 s"]
+
+
+def test_on_the_bare_terminal_notices_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    live = Live()
+    live.waiting("sign of life", 3, 60)
+    live.ended(end())
+    assert capsys.readouterr() == ("", "acp-launch: no sign of life for 3 s; giving up at 60 s\n")
+
+
+def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest() -> None:
+    screen = Screen(say=None)
+    screen.live.update(chunk("One.\n\nTw"))
+    screen.live.waiting("sign of life", 3, 60)
+    screen.live.update(chunk("o."))
+    screen.live.ended(end())
+    assert screen.text == "One.\nacp-launch: no sign of life for 3 s; giving up at 60 s\n\nTwo."
+
+
+def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> None:
+    """No update comes for a while: the agent waits for that very server."""
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
+    screen.live.server(Change(server="github", state="resting", exit="was killed by SIGKILL", restarts=1, retry=0.2))
+    assert screen.text == "… Search  search"
+    assert screen.told == ["acp-launch: mcp server github was killed by SIGKILL; starting again in 0.2 s (restart 1)"]
+
+
+def test_what_is_told_after_the_end_draws_nothing_again() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
+    screen.live.ended(end())
+    screen.live.server(Change(server="github", state="failed", exit="was killed by SIGKILL"))
+    assert screen.text == "… Search  search"  # as it stood
+    assert screen.told == ["acp-launch: mcp server github failed: was killed by SIGKILL"]
+
+
+def test_a_terminal_that_became_narrower_is_counted_anew() -> None:
+    """It has wrapped the rows we drew."""
+    screen = Screen()
+    screen.live.update(chunk("one two three four five six seven eight nine ten eleven"))
+    screen.console.width = 20
+    before = len(screen.file.getvalue())
+    screen.live.update(chunk(" twelve"))
+    assert screen.file.getvalue()[before:].startswith("\x1b[?2026h\r\x1b[3A\x1b[J")
+
+
+def test_after_a_pause_nothing_above_is_taken_back() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "pending", title="A long title that wraps on a narrow terminal", kind="edit"))
+    screen.live.pause()
+    screen.file.write("question\nanswer\n")
+    screen.live.update(chunk("Done."))
+    screen.live.ended(end())
+    assert screen.text.splitlines()[:2] == ["question", "answer"]
+
+
+def test_a_tool_call_is_one_line_when_it_is_over() -> None:
+    screen = Screen()
+    screen.live.update(tool("1", "pending", title="Read a file", kind="read"))
+    screen.live.update(tool("1", "in_progress"))
+    screen.live.update(tool("1", "completed"))
+    screen.live.update(chunk("Done."))
+    screen.live.ended(end())
+    assert screen.text == "✓ Read a file  read\nDone."
+
+
+def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -> None:
+    """C-63."""
+    screen = Screen()
+    screen.live.update(tool("1", "in_progress", title="Build", kind="execute"))
+    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}])
+    screen.live.ended(end())
+    assert screen.text == "– Build  execute  cancelled"
+
+
+def test_a_plan_is_shown_as_it_is_at_the_end() -> None:
+    """C-55: each plan replaces the one before."""
+    screen = Screen()
+    for status in ("pending", "in_progress", "completed"):
+        entries = [{"content": "Look", "priority": "high", "status": status}]
+        screen.live.update(update("plan", entries=entries))
+    screen.live.update(chunk("Seen."))
+    screen.live.ended(end())
+    assert screen.text == "Seen.\n[x] Look"
+
+
+def test_thoughts_come_before_the_words_that_follow_them() -> None:
+    screen = Screen()
+    screen.live.update(chunk("I wonder", kind="agent_thought_chunk"))
+    screen.live.update(chunk("Yes."))
+    screen.live.ended(end())
+    assert screen.text == "✻ thought · I wonder\nYes."
+
+
+def test_usage_is_the_last_line() -> None:
+    screen = Screen()
+    screen.live.update(update("usage_update", used=1200, size=200000, cost={"amount": 0.0421, "currency": "USD"}))
+    screen.live.ended(end(usage={"inputTokens": 10, "outputTokens": 5, "note": "x"}))
+    assert screen.text == "context 1,200 of 200,000 tokens · cost 0.04 USD · input 10 ·\noutput 5"
+
+
+def test_a_history_is_not_shown() -> None:
+    screen = Screen()
+    screen.live.update(chunk("yesterday", replay=True))
+    screen.live.update(chunk("today"))
+    screen.live.ended(end())
+    assert screen.text == "today"
+
+
+@pytest.mark.parametrize("hostile", ["\x1b]0;owned\x07", "\x1b[2J", "\x9b2J", "\x07", "a\rb"])
+def test_the_agent_cannot_drive_the_terminal(hostile: str) -> None:
+    screen = Screen()
+    screen.live.update(chunk(f"x {hostile} y"))
+    screen.live.update(chunk(f"x {hostile} y", kind="agent_thought_chunk"))
+    screen.live.update(tool("1", "completed", title=f"x {hostile} y", kind="read"))
+    screen.live.update(update("plan", entries=[{"content": f"x {hostile} y", "status": "pending"}]))
+    screen.live.update(update("notice", severity="info", title=f"x {hostile} y"))
+    screen.live.ended(end())
+    written = screen.file.getvalue()
+    assert hostile.replace("\r", "") not in written or hostile == "a\rb"
+    assert "\x1b]" not in written
+    assert "\x07" not in written
+    assert "[2J" not in written.replace("\\x1b[2J", "").replace("\\x9b2J", "")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        update("something_new", x=1),
+        update("agent_message_chunk"),
+        update("agent_message_chunk", content={"type": "image", "data": ""}),
+        update("agent_message_chunk", content=7),
+        update("tool_call", toolCallId=3),
+        update("plan", entries=[None, {"content": 5}, "x"]),
+        update("plan"),
+        update("usage_update", used="many"),
+        update("notice"),
+    ],
+)
+def test_what_is_malformed_or_unknown_shows_nothing_wrong(odd: object) -> None:
+    """C-58."""
+    screen = Screen()
+    screen.live.update(odd)  # type: ignore[arg-type]
+    screen.live.update(chunk("fine"))
+    screen.live.ended(end())
+    assert "fine" in screen.text
+
+
+def test_an_unfinished_message_is_left_whole_when_the_run_fails() -> None:
+    screen = Screen()
+    screen.live.update(chunk("Half a sen"))
+    screen.live.failed(AgentError("the agent was killed by SIGKILL"))
+    assert screen.text == "Half a sen"
+
+
+def test_a_long_unfinished_block_never_fills_more_than_the_screen() -> None:
+    screen = Screen()
+    screen.live.update(chunk("```\n"))
+    for number in range(200):
+        screen.live.update(chunk(f"line {number}\n"))
+    screen.live.update(chunk("```\n"))
+    screen.live.ended(end())
+    lines = [line for line in screen.text.splitlines() if "line " in line]
+    assert [line.strip() for line in lines] == [f"line {number}" for number in range(200)]
+
+
+def said(text: str) -> Updated:
+    return chunk(text, kind="user_message_chunk", replay=True)
+
+
+def test_a_history_is_shown_dimmed_with_what_was_asked() -> None:
+    screen = Screen(history=True, colours="standard")
+    screen.live.update(said("Look\nagain"))
+    screen.live.update(chunk("yester", replay=True))
+    screen.live.update(chunk("day", replay=True))
+    screen.live.update(update("tool_call", replay=True, toolCallId="1", title="Read", kind="read", status="completed"))
+    screen.seconds += 60
+    screen.live.update(chunk("today"))
+    screen.live.ended(end())
+    assert screen.text == "> Look\n> again\nyesterday\n✓ Read  read\ntoday"
+    written = screen.file.getvalue()
+    assert "\x1b[2myesterday" in written
+    assert "\x1b[2mtoday" not in written
+
+
+def test_what_is_told_after_the_history_comes_below_it() -> None:
+    screen = Screen(80, history=True, say=None)
+    screen.live.update(chunk("yesterday", replay=True))
+    screen.live.ready(SessionReady("s1", "fix", "load", 1, Raw(b"{}")))
+    screen.live.update(chunk("today"))
+    screen.live.ended(end())
+    assert screen.text == "yesterday\nacp-launch: continuing session fix (1 updates of its history)\ntoday"
+
+
+def test_what_is_typed_is_not_shown_again() -> None:
+    screen = Screen(history=True)
+    screen.live.update(chunk("me", kind="user_message_chunk"))
+    screen.live.update(chunk("you"))
+    screen.live.ended(end())
+    assert screen.text == "you"
+
+
+def test_another_message_begins_on_a_line_of_its_own() -> None:
+    screen = Screen()
+    for message in ("1", "1", "2"):
+        screen.live.update(chunk(f"of {message} ", message=message))
+    screen.live.ended(end())
+    assert screen.text == "of 1 of 1\nof 2"
+
+
+def test_what_is_no_text_is_named() -> None:
+    screen = Screen()
+    image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
+    screen.live.update(update("agent_message_chunk", content=image))
+    screen.live.ended(end())
+    assert screen.text == "[image: image/png, 3 bytes]"
+
+
+def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over() -> None:
+    screen = Screen(30)
+    for number in range(1_000):
+        screen.live.update(chunk(f"thought {number}\n", kind="agent_thought_chunk"))
+    assert screen.text == "thought 997\nthought 998\nthought 999"
+    screen.seconds += 12
+    screen.live.update(chunk("So."))
+    screen.live.ended(end())
+    assert screen.text == "✻ thought for 12 s · thought …\nSo."
+
+
+def test_thoughts_are_shown_whole_on_demand() -> None:
+    screen = Screen(thoughts=True)
+    for piece in ("first [red]", "line\nsecond\n\nthird", " line"):
+        screen.live.update(chunk(piece, kind="agent_thought_chunk"))
+    screen.live.update(chunk("So."))
+    screen.live.ended(end())
+    assert screen.text == "first [red]line\nsecond\n\nthird line\nSo."
+
+
+def test_a_plan_is_printed_once() -> None:
+    screen = Screen()
+    entries = [{"content": "Look", "priority": "high", "status": "pending"}]
+    screen.live.update(update("plan", entries=entries))
+    assert screen.text == "[ ] Look"
+    screen.live.ended(end())
+    screen.live.update(chunk("Again."))
+    screen.live.update(update("plan", entries=entries))
+    screen.live.ended(end())
+    assert screen.text == "[ ] Look\nAgain."
+
+
+def test_of_a_long_plan_the_entries_around_the_present_one_are_drawn() -> None:
+    screen = Screen()
+    states = ["completed"] * 30 + ["in_progress"] + ["pending"] * 30
+    entries = [{"content": f"Step {number}", "status": state} for number, state in enumerate(states)]
+    screen.live.update(update("plan", entries=entries))
+    lines = screen.text.splitlines()
+    assert lines[:3] == ["… 29 more", "[x] Step 29", "[>] Step 30"]
+    assert lines[-1] == "… 22 more"
+
+
+def test_what_changed_in_the_session_is_one_line_each() -> None:
+    screen = Screen(history=True)
+    modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code"}]}
+    screen.live.ready(SessionReady("s1", "fix", "new", 0, Raw(json.dumps({"modes": modes}).encode())))
+    for mode in ("ask", "code", "code"):
+        screen.live.update(update("current_mode_update", currentModeId=mode))
+    for title in ("Fix \x1b[2J it", "Fix \x1b[2J it", None):
+        screen.live.update(update("session_info_update", title=title))
+    screen.live.ended(end())
+    (mode, title) = screen.text.splitlines()
+    assert mode.endswith(": Code")
+    assert title == "session title: Fix \\x1b[2J it"
+
+
+def test_a_title_is_worth_a_line_only_to_who_stays_in_the_session() -> None:
+    screen = Screen()
+    screen.live.update(update("session_info_update", title="Fix it"))
+    screen.live.ended(end())
+    assert screen.text == ""
+
+
+def test_a_new_title_does_not_break_the_sentence_that_is_being_said() -> None:
+    screen = Screen(history=True)
+    screen.live.update(chunk("Half a "))
+    screen.live.update(update("session_info_update", title="Fix it"))
+    screen.live.update(chunk("sentence."))
+    screen.live.ended(end())
+    assert screen.text == "Half a sentence.\nsession title: Fix it"
+
+
+def test_a_changed_option_is_told_and_an_unchanged_one_is_not() -> None:
+    screen = Screen()
+
+    def options(model: str) -> list[object]:
+        choices = [{"value": value, "name": value.title()} for value in ("small", "large")]
+        model_option = {"id": "m", "name": "Model", "type": "select", "currentValue": model, "options": choices}
+        return [model_option, {"id": "v", "name": "Verbose", "type": "boolean", "currentValue": True}]
+
+    for model in ("small", "large"):
+        screen.live.update(update("config_option_update", configOptions=options(model)))
+    screen.live.ended(end())
+    assert screen.text == "Model: Large"
+
+
+def test_a_notice_has_its_severity_and_what_it_describes() -> None:
+    screen = Screen(colours="standard", lines=30)
+    description = "one\n" * 20
+    screen.live.update(update("notice", severity="error", title="Out of credit", description=description))
+    screen.live.ended(end())
+    assert screen.text == "error: Out of credit" + "\n  one" * 5
+    assert screen.file.styled("error").fg == "red"
+
+
+def test_a_compaction_is_told_while_it_lasts_and_when_it_is_over() -> None:
+    screen = Screen(lines=30)
+    screen.live.update(update("compaction_update", compactionId="1", status="in_progress"))
+    assert screen.text == "… compacting the conversation"
+    content = {"type": "text", "text": "We looked.\nWe found."}
+    screen.live.update(update("compaction_summary_chunk", compactionId="1", content=content))
+    screen.live.update(update("compaction_update", compactionId="1", status="completed"))
+    screen.live.update(update("compaction_update", compactionId="2", status="failed", error="no model"))
+    screen.live.update(update("compaction_update", compactionId="3", status="failed"))
+    screen.live.ended(end())
+    assert screen.text == (
+        "✓ conversation compacted · We looked. We found.\n✗ compaction failed: no model\n"
+        "✗ compaction failed: the agent gives no reason"
+    )
+
+
+def test_a_resize_in_the_middle_of_an_answer_leaves_it_whole() -> None:
+    screen = Screen(40)
+    text = "".join(f"Paragraph {number} of this answer.\n\n" for number in range(20))
+    for at in range(0, len(text), 7):
+        if at == 210:
+            screen.resize(70, 20)
+        screen.live.update(chunk(text[at : at + 7]))
+    screen.live.ended(end())
+    assert screen.text == text.strip()
+
+
+@pytest.mark.parametrize("columns", [2, 5, 20])
+def test_a_narrow_terminal_shows_everything(columns: int) -> None:
+    screen = Screen(columns, 30)
+    words = [f"word{number}" for number in range(30)]
+    for word in words:
+        screen.live.update(chunk(f"{word} "))
+        screen.live.update(update("usage_update", used=1, size=2))
+    screen.live.update(tool("1", "completed", title="Call 日本語", kind="read"))
+    screen.live.failed(AgentError("over"))
+    assert "".join(screen.text.split()) == "".join(words) + "✓Call日本語read"
+
+
+def test_wide_characters_and_emoji_leave_no_stale_rows() -> None:
+    screen = Screen(21, 8)
+    text = "日本語の文章🎉と👩‍💻絵文字 ⚠️ が混ざった長い段落です。" * 6
+    for mark in text:
+        screen.live.update(chunk(mark))
+    screen.live.ended(end())
+    assert "".join(screen.text.split()) == "".join(text.replace("\u200d", "").replace("\ufe0f", "").split())
+
+
+def test_nothing_is_drawn_by_an_update_itself() -> None:
+    """All of it is done with a frame, so that an update costs next to nothing."""
+    screen = Screen()
+
+    async def flood() -> None:
+        for number in range(1_000):
+            screen.live.update(chunk(f"Line {number}.\n\n"))
+        assert screen.file.getvalue() == ""
+        screen.live.ended(end())
+
+    asyncio.run(flood())
+    assert screen.text.replace("\n\n", "\n") == "\n".join(f"Line {number}." for number in range(1_000))
+
+
+@pytest.mark.parametrize("text", ["word " * 5_000, "```py\n" + "code = 1\n" * 2_000, "- item\n" * 2_000])
+def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_screen(text: str) -> None:
+    """What was printed for good is not drawn again, however long the paragraph."""
+    screen = Screen(lines=10)
+
+    async def flood() -> None:
+        screen.live.update(chunk(text))
+        await asyncio.sleep(0)  # the first frame
+        await asyncio.sleep(0)
+        assert len(screen.text.splitlines()) > 200
+
+    asyncio.run(flood())
+    before = len(screen.file.getvalue())
+    screen.live.update(chunk("more"))
+    assert len(screen.file.getvalue()) - before < 60 * 10 * 2
+    screen.live.ended(end())
+    assert screen.text.count("\n") >= len(text) // 60

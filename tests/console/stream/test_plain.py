@@ -1,0 +1,313 @@
+"""Ring 2. stdout in a pipe: the agent's text and nothing else; the final message alone; and events."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from acp_launch.console.failure import show
+from acp_launch.console.stream.ndjson import Ndjson
+from acp_launch.console.stream.outlet import Outlet, OutputClosed
+from acp_launch.console.stream.plain import Messages, Plain, Quiet
+from acp_launch.errors import LaunchError, MachineError, ProfileError, SessionError, SettingsError
+from acp_launch.problem import Problem
+from acp_launch.protocol.event import Updated
+from acp_launch.session.observer import Permission
+from tests.console.updates import chunk, end, tool, update
+
+
+def written(tmp_path: Path, story: Callable[[Outlet], Plain | Quiet | Ndjson]) -> bytes:
+    """What the observer that `story` gives has written when it is drained."""
+    file = tmp_path / "stdout"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        asyncio.run(story(Outlet(descriptor)).drain())
+    finally:
+        os.close(descriptor)
+    return file.read_bytes()
+
+
+def told(observer: type[Messages], *updates: Updated) -> Callable[[Outlet], Plain | Quiet]:
+    def story(outlet: Outlet) -> Plain | Quiet:
+        made = observer(outlet)
+        assert isinstance(made, Plain | Quiet)
+        for each in updates:
+            made.update(each)
+        made.ended(end())
+        return made
+
+    return story
+
+
+TWO = (
+    chunk("Let me look."),
+    tool("1", "pending", title="Look"),
+    tool("1", "completed"),
+    chunk("It is "),
+    chunk("fine."),
+)
+
+
+def test_messages_are_lines_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert written(tmp_path, told(Plain, *TWO)) == b"Let me look.\nIt is fine.\n"
+    assert capsys.readouterr().err == "tool: Look: pending\ntool: Look: completed\n"
+
+
+def test_quiet_keeps_the_last_message_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert written(tmp_path, told(Quiet, *TWO)) == b"It is fine.\n"
+    assert capsys.readouterr().err == ""
+
+
+def test_another_message_id_is_another_message(tmp_path: Path) -> None:
+    ids = (chunk("a", message="1"), chunk("b", message="1"), chunk("c", message="2"))
+    assert written(tmp_path, told(Plain, *ids)) == b"ab\nc\n"
+    assert written(tmp_path, told(Quiet, *ids)) == b"c\n"
+
+
+@pytest.mark.parametrize("kind", ["usage_update", "available_commands_update", "session_info_update"])
+def test_what_is_no_act_of_the_agent_does_not_cut_its_message(tmp_path: Path, kind: str) -> None:
+    assert written(tmp_path, told(Plain, chunk("one "), update(kind), chunk("word"))) == b"one word\n"
+
+
+def test_text_goes_through_unchanged(tmp_path: Path) -> None:
+    """A pipe is not a terminal: nothing is neutralised there."""
+    text = "tab\t \x1b[31mred\x1b[0m ünï\n\n"
+    assert written(tmp_path, told(Plain, chunk(text))) == text.encode()
+
+
+@pytest.mark.parametrize("observer", [Plain, Quiet])
+def test_an_emoji_cut_in_two_by_a_javascript_agent_arrives_whole(tmp_path: Path, observer: type[Messages]) -> None:
+    halves = [
+        Updated("s1", "agent_message_chunk", Raw(raw), False)
+        for raw in (
+            b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"a\\ud83d"}}',
+            b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ude00b"}}',
+        )
+    ]
+    assert written(tmp_path, told(observer, *halves)) == "a\U0001f600b\n".encode()
+
+
+def test_thoughts_go_to_stderr_line_by_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    thoughts = [chunk(text, kind="agent_thought_chunk") for text in ("Let me ", "see.\nYes", ", so.")]
+    assert written(tmp_path, told(Plain, *thoughts, chunk("Done."))) == b"Done.\n"
+    assert capsys.readouterr().err == "thought: Let me see.\nthought: Yes, so.\n"
+
+
+def test_an_event_holds_the_update_byte_for_byte(tmp_path: Path) -> None:
+    raw = b'{ "b":1.0e3,"sessionUpdate":"x","a" :"\\u00e9 \xc3\xa9" }'
+
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet)
+        for session, replay in (("s1", False), ("s1", True), ('s"2', False)):
+            observer.update(Updated(session, "x", Raw(raw), replay))
+        return observer
+
+    lines = written(tmp_path, story).splitlines()
+    assert lines == [
+        b'{"type":"update","sessionId":"s1","update":' + raw + b"}",
+        b'{"type":"replay","sessionId":"s1","update":' + raw + b"}",
+        b'{"type":"update","sessionId":"s\\"2","update":' + raw + b"}",
+    ]
+
+
+def test_every_event_is_a_line_of_json_with_a_type(tmp_path: Path) -> None:
+    problem = Problem("p.yaml", 3, 4, "agent.command", "gone", "install it")
+
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet)
+        observer.permission(Permission("T", {"toolCallId": "1"}, [], allowed=False, option_id=None, by="policy"))
+        observer.waiting("answer", 3.0, 60.0)
+        observer.note("a\nb")
+        observer.ended(end("refusal", usage={"totalTokens": 1}))
+        observer.failed(SessionError("gone", fix="--new", detail=["x"]))
+        observer.failed(ProfileError([problem]))
+        return observer
+
+    events = [json.loads(line) for line in written(tmp_path, story).splitlines()]
+    assert [event["type"] for event in events] == ["permission", "waiting", "note", "result", "error", "error"]
+    assert events[0]["optionId"] is None
+    assert events[3] == {
+        "type": "result",
+        "stopReason": "refusal",
+        "usage": {"totalTokens": 1},
+        "denied": None,
+        "result": {"stopReason": "refusal", "usage": {"totalTokens": 1}},
+    }
+    gone = {"message": "gone", "fix": "--new", "detail": ["x"], "problems": []}
+    assert events[4] == {"type": "error", "exitCode": 3, **gone}
+    assert (events[5]["exitCode"], events[5]["problems"]) == (2, [problem.as_json()])
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "message"),
+    [
+        (ProfileError, 1, "1 problem; nothing was started"),
+        (MachineError, 2, "2 problems; nothing was started"),
+        (SettingsError, 2, "2 problems; nothing was done"),
+    ],
+)
+def test_an_error_of_problems_has_all_members_and_the_closing_line_of_stderr(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: Callable[[list[Problem]], LaunchError],
+    count: int,
+    message: str,
+) -> None:
+    problem = Problem("p.yaml", 3, 4, "agent.command", "gone", "install it")
+    failure = kind([problem] * count)
+
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet)
+        observer.failed(failure)
+        return observer
+
+    show(failure)
+    assert capsys.readouterr().err.splitlines()[-1] == message
+    said = {"message": message, "fix": "", "detail": [], "problems": [problem.as_json()] * count}
+    assert json.loads(written(tmp_path, story)) == {"type": "error", "exitCode": failure.exit_code, **said}
+
+
+def denied(*, allowed: bool = False, option: str | None = "no") -> Permission:
+    return Permission("Remove \x1b[2Ja", {"toolCallId": "1"}, [], allowed=allowed, option_id=option, by="policy")
+
+
+@pytest.mark.parametrize(
+    ("permission", "said"),
+    [
+        (denied(), "acp-launch: denied: Remove \\x1b[2Ja (policy)\n"),
+        (denied(option=None), "acp-launch: cancelled: Remove \\x1b[2Ja (policy)\n"),
+        (denied(allowed=True, option="yes"), ""),
+    ],
+)
+def test_a_denial_is_an_event_for_scripts_and_a_line_for_a_person(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], permission: Permission, said: str
+) -> None:
+    def story(outlet: Outlet) -> Ndjson:
+        observer = Ndjson(outlet)
+        observer.permission(permission)
+        return observer
+
+    (event,) = map(json.loads, written(tmp_path, story).splitlines())
+    assert (event["type"], event["allowed"], event["optionId"]) == (
+        "permission",
+        permission.allowed,
+        permission.option_id,
+    )
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("observer", [Plain, Quiet])
+def test_a_turn_we_cancel_is_said_once_and_one_the_agent_cancels_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], observer: type[Messages]
+) -> None:
+    def story(outlet: Outlet, *, by_us: bool) -> Plain | Quiet:
+        made = observer(outlet)
+        assert isinstance(made, Plain | Quiet)
+        if by_us:
+            made.cancelled([{"toolCallId": "1", "title": "Count"}])
+        made.ended(end("cancelled"))
+        return made
+
+    assert written(tmp_path, partial(story, by_us=True)) == b""
+    assert capsys.readouterr().err == (
+        "acp-launch: cancelling the turn; Ctrl-C stops at once\nacp-launch: cancelled: Count\n"
+    )
+    assert written(tmp_path, partial(story, by_us=False)) == b""
+    assert capsys.readouterr().err == "acp-launch: the turn was cancelled\n"
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    reading, writing = os.pipe()
+    yield reading, writing
+    for descriptor in (reading, writing):
+        try:
+            os.close(descriptor)
+        except OSError:
+            continue  # the test closed it
+
+
+def test_a_slow_reader_is_waited_for_and_gets_everything(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    sent = os.urandom(400_000)
+
+    async def story() -> bytes:
+        outlet = Outlet(writing)
+        outlet.write(sent[:1000], sent[1000:])
+        draining = asyncio.create_task(outlet.drain())
+        done, _ = await asyncio.wait({draining}, timeout=0.05)
+        assert not done, "the pipe holds 64 KiB"
+        got = b""
+        while len(got) < len(sent):
+            got += await asyncio.to_thread(os.read, reading, 1 << 16)
+        await draining
+        return got
+
+    assert asyncio.run(story()) == sent
+
+
+def test_a_drain_that_is_cancelled_loses_and_repeats_nothing(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    sent = os.urandom(200_000)
+
+    async def story() -> bytes:
+        outlet = Outlet(writing)
+        outlet.write(sent)
+        draining = asyncio.create_task(outlet.drain())
+        await asyncio.wait({draining}, timeout=0.05)
+        draining.cancel()
+        await asyncio.wait({draining})
+        outlet.write(b"end")
+        rest = asyncio.create_task(outlet.drain())
+        got = b""
+        while not got.endswith(b"end"):
+            got += await asyncio.to_thread(os.read, reading, 1 << 16)
+        await rest
+        return got
+
+    assert asyncio.run(story()) == sent + b"end"
+
+
+def test_two_who_drain_at_once_do_not_mix(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+
+    async def story() -> bytes:
+        outlet = Outlet(writing)
+        outlet.write(b"a" * 100_000)
+        first = asyncio.create_task(outlet.drain())
+        await asyncio.wait({first}, timeout=0.02)
+        outlet.write(b"b" * 100_000)
+        second = asyncio.create_task(outlet.drain())
+        got = b""
+        while len(got) < 200_000:
+            got += await asyncio.to_thread(os.read, reading, 1 << 16)
+        await first
+        await second
+        return got
+
+    assert asyncio.run(story()) == b"a" * 100_000 + b"b" * 100_000
+
+
+def test_a_reader_that_is_gone_ends_it_with_the_code_of_sigpipe(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.close(reading)
+    outlet = Outlet(writing)
+    outlet.write(b"x")
+    with pytest.raises(OutputClosed) as caught:
+        asyncio.run(outlet.drain())
+    assert caught.value.exit_code == 141
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_said() -> None:
+    descriptor = os.open("/dev/full", os.O_WRONLY)
+    outlet = Outlet(descriptor)
+    outlet.write(b"x")
+    with pytest.raises(LaunchError, match=r"^cannot write to stdout: No space left on device$"):
+        asyncio.run(outlet.drain())
+    os.close(descriptor)
