@@ -150,7 +150,7 @@ class Checkup:
         from acp_launch.cli.planning import resolved_from
         from acp_launch.console.trust import report
 
-        return lambda found: report(resolved_from(loaded, cwd=self._cwd).plan, found)
+        return lambda found: report(loaded.profile, resolved_from(loaded, cwd=self._cwd).found, found)
 
     def _secrets(self, parts: "Sequence[Part]", settings: "Settings", asked: "Asked") -> "Mapping[str, Outcome]":
         from acp_launch.checks.secrets import secret_checks, unfit_checks

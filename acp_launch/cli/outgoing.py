@@ -44,7 +44,7 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
     chosen = settings.load()
     loaded = loaded_profile(name, chosen)
     if wish.write:
-        require(loaded, resolved_from(loaded, cwd=None).plan, chosen, is_waved=wish.trust)
+        require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=wish.trust)
     found = exported(loaded.profile, tool, _surroundings(loaded))
     for remark in found.notes:
         warn(remark)

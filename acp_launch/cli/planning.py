@@ -62,7 +62,7 @@ def trusted_profile(
 
     loaded = loaded_profile(name, settings)
     resolved = resolved_from(loaded, cwd=cwd, session=session)
-    require(loaded, resolved.plan, settings, is_waved=trust)
+    require(loaded, resolved.found, settings, is_waved=trust)
     return resolved
 
 

@@ -98,7 +98,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> P
     require_platform()
     settings = load_settings()
     loaded = loaded_profile(profile, settings)
-    require(loaded, resolved_from(loaded, cwd=cwd).plan, settings, is_waved=trust)
+    require(loaded, resolved_from(loaded, cwd=cwd).found, settings, is_waved=trust)
     alone = _alone(loaded, profile, _named(name, profile, loaded.profile.mcp_servers))
     plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
     (server,) = plan.servers

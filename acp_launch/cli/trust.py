@@ -56,9 +56,9 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
         why = "it is your own, or built in" if found.how == "own" else "it was accepted as it is"
         say(harmless(f"acp-launch: {profile} is trusted already: {why}", keep=""))
         return
-    plan = resolved_from(loaded, cwd=None).plan
+    there = resolved_from(loaded, cwd=None).found
     say(heading(found))
-    for line in report(plan, found):
+    for line in report(loaded.profile, there, found):
         say(line)
     if found.how == "doubtful":
         fix = "make the file your own, and writable by nobody else, inside the project"

@@ -7,7 +7,10 @@ from acp_launch.errors import NotTrusted
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.plan.model import LaunchPlan
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from acp_launch.document.keypath import KeyPath
     from acp_launch.profile.load import Loaded
 
 WHY = {
@@ -17,35 +20,38 @@ WHY = {
 }
 
 
-def require(loaded: "Loaded", plan: "LaunchPlan | None", settings: Settings, *, is_waved: bool) -> None:
+def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
     """Refuse a profile of a project that was not accepted as it is; a person at a terminal may accept it at once.
 
-    `plan` is what it would run, as far as that is known; `is_waved` is `--trust`, which is for this once.
+    `found` are its programs and directories that are there; `is_waved` is `--trust`, which is for this once.
 
     Raises:
         NotTrusted: with all that it would run.
     """
     from acp_launch.profile.trust import accept, standing
 
-    found = standing(loaded, settings)
-    if found.is_trusted or (is_waved and found.how != "doubtful"):
+    how = standing(loaded, settings)
+    if how.is_trusted or (is_waved and how.how != "doubtful"):
         return
     from acp_launch.console.stderr import say
     from acp_launch.console.trust import heading, report
 
-    say(heading(found))
-    for line in report(plan, found):  # here, and not as details of the error: a diff has its colours
+    say(heading(how))
+    for line in report(loaded.profile, found, how):  # here, and not as details of the error: a diff has its colours
         say(line)
-    if found.how != "doubtful" and agrees("Trust it, and go on?"):
+    if how.how != "doubtful" and agrees("Trust it, and go on?"):
         accept(loaded, settings)
         return
-    raise NotTrusted(f"{WHY[found.how]}: {loaded.label}", fix=_fix(loaded, found.how))
+    raise NotTrusted(f"{WHY[how.how]}: {loaded.label}", fix=_fix(loaded, how.how))
 
 
 def agrees(question: str) -> bool:
     """Whether a person at a terminal says yes; without one nobody does."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
+    from acp_launch.console.ask.echo import forget_typed
+
+    forget_typed()  # nobody accepts anything by typing on, or by pasting more lines than one
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

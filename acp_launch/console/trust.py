@@ -5,22 +5,27 @@ The texts are a stranger's, who may want something to be overlooked: each takes 
 and what is left out is counted.
 """
 
+import os
 import re
-import shlex
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from acp_launch.console.columns import columns
+from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import DIM, RED, harmless, paint
-from acp_launch.plan.model import INHERITED, Inherited, LaunchPlan, RemotePlan, StdioPlan, Value
+from acp_launch.console.wouldrun import parts
+from acp_launch.document.keypath import KeyPath
 from acp_launch.profile.accepted import changes
+from acp_launch.profile.model import Profile
 from acp_launch.profile.trust import Acceptance, Standing
 
 GREEN = "32"
 LONGEST = 400  # lines of a diff, or of a content; what is more is counted
-WIDEST = 2000  # characters of a line; the same
+WIDEST = 20_000  # characters of a line; the same
+NARROWEST = 20  # columns in which a text is still wrapped by us
 FOREIGN_MARKS = 8  # characters that are named one by one
-RULES = "permissions.rules"
 _GAP = re.compile(r" {9,}")  # that many could push what follows to where a line of its own would begin
 
 
@@ -29,23 +34,46 @@ def heading(standing: Standing) -> str:
     return f"acp-launch: {_plain(standing.label)} would:"
 
 
-def report(plan: LaunchPlan | None, standing: Standing) -> Iterator[str]:
-    """Everything that would happen, and what is new since it was accepted; coloured for a terminal."""
+def report(profile: Profile, found: Mapping[KeyPath, Path], standing: Standing) -> Iterator[str]:
+    """Everything that would happen, and what is new since it was accepted; coloured for a terminal.
+
+    `found` are the programs and directories of the profile that are there.
+    """
     for doubt in standing.doubts:
         yield paint(f"  {_plain(doubt)}", RED)
-    if plan is not None:
-        parts = [*_parts(plan, _shareable(standing.now))]
-        width = max(len(label) for label, _ in parts)
-        yield from (f"  {label:{width}}  {_plain(text)}" for label, text in parts)
-        texts = [standing.label, *(text for _, text in parts)]
-    else:
-        texts = [standing.label, *_shareable(standing.now)]
-        yield "  it cannot be resolved on this machine yet; this is all it says:"
-        yield from (f"    {_plain(line)}" for line in _cut(texts[1:]))
-    if foreign := _foreign("".join(texts)):
+    said = [*parts(profile, found, standing.now)]
+    width = max(len(label) for label, _ in said)
+    for label, text in said:
+        yield from _rows(f"  {label:{width}}  ", _plain(text))
+    if foreign := _foreign("".join([standing.label, *(text for _, text in said)])):
         yield paint(f"  look twice: not everything is in ASCII, and may look like something else: {foreign}", RED)
+    if any(len(text) > WIDEST for _, text in said):
+        yield paint("  look twice: not all of it is shown here; read the file before you accept it", RED)
     if standing.before is not None and standing.how == "changed":
         yield from _news(standing.before, standing.now)
+
+
+def _rows(head: str, text: str) -> Iterator[str]:
+    """On a terminal each further row has a mark before it, so that none passes for another part."""
+    room = _columns() - len(head)
+    if room < NARROWEST:
+        yield head + text
+        return
+    row, taken = "", 0
+    for mark in text:
+        if taken + cells(mark) > room:
+            yield head + row
+            head, row, taken = f"{'':{len(head) - 2}}| ", "", 0
+        row, taken = row + mark, taken + cells(mark)
+    yield head + row
+
+
+def _columns() -> int:
+    """Of the terminal on stderr; 0 where it is something else."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 0
+    except OSError:
+        return 0
 
 
 def _news(before: Acceptance, now: Sequence[str]) -> Iterator[str]:
@@ -82,62 +110,6 @@ def table(acceptances: Sequence[Acceptance]) -> str:
         for each in acceptances
     ]
     return "\n".join(columns([tuple(map(_plain, row)) for row in rows]))
-
-
-def _parts(plan: LaunchPlan, said: Sequence[str]) -> Iterator[tuple[str, str]]:
-    agent = plan.agent
-    yield "runs", _command(str(agent.command), agent.args)
-    yield "in", str(plan.cwd)
-    if plan.additional_directories:
-        yield "and in", ", ".join(map(str, plan.additional_directories))
-    if names := _names(agent.env):
-        yield "sets", names
-    for server in plan.servers:
-        yield "server", f"{server.name}: {_server(server, plan)}"
-    if plan.secrets:
-        yield "secrets", ", ".join(secret.name for secret in plan.secrets)
-    if read := _read(plan):
-        yield "reads", f"from your environment: {', '.join(read)}"
-    yield from _grants(plan, said)
-    if plan.mode or plan.config:
-        settings = {**({"mode": plan.mode} if plan.mode else {}), **plan.config}
-        yield "chooses", ", ".join(f"{name}={value}" for name, value in settings.items())
-
-
-def _grants(plan: LaunchPlan, said: Sequence[str]) -> Iterator[tuple[str, str]]:
-    yield "asks", f"permissions.default: {plan.permission}"
-    for line in said:
-        if line.startswith(RULES):
-            yield "rule", line.removeprefix(RULES)
-    if plan.client.fs or plan.client.terminal:
-        grants = [f"files ({'read' if plan.client.fs == 'read' else 'read and write'})"] if plan.client.fs else []
-        yield "serves", ", ".join([*grants, *(["commands"] if plan.client.terminal else [])])
-
-
-def _read(plan: LaunchPlan) -> list[str]:
-    """The variables of the user's environment that values refer to."""
-    parts = (part for value in plan.values for part in value.parts if isinstance(part, Inherited))
-    return list(dict.fromkeys(part.reference.name for part in parts))
-
-
-def _server(server: StdioPlan | RemotePlan, plan: LaunchPlan) -> str:
-    if isinstance(server, RemotePlan):
-        headers = f", headers {', '.join(server.headers)}" if server.headers else ""
-        return f"{server.type} {server.url.display()}{headers}"
-    names = _names(server.env)
-    where = f", in {server.cwd}" if server.bridge and server.cwd != plan.cwd else ""
-    how = "" if server.bridge else ", started by the agent"
-    return f"{_command(str(server.command), server.args)}{f', sets {names}' if names else ''}{where}{how}"
-
-
-def _command(program: str, args: Sequence[Value]) -> str:
-    """As a shell would want it, so that one argument cannot pass for two."""
-    return " ".join(shlex.quote(text) for text in (program, *(arg.display() for arg in args)))
-
-
-def _names(env: Mapping[str, Value]) -> str:
-    """Of the variables the profile sets; never their values."""
-    return ", ".join(name for name, value in env.items() if value.origin != INHERITED)
 
 
 def _cut(lines: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.directory import usable
@@ -16,9 +16,10 @@ from acp_launch.plan.substitute import Substitution
 
 
 class Machine(Struct):
-    """`required` is False where a session opens without what is missing."""
+    """`required` is False where a session opens without what is missing. `found` is what is there, by its path."""
 
     substitution: Substitution
+    found: dict[KeyPath, Path] = field(default_factory=dict)
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -45,6 +46,7 @@ class Machine(Struct):
 
     def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
         if isinstance(found, Path):
+            self.found[path] = found
             return found
         if required:
             self.substitution.refuse(path, found)

@@ -28,11 +28,15 @@ from acp_launch.profile.load import Loaded
 
 
 class Resolved(Struct, frozen=True):
-    """`plan` is None when a problem is an error. `problems` hold the profile's own warnings too."""
+    """
+    `plan` is None when a problem is an error. `problems` hold the profile's own warnings too. `found` are the programs
+    and directories that are there, by what names them; with or without a plan.
+    """
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
     needs: tuple[Need, ...] = ()  # the secrets of the plan; without one, of the profile
+    found: Mapping[KeyPath, Path] = {}
 
 
 def resolve(
@@ -46,14 +50,15 @@ def resolve(
 ) -> Resolved:
     """`cwd` is where the command was typed; the overrides are `--cwd` and `--session`."""
     substitution = Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home))
-    walk = _Walk(Machine(substitution), substitution, cwd)
+    machine = Machine(substitution)
+    walk = _Walk(machine, substitution, cwd)
     plan = walk.plan(cwd_override, session_override)
     problems = ordered((*loaded.problems, *substitution.problems), loaded.layers)
     if plan is None or errors(problems):
-        return Resolved(None, problems, needs(loaded))
+        return Resolved(None, problems, needs(loaded), machine.found)
     used = {server.name for server in plan.servers}
     absent = (name for name in loaded.profile.mcp_servers if name not in used)
-    return Resolved(plan, problems, needs(loaded, without=absent))
+    return Resolved(plan, problems, needs(loaded, without=absent), machine.found)
 
 
 def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:
@@ -115,6 +120,7 @@ class _Walk(Struct):
         if isinstance(directory, CannotRun):
             self.substitution.problems.append(Problem(source, 0, 0, "", directory.message, directory.fix))
             return None
+        self.machine.found["workspace", "cwd"] = directory
         return directory
 
     def _additional(self, written: tuple[str, ...]) -> list[Path]:

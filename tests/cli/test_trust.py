@@ -57,8 +57,8 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
     said = " ".join(refused.stderr.split())
     assert "this profile comes from a project, and you have not trusted it yet: .acp-launch/review.yaml" in said
     assert f"runs {sys.executable} -I -m acp_launch.demo.agent" in said
-    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server, sets TOKEN" in said
-    assert "server docs: http https://docs.example.com/mcp, headers X-Team" in said
+    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server written ${{python}} sets TOKEN" in said
+    assert "server docs: http https://docs.example.com/mcp headers X-Team" in said
     assert "asks permissions.default: allow" in said
     assert "serves commands" in said
     assert os.environ["HOME"] not in said.replace(str(project), ""), "names of variables, never their values"
@@ -253,3 +253,15 @@ def test_no_other_tool_is_made_to_run_what_was_not_accepted(project: Path, run: 
     assert run("trust", "review", "--yes").returncode == 0
     assert run("export", "review", "--to", "zed", "--write", "--yes").returncode == 0
     assert zed.exists()
+
+
+def test_what_was_typed_before_the_question_accepts_nothing(project: Path) -> None:
+    """Two lines that are pasted into a shell: the second one would be the answer."""
+    write(project)
+    shell = f"{sys.executable} -m acp_launch trust review; echo ended with $?"
+    with on_screen("sh", "-c", f"read line; {shell}", cwd=project, columns=120, rows=30) as terminal:
+        terminal.types("go\ny\n")
+        terminal.until("Trust it? [y/N]:")
+        terminal.types("n\n")
+        terminal.until("ended with 7")
+    assert not any("trusted as it is now" in row for row in terminal.all)

