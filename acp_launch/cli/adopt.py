@@ -26,7 +26,8 @@ class Adopted(Struct, frozen=True):
 
 
 def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adopted:
-    """What the files have, with a secret's name in the place of each credential; whether those are kept is asked.
+    """What the files have, with a secret's name in the place of each credential; it is shown, and asked about, and so
+    is whether the credentials are kept.
 
     Raises:
         LaunchError: the store cannot be asked.
@@ -40,6 +41,9 @@ def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adop
     names = shelving.names(incoming, needed, ())
     steps = merge.steps({}, [one for one in drafts if not one.unfit], names)
     importing.tell_of_drafts(drafts, steps, forced=False)
+    importing.tell_of_servers(steps)
+    if steps and conversation.choice("Take them over", ("yes", "no")) == "no":
+        return Adopted(())
     tokens = [(names[index], incoming.tokens[index]) for index in needed]
     entries = tuple(Server(step.name, step.entry, step.comments) for step in steps)
     valued = [(name, token) for name, token in tokens if token.secret is not None]

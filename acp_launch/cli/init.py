@@ -108,19 +108,21 @@ def _finish(found: "Found", draft: "Draft", settings: "Settings", verbs: Sequenc
 
     say(harmless(f"acp-launch: wrote {shown(found.file)}", keep=""))
     profiles.validate([str(found.file)])
-    is_trusted = _accept(found, settings)
+    is_trusted = _accept(found, draft, settings)
     say("next:", style="1")
     for command in _next(draft, verbs, is_trusted=is_trusted):
         say(harmless(f"    {command}", keep=""))
 
 
-def _accept(found: "Found", settings: "Settings") -> bool:
+def _accept(found: "Found", draft: "Draft", settings: "Settings") -> bool:
     """Who has just written a profile need not be asked about it; but what others wrote, and it is made of, is shown."""
     from acp_launch.profile.load import load
     from acp_launch.profile.trust import FOREIGN, accept, standing
+    from acp_launch.settings.grounds import lies_in
 
     loaded = load(found)
-    others = [layer for layer in loaded.layers if layer.origin in FOREIGN and layer.file != found.file]
+    others = [layer.file for layer in loaded.layers if layer.origin in FOREIGN and layer.file != found.file]
+    others += [one.file for one in draft.found if lies_in(one.file, (found.project,))]
     if not others and standing(loaded, settings).how in ("new", "changed"):
         accept(loaded, settings)
     return standing(loaded, settings).is_trusted

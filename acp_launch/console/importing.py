@@ -1,5 +1,8 @@
 """What `import` says besides the change itself: what stays behind and why, and what becomes of each credential."""
 
+import json
+import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -9,6 +12,8 @@ from acp_launch.interop.drafts import Draft
 from acp_launch.interop.merge import Step
 from acp_launch.interop.source import Source
 from acp_launch.profile.load import shown
+
+_SECRET = re.compile(r"\$\{secret:([^}]+)\}")
 
 
 def tell_of_files(found: Iterable[Source]) -> None:
@@ -36,6 +41,21 @@ def _tell_of_new(step: Step) -> None:
         note(f'"{one.original}" becomes {step.name}; a name is made of letters, digits, _ . and -')
     for key, why in one.left:
         warn(f"{step.name}: {key} {why}; it is kept as a comment")
+
+
+def tell_of_servers(steps: Iterable[Step]) -> None:
+    """What each would do, as it will be written; names of variables and headers, never values."""
+    for step in steps:
+        entry = step.entry
+        words = [entry["command"], *entry.get("args", ())] if "command" in entry else [entry["type"], entry["url"]]
+        note(f"{step.name}: {' '.join(shlex.quote(str(word)) for word in words)}")
+        if "cwd" in entry:
+            note(f"{step.name} runs in {entry['cwd']}")
+        for verb, key in (("sets", "env"), ("sends", "headers")):
+            if values := entry.get(key):
+                note(f"{step.name} {verb} {', '.join(values)}")
+        if secrets := dict.fromkeys(_SECRET.findall(json.dumps(entry))):
+            note(f"{step.name} uses the secret{'' if len(secrets) == 1 else 's'} {', '.join(secrets)}")
 
 
 def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
