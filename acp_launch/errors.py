@@ -89,6 +89,12 @@ class SecretError(LaunchError):
     exit_code = 3
 
 
+class StateError(LaunchError):
+    """Raised when something that we keep on this machine cannot be read or written, or there is no place for it."""
+
+    exit_code = 3
+
+
 class SessionError(LaunchError):
     """Raised when a named session cannot be opened, held or found."""
 

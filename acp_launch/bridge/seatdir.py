@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from acp_launch.errors import LaunchError
+from acp_launch.errors import StateError
 
 SOCKET = "seat"
 LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
@@ -24,7 +24,7 @@ def directory() -> Iterator[Path]:
     /tmp. What launches that were killed have left there is taken away.
 
     Raises:
-        LaunchError: there is no such place.
+        StateError: there is no such place.
     """
     made = _make()
     try:
@@ -48,7 +48,7 @@ def _make() -> Path:
         else:
             return made
     fix = "set TMPDIR to a directory with a short name that you may write to"
-    raise LaunchError("there is no place for the socket that connects agent and servers", fix=fix, detail=reasons)
+    raise StateError("there is no place for the socket that connects agent and servers", fix=fix, detail=reasons)
 
 
 def _homes() -> Iterator[tuple[Path, str]]:

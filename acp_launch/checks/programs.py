@@ -83,7 +83,7 @@ def runtime(program: Path, *, path: str | None, cwd: Path, run: Run) -> Runtime 
     """None for what is no program of Node.js. `path` is the PATH it will have; `run` runs the one it would find."""
     if not _is_nodes(program):
         return None
-    node = find("node", project=cwd, cwd=cwd, path=path)
+    node = find("node", project=cwd, path=path)
     if isinstance(node, CannotRun):
         return None  # it brings its own; one that needs it on PATH was refused when it was looked for
     return Runtime(node, run(node).strip().removeprefix("v"), _wanted(Path(os.path.realpath(program))))

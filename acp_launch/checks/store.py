@@ -81,7 +81,7 @@ def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
 def _command(command: Sequence[str]) -> Asked:
     """Its arguments are the user's own business; they may name a vault."""
     home = Path.home()
-    found = find(command[0], project=home, cwd=home, path=os.environ.get("PATH"))
+    found = find(command[0], project=home, path=os.environ.get("PATH"))
     if isinstance(found, CannotRun):
         fault = StoreFault("unavailable", found.message, fix=found.fix)
         return Asked(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)

@@ -36,6 +36,8 @@ def import_(
     from acp_launch.cli.incoming import Wish, list_, take
 
     if source is None:
+        if into is not None:
+            raise UsageError("import what?", fix="acp-launch import lists what there is on this machine")
         list_(as_json=as_json)
         return
     if into is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.errors import LaunchError, NotTrusted, UsageError
+from acp_launch.errors import NotTrusted, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.profile.trust import Acceptance
@@ -23,6 +23,10 @@ def trust(
     from acp_launch.settings.load import load
 
     settings = load()
+    if list_ and (profile or revoke or yes):
+        raise UsageError("--list lists all that was accepted, and takes nothing else", fix="acp-launch trust --list")
+    if revoke and yes:
+        raise UsageError("--revoke does not ask, so there is nothing for --yes", fix="leave --yes out")
     if list_:
         _list(settings)
     elif profile is None:
@@ -77,12 +81,13 @@ def _revoke(profile: str, settings: "Settings") -> None:
     path = Path(os.path.normpath(working_directory() / profile))
     file = str(Path(os.path.realpath(path.parent)) / path.name)
     found = [each for each in accepted(settings) if each.profile == profile or each.file == file]
-    here = [each for each in found if _is_here(each)] or found
+    here = [each for each in found if each.file == file or _is_here(each)]
+    if (len(found) > 1 and len(here) != 1) or (found and not here):
+        files = ", ".join(each.file for each in here or found)
+        where = "here" if here else "in another project"
+        raise UsageError(f'"{profile}" is trusted {where}: {files}', fix="give the file's path")
     if not here:
         raise UsageError(f'"{profile}" is not trusted', fix="acp-launch trust --list shows what is")
-    if len(here) > 1:
-        files = ", ".join(each.file for each in here)
-        raise LaunchError(f'several profiles named "{profile}" are trusted: {files}', fix="give the file's path")
     revoke(here[0], settings)
     say(harmless(f"acp-launch: no longer trusted: {here[0].file}", keep=""))
 

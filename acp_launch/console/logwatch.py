@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from acp_launch.console.logs import Shown, label
-from acp_launch.errors import LaunchError
+from acp_launch.errors import StateError
 from acp_launch.process.logdir import logs
 from acp_launch.process.logname import LogName
 from acp_launch.process.logread import Trail
@@ -53,7 +53,7 @@ class Watch:
         """Show what has come since the last look; at most the `last` lines of each log.
 
         Raises:
-            LaunchError: a log cannot be read.
+            StateError: a log cannot be read.
         """
         self._is_through = False
         try:
@@ -62,7 +62,7 @@ class Watch:
             if error.filename is None:
                 raise  # it is stdout that is gone or full
             fix = "see who owns it: ls -l"
-            raise LaunchError(f"cannot read {error.filename}: {error.strerror}", fix=fix) from None
+            raise StateError(f"cannot read {error.filename}: {error.strerror}", fix=fix) from None
 
     def end(self) -> None:
         """Show the lines that never came to their end, where all before them was shown."""

@@ -39,7 +39,7 @@ def adhoc(
     """
     program, *args = words(command_line)
     directory = usable(str(cwd_override or cwd), base=cwd)
-    command = find(program, project=cwd, cwd=cwd, path=search_path(environ, "all"))
+    command = find(program, project=cwd, path=search_path(environ, "all"))
     if isinstance(command, CannotRun) or isinstance(directory, CannotRun):
         checked = {"--agent": command, "--cwd": directory}
         return Resolved(

@@ -27,21 +27,27 @@ class CannotRun(Struct, frozen=True):
     fix: str
 
 
-def find(command: str, *, project: Path, cwd: Path, path: str | None) -> Path | CannotRun:
-    """`path` is the PATH of the child, `cwd` its directory; `project` is what a relative path is relative to."""
+def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
+    """`path` is the PATH of the child; `project` is what a relative path is relative to."""
     if command.startswith("~"):
         return CannotRun(f'"{command}": no shell runs here that would expand "~"', f"write ${{home}}{command[1:]}")
     if "\0" in command:
         return CannotRun("the command holds a NUL character", "remove it")
     if os.sep in command or "/" in command:
-        return _checked(Path(os.path.normpath(project / command)), command, cwd, path)
-    folders = [cwd / folder for folder in (os.defpath if path is None else path).split(os.pathsep)]
+        return _checked(Path(os.path.normpath(project / command)), command, path)
+    folders = _folders(path)
     candidates = [candidate for folder in folders for candidate in _spellings(folder / command, path)]
     if runnable := next(filter(_is_runnable, candidates), None):
-        return _checked(runnable, command, cwd, path)
+        return _checked(runnable, command, path)
     if blocked := next(filter(_is_file, candidates), None):
         return _not_executable(blocked)
     return _missing(command, len(folders))
+
+
+def _folders(path: str | None) -> list[Path]:
+    """Those of PATH that are absolute: another means the project we happen to be in, which would choose what runs."""
+    folders = map(Path, filter(None, (os.defpath if path is None else path).split(os.pathsep)))
+    return [folder for folder in folders if folder.is_absolute()]
 
 
 def _spellings(file: Path, path: str | None) -> Iterator[Path]:
@@ -63,14 +69,14 @@ def _is_runnable(file: Path) -> bool:
     return _is_file(file) and os.access(file, os.X_OK)
 
 
-def _checked(file: Path, command: str, cwd: Path, path: str | None) -> Path | CannotRun:
+def _checked(file: Path, command: str, path: str | None) -> Path | CannotRun:
     if file.is_dir():
         return CannotRun(f'"{file}" is a directory, not a program', "name the program in it")
     if not _is_file(file):
         return _no_such_file(file, command)
     if not os.access(file, os.X_OK):
         return _not_executable(file)
-    return _without_interpreter(file, cwd, path) or file
+    return _without_interpreter(file, path) or file
 
 
 def _no_such_file(file: Path, command: str) -> CannotRun:
@@ -100,7 +106,7 @@ def _advice(command: str) -> str:
     return agent.install if agent else _RUNTIMES.get(command, "")
 
 
-def _without_interpreter(file: Path, cwd: Path, path: str | None) -> CannotRun | None:
+def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
     """A script whose `#!` names nothing fails with "No such file", which misleads everybody."""
     line = _first_line(file)
     words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
@@ -111,7 +117,7 @@ def _without_interpreter(file: Path, cwd: Path, path: str | None) -> CannotRun |
     if not Path(words[0]).exists():
         what = f'"{file}" needs {words[0]}, which does not exist'
         return CannotRun(what, f"install {Path(words[0]).name}, or correct the first line of the script")
-    return _without_env_program(file, words, cwd, path)
+    return _without_env_program(file, words, path)
 
 
 def _first_line(file: Path) -> bytes:
@@ -122,11 +128,10 @@ def _first_line(file: Path) -> bytes:
         return b""
 
 
-def _without_env_program(file: Path, words: list[str], cwd: Path, path: str | None) -> CannotRun | None:
+def _without_env_program(file: Path, words: list[str], path: str | None) -> CannotRun | None:
     program = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
     if Path(words[0]).name != "env" or not program or "/" in program:
         return None
-    folders = [cwd / folder for folder in (os.defpath if path is None else path).split(os.pathsep)]
-    if any(_is_runnable(folder / program) for folder in folders):
+    if any(_is_runnable(folder / program) for folder in _folders(path)):
         return None
     return CannotRun(f'"{file}" needs {program}, which is not on PATH', f"install {program}")

@@ -35,14 +35,12 @@ class Machine(Struct):
         text = self.substitution.text(path, written)
         return None if text is None else self._had(usable(text, base=self.project), path, required)
 
-    def command(
-        self, path: KeyPath, written: str, *, cwd: Path, search: str | None, required: bool = True
-    ) -> Path | None:
-        """The program that the text at `path` names; `cwd` and `search` are its directory and PATH."""
+    def command(self, path: KeyPath, written: str, *, search: str | None, required: bool = True) -> Path | None:
+        """The program that the text at `path` names; `search` is its PATH."""
         text = self.substitution.text(path, written)
         if text is None:
             return None
-        return self._had(find(text, project=self.project, cwd=cwd, path=search), path, required)
+        return self._had(find(text, project=self.project, path=search), path, required)
 
     def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
         if isinstance(found, Path):

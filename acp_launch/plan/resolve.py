@@ -147,7 +147,7 @@ class _Walk(Struct):
         agent = self.substitution.loaded.profile.agent
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
-        command = self.machine.command(("agent", "command"), agent.command, cwd=cwd, search=search)
+        command = self.machine.command(("agent", "command"), agent.command, search=search)
         if command is None:
             return None
         env = environment(self.substitution.environ, agent.inherit_env, own)

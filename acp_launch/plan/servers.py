@@ -32,7 +32,6 @@ def _stdio(
     command = machine.command(
         (*path, "command"),
         server.command,
-        cwd=cwd or session,
         search=_search(machine, server, agent_env, own),
         required=server.required,
     )

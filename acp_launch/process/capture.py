@@ -110,7 +110,7 @@ def _ignore_signals() -> None:
 def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:
     if sys.platform == "win32":
         raise LaunchError("commands cannot be run on Windows yet", fix="run acp-launch inside WSL")
-    found = find(argv[0], project=cwd, cwd=cwd, path=env.get("PATH"))
+    found = find(argv[0], project=cwd, path=env.get("PATH"))
     if isinstance(found, CannotRun):
         raise LaunchError(found.message, fix=found.fix)
     return found

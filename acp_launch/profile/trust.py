@@ -21,10 +21,10 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from acp_launch.errors import LaunchError
+from acp_launch.errors import StateError
 from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.accepted import content, digest
-from acp_launch.profile.discover import boundary
+from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
 from acp_launch.settings.grounds import grounds, lies_in
@@ -68,11 +68,11 @@ def standing(loaded: Loaded, settings: Settings) -> Standing:
     """How the profile stands with this user.
 
     Raises:
-        LaunchError: the store cannot be read.
+        StateError: the store cannot be read.
     """
     label, project = loaded.label, _real(loaded.found.project)
     is_ours = not _is_projects(settings.config, project)
-    foreign = [layer for layer in loaded.layers if layer.origin in FOREIGN or (layer.origin == "user" and not is_ours)]
+    foreign = [layer for layer in loaded.layers if layer.origin in FOREIGN or _is_doubly(layer, is_ours=is_ours)]
     if not foreign:
         return Standing(label=label, how="own")
     lines = content(loaded.merged)
@@ -89,11 +89,11 @@ def accept(loaded: Loaded, settings: Settings) -> None:
     """From now on it may run, as long as it says what it says now.
 
     Raises:
-        LaunchError: that cannot be kept.
+        StateError: that cannot be kept.
     """
     project = _real(loaded.found.project)
     if _is_projects(settings.state, project):
-        raise LaunchError(
+        raise StateError(
             f"the state directory {settings.state} lies in the project, so nothing that is kept there is believed",
             fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
         )
@@ -125,11 +125,16 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
     """It is inert again.
 
     Raises:
-        LaunchError: it cannot be removed.
+        StateError: it cannot be removed.
     """
     path = _place(settings, Path(acceptance.project), Path(acceptance.file))
     with _explained(path, "removed from"):
         path.unlink(missing_ok=True)
+
+
+def _is_doubly(layer: Layer, *, is_ours: bool) -> bool:
+    """Whether a file that lies among the user's own is a project's all the same; one may be linked there from it."""
+    return layer.origin == "user" and (not is_ours or _real(layer.file).parent.name == HOLDER)
 
 
 def _is_projects(directory: Path, project: Path) -> bool:
@@ -204,7 +209,7 @@ def _read(path: Path) -> Acceptance | None:
 def _read_if_possible(path: Path) -> Acceptance | None:
     try:
         return _read(path)
-    except LaunchError:
+    except StateError:
         return None
 
 
@@ -217,7 +222,7 @@ def _explained(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
     except Unfit as unfit:
-        raise LaunchError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
+        raise StateError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
     except OSError as error:
         fix = f"check the owner, the mode and the free space of {path.parent}"
-        raise LaunchError(f"what you trust cannot be {doing} {path}: {error.strerror or error}", fix=fix) from error
+        raise StateError(f"what you trust cannot be {doing} {path}: {error.strerror or error}", fix=fix) from error

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from acp_launch.secret.boundary import USE_A_FILE, sentence
 from acp_launch.secret.outcome import StoreFault
+from acp_launch.settings.grounds import grounds, lies_in
 from acp_launch.settings.model import KeyringSettings
 
 SECRET_SERVICE = "keyring.backends.SecretService.Keyring"
@@ -59,6 +60,8 @@ def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: s
     if name := environ.get(VARIABLE):
         return Choice(name, VARIABLE, f"unset {VARIABLE}")
     root = config_root(environ, platform=platform)
+    if root and _is_projects(root):
+        root = None  # a variable that leads into the project, which shall not say which code is run
     chosen = _configured(root / "keyringrc.cfg") if root else None
     return chosen or Choice(_BY_PLATFORM.get(platform, SECRET_SERVICE))
 
@@ -74,6 +77,15 @@ def config_root(environ: Mapping[str, str], *, platform: str = sys.platform) -> 
     home = _absolute(environ.get("HOME")) or _absolute(os.path.expanduser("~"))  # noqa: PTH111 - which gives up quietly
     root = _absolute(environ.get("XDG_CONFIG_HOME")) or (home and home / ".config")
     return root and root / "python_keyring"
+
+
+def _is_projects(root: Path) -> bool:
+    """Whether it lies in a project around the directory we are in."""
+    try:
+        here = Path.cwd()
+    except OSError:  # it is gone
+        return False
+    return lies_in(root, grounds(here))
 
 
 def _absolute(written: str | None) -> Path | None:

@@ -218,7 +218,7 @@ def secret_name(variable: str) -> str:
 
 async def _foreign(method: AuthMethod, place: Place) -> Program:
     own = place.program
-    found = find(method.command[0], project=own.cwd, cwd=own.cwd, path=own.env.get("PATH"))
+    found = find(method.command[0], project=own.cwd, path=own.env.get("PATH"))
     if isinstance(found, CannotRun):
         raise _failed(method, _shown(found.message), place)
     program = Program("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)

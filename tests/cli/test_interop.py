@@ -486,3 +486,9 @@ def test_a_tool_nobody_knows_is_told_which_there_are(project: Launcher) -> None:
         'acp-launch: there is no tool "emacs"\n    fix: it is one of claude-desktop, claude, vscode, cursor, codex,'
         " gemini, zed, jetbrains, opencode, goose, acpx\n"
     )
+
+
+def test_a_profile_without_a_source_is_a_usage_error(project: Launcher) -> None:
+    done = project("import", "--into", "p")
+    assert (done.code, done.out) == (2, b"")
+    assert "import what?" in done.err

@@ -136,7 +136,7 @@ def test_answers_that_are_damaged_are_refused_and_not_taken_for_none(ruled: Laun
     shelf(ruled).file.write_text("{")
     for verb in (["list", "p"], ["forget", "p", "--all"], ["test", "p", "{}"]):
         done = ruled("permission", *verb)
-        assert done.code == 1
+        assert done.code == 3
         assert done.err.startswith(f"acp-launch: the remembered answers in {shelf(ruled).file} are damaged")
 
 

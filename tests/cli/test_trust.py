@@ -186,7 +186,7 @@ def test_a_directory_of_ours_inside_the_project_vouches_for_nothing(project: Pat
     (state / "trust").rename(planted / "trust")
     assert run("run", "review", "where", ACP_LAUNCH_STATE_DIR=str(planted)).returncode == 7
     refused = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(planted))
-    assert refused.returncode == 1
+    assert refused.returncode == 3
     assert "lies in the project, so nothing that is kept there is believed" in refused.stderr
 
 
@@ -265,3 +265,34 @@ def test_what_was_typed_before_the_question_accepts_nothing(project: Path) -> No
         terminal.types("n\n")
         terminal.until("ended with 7")
     assert not any("trusted as it is now" in row for row in terminal.all)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--list", "review"), ("--list", "--revoke"), ("--list", "--yes"), ("review", "--revoke", "--yes")]
+)
+def test_what_does_not_go_together_is_a_usage_error_and_changes_nothing(
+    project: Path, run: Run, arguments: tuple[str, ...]
+) -> None:
+    write(project)
+    assert run("trust", "review", "--yes").returncode == 0
+    assert run("trust", *arguments).returncode == 2
+    assert "review" in run("trust", "--list").stdout
+
+
+def test_a_name_does_not_take_back_what_is_trusted_in_another_project(project: Path, run: Run, tmp_path: Path) -> None:
+    file = write(project)
+    assert run("trust", "review", "--yes").returncode == 0
+    other = tmp_path / "other"
+    (other / ".git").mkdir(parents=True)
+    refused = run("trust", "review", "--revoke", cwd=other)
+    assert refused.returncode == 2
+    assert f'"review" is trusted in another project: {file}\n    fix: give the file\'s path\n' in refused.stderr
+    assert run("trust", str(file), "--revoke", cwd=other).returncode == 0
+
+
+def test_what_cannot_be_kept_is_this_machines_fault(project: Path, run: Run, tmp_path: Path) -> None:
+    write(project)
+    (tmp_path / "state").write_text("")
+    ended = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(tmp_path / "state"))
+    assert ended.returncode == 3
+    assert "what you trust cannot be kept in" in ended.stderr

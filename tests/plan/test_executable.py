@@ -23,7 +23,7 @@ def program(file: Path, text: str = "#!/bin/sh\n", *, mode: int = 0o755) -> Path
 
 
 def looked_up(command: str, folder: Path, path: str | None = None) -> Path | CannotRun:
-    return find(command, project=folder, cwd=folder / "bin", path=str(folder / "bin") if path is None else path)
+    return find(command, project=folder, path=str(folder / "bin") if path is None else path)
 
 
 def test_a_bare_name_is_looked_up_on_the_path_of_the_child(folder: Path) -> None:
@@ -49,9 +49,17 @@ def test_a_relative_path_begins_at_the_project(folder: Path) -> None:
     assert looked_up("./x/tool", folder) == file
 
 
-def test_an_empty_entry_of_the_path_is_the_childs_directory(folder: Path) -> None:
-    file = program(folder / "bin" / "tool")
-    assert looked_up("tool", folder, "") == file
+@pytest.mark.parametrize("entry", ["", ".", "bin", "./bin"])
+def test_a_relative_entry_of_the_path_is_passed_over(folder: Path, entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would mean the project that somebody happens to be in, which may be anybody's."""
+    program(folder / "bin" / "tool")
+    program(folder / "tool")
+    monkeypatch.chdir(folder)
+    found = looked_up("tool", folder, entry)
+    assert isinstance(found, CannotRun)
+    assert found.message.startswith('"tool" is not on PATH')
+    elsewhere = program(folder / "elsewhere" / "tool")
+    assert looked_up("tool", folder, os.pathsep.join([entry, str(elsewhere.parent)])) == elsewhere
 
 
 def test_links_are_not_followed_because_names_matter(folder: Path) -> None:

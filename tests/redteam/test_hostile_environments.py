@@ -72,7 +72,7 @@ def test_acceptances_in_the_project_are_not_believed(clone: Clone, place: str) -
     clone.starts(cwd=inner)
     clone.refuses(why=NEW, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
     why = "lies in the project, so nothing that is kept there is believed"
-    clone.refuses("trust", "review", "--yes", why=why, code=1, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
+    clone.refuses("trust", "review", "--yes", why=why, code=3, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
 
 
 def test_an_acceptance_that_lies_in_the_repository_is_not_looked_for(clone: Clone) -> None:
@@ -164,7 +164,7 @@ def test_a_store_that_cannot_be_read_starts_nothing_and_says_why(
     (kept,) = clone.store.iterdir()
     kept.unlink()
     make(kept)
-    clone.refuses(why=why.format(kept), code=1)
+    clone.refuses(why=why.format(kept), code=3)
     listed = clone.acp_launch("trust", "--list")
     assert (listed.returncode, listed.stdout) == (0, "")
 
@@ -180,7 +180,7 @@ def test_a_disk_that_is_full_keeps_nothing_and_says_so(clone: Clone) -> None:
         timeout=60,
         env=clone.environment(),
     )
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert re.search(r"acp-launch: what you trust cannot be kept in \S+: File too large\n", ended.stderr)
     assert not list(clone.store.iterdir()), "and no half of one is left"
     clone.refuses(why=NEW)
@@ -196,3 +196,66 @@ def test_an_acceptance_that_somebody_else_wrote_or_could_have_does_not_count(clo
     kept.chmod(0o600)
     os.chown(kept, 4321, 4321)
     clone.refuses(why=NEW)
+
+
+@pytest.mark.parametrize("variable", ["XDG_CONFIG_HOME", "HOME"])
+@pytest.mark.parametrize("verb", ["doctor", "secret list", "secret check", "validate --secrets mine"])
+def test_a_keyring_of_the_projects_is_not_loaded(clone: Clone, variable: str, verb: str) -> None:
+    clone.own.mkdir(parents=True)
+    (clone.own / "mine.yaml").write_text(profile({**GOOD, "env": {"T": "${secret:t}"}}))
+    below = clone.root / "c" / ("python_keyring" if variable == "XDG_CONFIG_HOME" else ".config/python_keyring")
+    below.mkdir(parents=True)
+    (below / "evil.py").write_text(f"import os\nos.system({str(clone.root / 'tool')!r})\n")
+    (below / "keyringrc.cfg").write_text(f"[backend]\ndefault-keyring=evil.Keyring\nkeyring-path={below}\n")
+    deep = clone.root / "a" / "b"
+    deep.mkdir(parents=True)
+    for cwd in (clone.root, deep):
+        env = {**clone.environment(), variable: str(clone.root / "c")}
+        env.pop("PYTHON_KEYRING_BACKEND")
+        ended = subprocess.run(
+            clone.argv(*verb.split()), cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+        )
+        assert b"evil" not in ended.stdout + ended.stderr
+        assert not clone.sang
+    # The proof that it would be: from outside of the project it is the user's own choice.
+    subprocess.run(clone.argv("secret", "list"), cwd="/", env=env, stdin=subprocess.DEVNULL, timeout=60)
+    assert clone.sang
+
+
+def test_a_projects_file_that_is_linked_among_the_users_own_is_the_projects(clone: Clone, tmp_path: Path) -> None:
+    """Else whoever changes the branch changes what runs, from any directory."""
+    clone.write()
+    clone.own.mkdir(parents=True)
+    (clone.own / "linked.yaml").symlink_to(clone.file())
+    (clone.own / "mine.yaml").write_text(profile(GOOD))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    refused = clone.acp_launch("run", "linked", "hello", cwd=elsewhere)
+    assert (refused.returncode, clone.sang) == (7, False)
+    assert f"is a link that leads out of the project, to {clone.file()}" in refused.stderr
+    (clone.own / "mine.local.yaml").symlink_to(clone.write(json.dumps({"agent": {"command": "./tool"}}), "x.yaml"))
+    refused = clone.acp_launch("run", "mine", "hello", cwd=elsewhere)
+    assert (refused.returncode, clone.sang) == (7, False)
+
+
+def test_a_profile_of_ones_own_may_be_linked_from_ones_dotfiles(clone: Clone, tmp_path: Path) -> None:
+    dotfiles = tmp_path / "dotfiles" / "acp-launch" / "profiles"
+    dotfiles.mkdir(parents=True)
+    (tmp_path / "dotfiles" / ".git").mkdir()
+    (dotfiles / "mine.yaml").write_text(profile({"command": str(clone.root / "tool")}))
+    clone.own.mkdir(parents=True)
+    (clone.own / "mine.yaml").symlink_to(dotfiles / "mine.yaml")
+    clone.acp_launch("run", "mine", "hello", cwd=tmp_path)
+    assert clone.sang
+
+
+@pytest.mark.parametrize("entry", ["", ".", "bin", "node_modules/.bin"])
+def test_a_relative_entry_of_path_does_not_lead_into_the_project(clone: Clone, entry: str) -> None:
+    clone.own.mkdir(parents=True)
+    (clone.own / "mine.yaml").write_text(profile({"command": "tool"}))
+    (clone.root / entry).mkdir(parents=True, exist_ok=True)
+    if not (clone.root / entry / "tool").exists():
+        shutil.copy(clone.root / "tool", clone.root / entry / "tool")
+    ended = clone.acp_launch("run", "mine", "hello", PATH=f"{entry}:{os.environ['PATH']}")
+    assert (ended.returncode, clone.sang) == (3, False)
+    assert '"tool" is not on PATH' in ended.stderr

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from acp_launch.errors import LaunchError
+from acp_launch.errors import StateError
 from acp_launch.session.permission.audit import LONGEST, SUFFIX
 from acp_launch.session.permission.filename import of_profile
 
@@ -25,7 +25,7 @@ def entries(files: list[Path], last: int | None = None) -> tuple[list[dict[str, 
     """The entries in the order of time, at most the `last` ones, and how many lines are damaged.
 
     Raises:
-        LaunchError: a file cannot be read.
+        StateError: a file cannot be read.
     """
     kept: deque[dict[str, Any]] = deque()
     damaged = 0
@@ -50,9 +50,7 @@ def _lines(file: Path) -> Iterator[dict[str, Any] | None]:
                     yield _entry(line)
     except OSError as fault:
         reason = (fault.strerror or str(fault)).lower()
-        raise LaunchError(
-            f"the permission log {file} cannot be read: {reason}", fix=f"check its mode: {file}"
-        ) from None
+        raise StateError(f"the permission log {file} cannot be read: {reason}", fix=f"check its mode: {file}") from None
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

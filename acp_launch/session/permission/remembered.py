@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from acp_launch.errors import LaunchError
+from acp_launch.errors import StateError
 from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.secret.lock import locked
 from acp_launch.secret.redact import redactor
@@ -59,7 +59,7 @@ def load(shelf: Shelf) -> Answers:
     """What was kept, the oldest first.
 
     Raises:
-        LaunchError: the file cannot be read, or is damaged.
+        StateError: the file cannot be read, or is damaged.
     """
     with _explained(shelf):
         return _read(shelf)
@@ -69,7 +69,7 @@ def keep(shelf: Shelf, answer: Remembered) -> None:
     """Keep an answer, in the place of an earlier one to the same call.
 
     Raises:
-        LaunchError: it cannot be kept; nothing was changed.
+        StateError: it cannot be kept; nothing was changed.
     """
     _check(answer)
     _change(shelf, lambda answers: (*(each for each in answers if not _is_same(each, answer)), answer))
@@ -79,14 +79,14 @@ def forget(shelf: Shelf, numbers: Collection[int] | None = None) -> Answers:
     """Forget the answers with these numbers, counted from 1 as `load` gives them, or all; gives those.
 
     Raises:
-        LaunchError: there is none with such a number, or the file cannot be read or written; nothing was changed.
+        StateError: there is none with such a number, or the file cannot be read or written; nothing was changed.
     """
     gone: list[Remembered] = []
 
     def without(answers: Answers) -> Answers:
         chosen = range(1, len(answers) + 1) if numbers is None else numbers
         if unknown := [number for number in chosen if not 1 <= number <= len(answers)]:
-            raise LaunchError(
+            raise StateError(
                 f'"{shelf.profile}" has no remembered answer {unknown[0]}; there are {len(answers)}',
                 fix=f"acp-launch permission list {shlex.quote(shelf.profile)}",
             )
@@ -102,11 +102,11 @@ def _check(answer: Remembered) -> None:
     try:
         content = msgspec.json.encode(answer)
     except UnicodeEncodeError:  # half an emoji
-        raise LaunchError("the answer is not kept: what it is about is not valid Unicode", fix=fix) from None
+        raise StateError("the answer is not kept: what it is about is not valid Unicode", fix=fix) from None
     if len(content) > LONGEST:
-        raise LaunchError(f"the answer is not kept: what it is about takes {len(content):,} bytes", fix=fix)
+        raise StateError(f"the answer is not kept: what it is about takes {len(content):,} bytes", fix=fix)
     if redactor.raw_json(content) != content:
-        raise LaunchError("the answer is not kept: what it is about holds a secret", fix=fix)
+        raise StateError("the answer is not kept: what it is about holds a secret", fix=fix)
 
 
 def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
@@ -117,7 +117,7 @@ def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
             after = change(before)
             if len(after) > MOST:
                 fix = f"acp-launch permission forget {shlex.quote(shelf.profile)} N"
-                raise LaunchError(f'"{shelf.profile}" has {MOST} remembered answers, and there is no room', fix=fix)
+                raise StateError(f'"{shelf.profile}" has {MOST} remembered answers, and there is no room', fix=fix)
             if after != before:
                 _write(shelf, after)
 
@@ -154,14 +154,14 @@ def _explained(shelf: Shelf) -> Iterator[None]:
     try:
         yield
     except Unfit as unfit:
-        raise LaunchError(f"the remembered answers cannot be used: {file} {unfit}", fix=aside) from None
+        raise StateError(f"the remembered answers cannot be used: {file} {unfit}", fix=aside) from None
     except msgspec.MsgspecError as error:
-        raise LaunchError(f"the remembered answers in {file} are damaged: {error}", fix=aside) from None
+        raise StateError(f"the remembered answers in {file} are damaged: {error}", fix=aside) from None
     except UnicodeDecodeError:
-        raise LaunchError(f"the remembered answers in {file} are damaged: not UTF-8", fix=aside) from None
+        raise StateError(f"the remembered answers in {file} are damaged: not UTF-8", fix=aside) from None
     except TimeoutError:
-        raise LaunchError(f"others kept the remembered answers in {file} for {PATIENCE:g} s", fix="try again") from None
+        raise StateError(f"others kept the remembered answers in {file} for {PATIENCE:g} s", fix="try again") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         fix = f"check the owner, the mode and the free space of {shlex.quote(str(file.parent))}"
-        raise LaunchError(f"the remembered answers in {file} cannot be read or written: {reason}", fix=fix) from error
+        raise StateError(f"the remembered answers in {file} cannot be read or written: {reason}", fix=fix) from error

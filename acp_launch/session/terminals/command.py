@@ -65,7 +65,7 @@ def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str]) -> Com
 
 def _argv(program: str, words: list[str], cwd: Path, path: str | None) -> tuple[tuple[str, ...], str]:
     """What to start, and how the first of it would be typed."""
-    found = find(program, project=cwd, cwd=cwd, path=path)
+    found = find(program, project=cwd, path=path)
     if not isinstance(found, CannotRun):
         return (str(found), *words), shlex.quote(program)
     if not words and _SHELL.search(program):
