@@ -81,11 +81,23 @@ def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: flo
     return ok("server", part.server, text, **facts)
 
 
-def remote(part: Part) -> Check:
-    """The agent connects to it itself. Its address is well-formed, or there would be no plan of it."""
+def remote(part: Part, reached: float | str | None) -> Check:
+    """The agent shakes hands with it itself. `reached`: see `checks.reach`."""
     assert part.remote is not None
-    text = f"{part.remote.type} {part.remote.url.display()}; not probed: the agent connects to it"
-    return ok("server", part.server, text, type=part.remote.type)
+    text, facts = f"{part.remote.type} {part.remote.url.display()}", {"type": part.remote.type}
+    if reached is None:
+        return ok(
+            "server",
+            part.server,
+            f"{text}; not tried (a proxy is set, or its host is a secret): the agent connects to it",
+            **facts,
+        )
+    if isinstance(reached, str):
+        fix = f"start it, or correct mcp_servers.{part.server}.url"
+        return problem("server", part.server, f"{text}; nobody answers there: {reached}", fix, 8, **facts)
+    timings = {"connect": round(reached, 4)}
+    said = f"{text}; it takes connections, in {milliseconds(reached)}; the agent shakes hands with it itself"
+    return ok("server", part.server, said, **facts, timings=timings)
 
 
 def failed(part: Part, error: LaunchError, profile: str) -> Check:

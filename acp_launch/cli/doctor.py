@@ -179,7 +179,7 @@ class Checkup:
         known = secrets(outcomes)
         for part in parts:
             if part.remote is not None:
-                self._answers[part.label] = [answers.remote(part)]
+                self._answers[part.label] = [_remote(part)]
             elif part.plan is not None and (lacking := _lacking(part, known)):
                 self._answers[part.label] = [answers.lacking(part, lacking, way_out(lacking[0], outcomes[lacking[0]]))]
         self._asked = [part for part in parts if part.plan is not None or part.remote is not None]
@@ -200,6 +200,14 @@ class Checkup:
 
         for part in self._asked:
             self._note(self._answers.get(part.label) or [answers.unheard(part)])
+
+
+def _remote(part: "Part") -> "Check":
+    from acp_launch.checks import answers
+    from acp_launch.checks.reach import reach
+
+    assert part.remote is not None
+    return answers.remote(part, reach(part.remote.url, os.environ))
 
 
 def _of_error(name: str, error: LaunchError) -> "list[Check]":

@@ -5,9 +5,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from tests.secret.test_service import lock
 SERVERS = ROOT / "tests" / "servers"
 FAIL_KEYRING = "unset PYTHON_KEYRING_BACKEND, or name another one there"
 TOKEN = "t0ken-" + "a1B2c3" * 4
+NOT_TRIED = "not tried (a proxy is set, or its host is a secret): the agent connects to it"
 Json = dict[str, Any]
 
 
@@ -102,7 +105,8 @@ ok       agent                 test-agent 1.0.0, ACP 1; answered in N ms
                                logins: Browser (browser)
 ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 hidden by the profile), 1 resource; \
 ready in N ms
-ok       server docs           http https://${env:TENANT}.example.com/mcp; not probed: the agent connects to it
+ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; it takes connections, in N ms; \
+the agent shakes hands with it itself
 0 problems, 1 warning, 19 ok
 """
 
@@ -113,17 +117,50 @@ def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None
         agent("login", str(launch.project / "logged-in"), "agent"),
         mcp_servers={
             "files": server("probe_polite", tools={"deny": ["die"]}, env={"TOKEN": "${secret:github}"}),
-            "docs": {"type": "http", "url": "https://${env:TENANT}.example.com/mcp"},
+            "docs": {"type": "http", "url": "http://127.0.0.1:${env:PORT}/${env:TENANT}"},
         },
     )
     Path(launch.env["ACP_LAUNCH_CONFIG_DIR"]).chmod(0o755)
-    done = launch("doctor", "p", ACP_LAUNCH_SECRET_GITHUB=TOKEN, TENANT="acme-tenant")
+    with listening() as port:
+        done = launch("doctor", "p", ACP_LAUNCH_SECRET_GITHUB=TOKEN, PORT=port, TENANT="acme-tenant")
     assert done.code == 0, done.err
     assert steady(done.out.decode(), launch) == GOOD.splitlines()
     assert done.err == ""
     assert done.methods == ["initialize"]
     assert not [text for text in (TOKEN, "acme-tenant") if text in done.out.decode()]
     assert launch.env["HOME"] not in done.out.decode()
+
+
+@contextmanager
+def listening() -> Iterator[str]:
+    """A port of this machine that takes connections, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield str(server.getsockname()[1])
+
+
+def test_a_remote_server_that_nobody_is_at_is_a_problem(launch: Launcher) -> None:
+    with listening() as port:
+        pass
+    url = f"http://127.0.0.1:{port}/mcp"
+    own(launch, agent("polite"), mcp_servers={"docs": {"type": "http", "url": url}})
+    assert told(examined(launch, 8)["server docs"]) == (
+        "problem",
+        f"http {url}; nobody answers there: Connection refused",
+        "start it, or correct mcp_servers.docs.url",
+    )
+    found = examined(launch, 0, HTTPS_PROXY="http://127.0.0.1:9")
+    assert found["server docs"]["text"] == f"http {url}; {NOT_TRIED}"
+
+
+def test_a_secret_in_an_address_is_not_needed_to_find_the_server_unless_it_is_the_host(launch: Launcher) -> None:
+    with listening() as port:
+        urls = {"path": f"http://127.0.0.1:{port}/${{secret:docs}}", "host": "http://${secret:docs}/mcp"}
+        own(launch, agent("polite"), mcp_servers={name: {"type": "http", "url": url} for name, url in urls.items()})
+        done = launch("doctor", "p", "--json", ACP_LAUNCH_SECRET_DOCS=TOKEN)
+    # Each has a warning too: a secret in an address ends up in logs.
+    said = {each["subject"]: each["text"] for each in json.loads(done.out)["checks"] if each["standing"] == "ok"}
+    assert said["path"].startswith(f"http {urls['path']}; it takes connections, in ")
+    assert said["host"] == f"http {urls['host']}; {NOT_TRIED}"
 
 
 def test_json_has_the_same_as_data(launch: Launcher) -> None:
