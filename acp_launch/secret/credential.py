@@ -50,6 +50,8 @@ _NAME_BEFORE = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[\"']?\s*[:=]\s*[\"']?$")  
 _BEARER = re.compile(r"\bBearer\s+(?P<value>(?=\S*[0-9])[\w.~+/-]{8,}=*)")
 _LONG = re.compile(rf"[A-Za-z0-9+]{{{LEAST_RANDOM},}}={{0,2}}")
 _KEY_LINE = re.compile("[A-Za-z0-9+]{20}")  # of a private key; without one, its first line is only spoken of
+# What `--key` takes, whose name alone says little.
+_KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=\S*[0-9])(?=\S*[A-Za-z])[\w~+-]{16,}", re.IGNORECASE)
 _CHUNK = re.compile(r"[^\s=,;\"'(\[{]*$")  # back to the beginning of a path or an address
 _CUT = re.compile(r"(?<=://)[^\s/?#@:\"]*:(?!\d{1,5}\.\.\.)[^\s/?#@\"]+(?=\.\.\.)")  # before its @
 # These identify something, and are as long and as mixed as what is secret.
@@ -172,6 +174,8 @@ def _called(text: str, name: str) -> Iterator[Sighting]:
     """The whole of a text that is called a credential."""
     if "://" not in text and "-----BEGIN" not in text:  # an address and a key file have parts of their own
         yield from _named(text, 0, len(text), name)
+        if name.lower() == "key" and _KEY.fullmatch(text):
+            yield from _judged(text, 0, len(text), "a key")
 
 
 def _assigned(text: str) -> Iterator[Sighting]:

@@ -23,6 +23,7 @@ _NOUNS = {
 }
 _ENDINGS = ("password", "passwd", "token", "apikey", "secret")  # PGPASSWORD, authtoken
 _KEYS = _words("api access private secret auth account admin master service signing encryption subscription role")
+_LAST = {"cookie", "cookies"}
 _ALONE = {"pass", "pwd", "pat"}  # `PWD` is a directory, `pass` a program; `DB_PWD` is a password
 # What `TOKEN_FILE`, `SECRET_NAME` or `PUBLIC_API_KEY` holds is none.
 _ABOUT = _words(
@@ -83,6 +84,8 @@ def _noun(words: Sequence[str], index: int) -> str:
         return "a key" if index and words[index - 1] in _KEYS else ""
     if word in _ALONE and len(words) == 1:
         return ""
+    if word in _LAST:  # COOKIE_POLICY is none
+        return "a cookie" if index == len(words) - 1 else ""
     ending = next((ending for ending in _ENDINGS if word.endswith(ending)), "")
     return _NOUNS.get(word) or _NOUNS.get(ending, "")
 

@@ -118,6 +118,10 @@ CALLED = [
     ("AUTH", "admin:hunter22", "a credential"),
     ("GITHUB_TOKEN_2", "abcd1234", "a token"),
     ("PASSWORD", "12345678", "a password"),
+    ("Cookie", "session=deadbeefcafe1234", "a cookie"),
+    ("SESSION_COOKIE", "sid=9f8e7d6c5b4a", "a cookie"),
+    ("key", "4f1c2d3e-aaaa-4bbb-8ccc-123456789abc", "a key"),
+    ("key", "a1b2c3d4e5f6g7h8", "a key"),
 ]
 
 
@@ -136,6 +140,7 @@ WITHIN = [
     ("Authorization: Bearer abcd1234", "Authorization", "abcd1234"),
     ("Authorization: Bearer secret-of-the-house", "Authorization", "secret-of-the-house"),
     ("Authorization:Basic dTpw1234", "Authorization", "dTpw1234"),
+    ("--header 'Cookie: session=deadbeef1234'", "Cookie", "session=deadbeef1234"),
     ("curl -H 'X-Api-Key: abcd1234' https://example.com", "X-Api-Key", "abcd1234"),
 ]
 
@@ -280,6 +285,12 @@ io.modelcontextprotocol.server.filesystem.v20250618
 """.splitlines()
 
 HARMLESS_CALLED = [
+    ("key", "project"),
+    ("key", "keys/of-the-project-2.pem"),
+    ("key", "a-sort-key"),
+    ("COOKIE_DOMAIN", "a-1.example.com"),
+    ("COOKIE_POLICY", "essential-only-2"),
+    ("cookies", "true"),
     ("PATH", "/usr/local/bin:/home/me/.nvm/versions/node/v20.11.1/bin"),
     ("PWD", "/home/me"),
     ("TOKEN_FILE", "/run/secrets/x"),
