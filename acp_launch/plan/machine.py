@@ -3,7 +3,7 @@ This machine is asked for the directories and programs a profile names. What it 
 place; for a server that is not required, a warning.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from msgspec import Struct, field
 from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.directory import usable
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.model import Value
+from acp_launch.plan.runners import taken_over
 from acp_launch.plan.substitute import Substitution
 
 
@@ -41,6 +43,15 @@ class Machine(Struct):
         if text is None:
             return None
         return self._had(find(text, project=self.project, path=search), path, required)
+
+    def fetching(
+        self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
+    ) -> Path | None:
+        """The same program, unless it would run what a project has instead of what a profile of the user's means."""
+        if self.substitution.loaded.found.origin not in ("user", "built-in"):
+            return program
+        fault = taken_over(program, [argument.display() for argument in args], cwd)
+        return self._had(fault or program, path, required)
 
     def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
         if isinstance(found, Path):

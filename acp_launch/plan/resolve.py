@@ -148,6 +148,8 @@ class _Walk(Struct):
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
         command = self.machine.command(("agent", "command"), agent.command, search=search)
+        if command is not None:
+            command = self.machine.fetching(("agent", "command"), command, args, cwd=cwd)
         if command is None:
             return None
         env = environment(self.substitution.environ, agent.inherit_env, own)

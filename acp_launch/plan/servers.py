@@ -37,6 +37,9 @@ def _stdio(
     )
     if command is None or cwd is None:
         return None
+    command = machine.fetching((*path, "command"), command, args, cwd=cwd, required=server.required)
+    if command is None:
+        return None
     return StdioPlan(
         name=name,
         command=command,

@@ -259,3 +259,55 @@ def test_a_relative_entry_of_path_does_not_lead_into_the_project(clone: Clone, e
     ended = clone.acp_launch("run", "mine", "hello", PATH=f"{entry}:{os.environ['PATH']}")
     assert (ended.returncode, clone.sang) == (3, False)
     assert '"tool" is not on PATH' in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["-y", "@scope/server"],
+        ["-y", "@scope/server@1.2.3", "--flag"],
+        ["--package=@scope/server", "mcp"],
+        ["-p", "other", "-p", "@scope/server", "mcp"],
+        ["-y", "plain"],
+        ["--", "tool"],
+    ],
+)
+@pytest.mark.parametrize("runner", ["npx", "bunx"])
+def test_a_package_of_the_project_is_not_run_for_the_published_one(
+    clone: Clone, runner: str, args: list[str], tmp_path: Path
+) -> None:
+    """By a profile of the user's own: `npx` prefers what lies in node_modules."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    shutil.copy(clone.root / "tool", programs / runner)
+    env = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    for package in ("@scope/server", "plain"):
+        (clone.root / "node_modules" / package).mkdir(parents=True)
+    (clone.root / "node_modules" / ".bin").mkdir()
+    (clone.root / "node_modules" / ".bin" / "tool").touch()
+    deep = clone.root / "a" / "b"
+    deep.mkdir(parents=True)
+    clone.own.mkdir(parents=True)
+    (clone.own / "agent.yaml").write_text(profile({"command": runner, "args": args}))
+    (clone.own / "server.yaml").write_text(
+        profile({"command": "cat"}, mcp_servers={"s": {"command": runner, "args": args}})
+    )
+    for name in ("agent", "server"):
+        for cwd in (clone.root, deep):
+            ended = clone.acp_launch("run", name, "hello", cwd=cwd, **env)
+            assert (ended.returncode, clone.sang) == (3, False)
+            assert f"{runner} would run {clone.root}/node_modules/" in ended.stderr
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    clone.acp_launch("run", "agent", "hello", cwd=elsewhere, **env)
+    assert clone.sang
+
+
+def test_a_project_that_was_accepted_runs_its_own_packages(clone: Clone, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    shutil.copy(clone.root / "tool", programs / "npx")
+    (clone.root / "node_modules" / "server").mkdir(parents=True)
+    clone.write(profile({"command": "npx", "args": ["-y", "server"]}))
+    clone.accepts(PATH=f"{programs}:{os.environ['PATH']}")
+    clone.starts(PATH=f"{programs}:{os.environ['PATH']}")
