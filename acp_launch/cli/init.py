@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from acp_launch.errors import ProblemsError, ProfileError, UsageError
+from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageError
 
 if TYPE_CHECKING:
     from acp_launch.cli.drafting import Draft
@@ -103,12 +103,16 @@ def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
 
 def _finish(found: "Found", draft: "Draft", settings: "Settings", verbs: Sequence[str]) -> None:
     from acp_launch.cli import profiles
-    from acp_launch.console.stderr import harmless, say
+    from acp_launch.console.stderr import YELLOW, harmless, say
     from acp_launch.profile.load import shown
 
     say(harmless(f"acp-launch: wrote {shown(found.file)}", keep=""))
     profiles.validate([str(found.file)])
-    is_trusted = _accept(found, draft, settings)
+    try:
+        is_trusted = _accept(found, draft, settings)
+    except StateError as error:  # the profile is there all the same; whoever runs it is asked
+        say(harmless(f"acp-launch: {error.message}", keep=""), style=YELLOW)
+        is_trusted = False
     say("next:", style="1")
     for command in _next(draft, verbs, is_trusted=is_trusted):
         say(harmless(f"    {command}", keep=""))

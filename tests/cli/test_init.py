@@ -115,6 +115,17 @@ def test_who_begins_a_profile_has_accepted_it(project: Path, typed: Typed) -> No
     assert standing(load(find("demo", start=project, settings=settings)), settings).how == "accepted"
 
 
+def test_an_acceptance_that_cannot_be_kept_is_said_and_asked_for_later(
+    project: Path, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").touch()
+    monkeypatch.setenv("ACP_LAUNCH_STATE_DIR", str(tmp_path / "state"))
+    answer = typed("--agent", "demo")
+    assert (answer.code, (project / ".acp-launch" / "demo.yaml").exists()) == (0, True)
+    assert "acp-launch: what you trust cannot be kept in " in answer.err
+    assert "    acp-launch trust demo\n" in answer.err
+
+
 def test_what_others_wrote_is_not_accepted_with_it(project: Path, typed: Typed) -> None:
     """The repository brings an overlay, and a parent, for the profile that somebody is about to begin."""
     (project / ".acp-launch").mkdir()
