@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Raw, Struct
 
 from acp_launch.process.change import Change
-from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.written import written
 
 SERVER_LOST = -32010
 TIMED_OUT = -32011
@@ -49,22 +49,22 @@ def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
     body: dict[str, object] = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
-    return jsonrpc.encode({"jsonrpc": "2.0", "id": id, "error": body})
+    return written({"jsonrpc": "2.0", "id": id, "error": body})
 
 
 def result(id: Raw, value: object) -> bytes:
-    return jsonrpc.encode({"jsonrpc": "2.0", "id": id, "result": value})
+    return written({"jsonrpc": "2.0", "id": id, "result": value})
 
 
 def request(id: bytes, method: str, params: object | None = None) -> bytes:
     body: dict[str, object] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
     if params is not None:
         body["params"] = params
-    return jsonrpc.encode(body)
+    return written(body)
 
 
 def notification(method: str, params: object | None = None) -> bytes:
     body: dict[str, object] = {"jsonrpc": "2.0", "method": method}
     if params is not None:
         body["params"] = params
-    return jsonrpc.encode(body)
+    return written(body)

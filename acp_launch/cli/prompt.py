@@ -19,7 +19,7 @@ def read(words: Sequence[str], file: Path | None) -> str:
     Raises:
         UsageError: there is none, or it cannot be read.
     """
-    parts = [" ".join(words)] if words else []
+    parts = [_decoded(os.fsencode(" ".join(words)), "the command line")] if words else []
     if file:
         parts.append(_from_file(file))
     text = "\n\n".join(parts) if parts else _from_stdin()

@@ -198,6 +198,8 @@ def _written(here: Path, name: str, text: str) -> Path:
             file.write(text)
     except RuntimeError:
         raise UsageError(f"no home directory is known for {name}", fix="give a path without ~") from None
+    except ValueError:
+        raise UsageError("no file has a NUL character in its name", fix=":export notes.md") from None
     except OSError as error:
         fix = "name another file" if isinstance(error, FileExistsError) else "name a file in a directory you can write"
         raise UsageError(f"cannot export to {name}: {error.strerror}", fix=fix) from None

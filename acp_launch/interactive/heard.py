@@ -47,6 +47,6 @@ class HeardPlain(Heard, Plain):
 
 def heard(canvas: Canvas | None) -> "HeardLive | HeardPlain":
     """What a session is shown by, where there is a canvas and where there is none."""
-    output = HeardPlain(Outlet()) if canvas is None else HeardLive(canvas, history=True)
+    output = HeardPlain(Outlet(), is_watched=True) if canvas is None else HeardLive(canvas, history=True)
     output.transcript = Transcript()
     return output

@@ -17,8 +17,8 @@ from msgspec import Raw, Struct
 
 from acp_launch.errors import UsageError
 from acp_launch.mcp.message import Tool
-from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import mapping, sequence
+from acp_launch.protocol.written import written
 
 NESTED = 8  # levels of anyOf and $ref followed to find the type of an argument
 KINDS = {bool: "boolean", int: "integer", str: "string", type(None): "null", list: "array", dict: "object"}
@@ -77,7 +77,7 @@ def fitted(given: Given, tool: Tool) -> Raw:
     missing = [name for name in tool.required if name not in {pair.key for pair in given}]
     if (unknown and tool.schema.get("additionalProperties") is False) or missing:
         _refuse(tool, unknown, missing)
-    return Raw(jsonrpc.encode({pair.key: _value(pair, tool) for pair in given}))
+    return Raw(written({pair.key: _value(pair, tool) for pair in given}))
 
 
 def types_of(schema: object, root: object) -> frozenset[str]:

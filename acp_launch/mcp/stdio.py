@@ -19,6 +19,7 @@ from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.framing import LineFramer, LineTooLong
 from acp_launch.protocol.peer import Answered, Call, Junk
+from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
@@ -222,7 +223,7 @@ class Connection:
         return ServerError(f"{self.label} {how} before it answered {method}")
 
     def _refused(self, method: str, fault: jsonrpc.Fault) -> ServerRefused:
-        detail = [] if fault.data is None else [f"data: {excerpt(jsonrpc.encode(fault.data), 2000)}"]
+        detail = [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
         said = f"{self.label} answered {method} with an error: {fault.message} ({fault.code})"
         return ServerRefused(said, code=fault.code, detail=detail)
 

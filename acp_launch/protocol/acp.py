@@ -137,6 +137,23 @@ update_kind = msgspec.json.Decoder(UpdateKind)
 chunk = msgspec.json.Decoder(Chunk)
 
 
+def read_update(params: Raw) -> tuple[str, str, Raw] | None:
+    """Session, kind and body of a `session/update` that the decoders above refuse, although it is JSON: there is half a
+    surrogate pair somewhere in it (see `decoded`). None for what is none."""
+    from acp_launch.protocol import splice  # regular expressions: rarely needed, not for nothing
+
+    said = mapping(decoded(params))
+    session_id, kind = said.get("sessionId"), mapping(said.get("update")).get("sessionUpdate")
+    if not isinstance(session_id, str) or not isinstance(kind, str):
+        return None
+    whole = bytes(params)
+    try:
+        body = [Raw(whole[each.start : each.end]) for each in splice.members(whole) if each.key == "update"][-1]
+    except (splice.Malformed, RecursionError):
+        return None
+    return session_id, kind, body
+
+
 def decoded(raw: Raw | bytes) -> Any:
     """Plain Python values, for messages that are rare and read leniently; None for what is no JSON inside.
 

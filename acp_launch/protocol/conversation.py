@@ -208,13 +208,20 @@ class Conversation:
     def _updated(self, params: Raw) -> Sequence[Event]:
         try:
             update = acp.session_update.decode(params)
-            kind = acp.update_kind.decode(update.update).sessionUpdate
-        except msgspec.DecodeError:
-            return (Junk("a session/update without sessionId or kind"),)
-        session = self._sessions.get(update.sessionId)
+            session_id, kind, body = (
+                update.sessionId,
+                acp.update_kind.decode(update.update).sessionUpdate,
+                update.update,
+            )
+        except (msgspec.DecodeError, RecursionError):
+            found = acp.read_update(params)
+            if found is None:
+                return (Junk("a session/update that cannot be read, or is without sessionId or kind"),)
+            session_id, kind, body = found
+        session = self._sessions.get(session_id)
         if session is None:
-            return self._keep(Updated(update.sessionId, kind, update.update.copy(), False))
-        return (Updated(update.sessionId, kind, update.update, session.replaying),)
+            return self._keep(Updated(session_id, kind, body.copy(), False))
+        return (Updated(session_id, kind, body, session.replaying),)
 
     def _keep(self, update: Updated) -> Sequence[Event]:
         if self._early.keep(update.session_id, len(bytes(update.update)), update):

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from acp_launch.protocol.written import written
+
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
@@ -42,7 +44,6 @@ class Fault(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(Envelope)
 _fault = msgspec.json.Decoder(Fault)
-encode = msgspec.json.Encoder().encode
 
 
 def decode(line: bytes) -> Envelope | None:
@@ -68,13 +69,16 @@ def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
     if not (is_deep or (b"\\ud" in line.lower() and _is_json(line))):
         return None
     try:
-        found = {member.key: Raw(line[member.start : member.end]) for member in splice.members(line)}
-        shallow = {name: found[name] for name in ("id", "method") if name in found}
-        head = _envelope.decode(encode(shallow))
+        found = {member.key: member for member in splice.members(line)}
+        method = splice.text(line, found["method"].start) if "method" in found else UNSET
     except (ValueError, RecursionError):
         return None
-    carried = {name: found[name] for name in ("params", "result", "error") if name in found}
-    return Envelope(id=head.id, method=head.method, **carried)
+    carried = {
+        name: Raw(line[found[name].start : found[name].end])
+        for name in ("id", "params", "result", "error")
+        if name in found
+    }
+    return Envelope(method=method, **carried)
 
 
 def _is_json(line: bytes) -> bool:
@@ -116,17 +120,21 @@ def fault(raw: Raw) -> Fault:
 
 
 def request(number: int, method: str, params: object) -> bytes:
-    return bytes(encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params})) + b"\n"
+    return _line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
 
 
 def notification(method: str, params: object) -> bytes:
-    return bytes(encode({"jsonrpc": "2.0", "method": method, "params": params})) + b"\n"
+    return _line({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def result(id: Raw, value: object) -> bytes:
-    return bytes(encode({"jsonrpc": "2.0", "id": id, "result": value})) + b"\n"
+    return _line({"jsonrpc": "2.0", "id": id, "result": value})
 
 
 def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
     said = {"code": code, "message": message} | ({} if data is None else {"data": data})
-    return bytes(encode({"jsonrpc": "2.0", "id": id, "error": said})) + b"\n"
+    return _line({"jsonrpc": "2.0", "id": id, "error": said})
+
+
+def _line(message: dict[str, object]) -> bytes:
+    return written(message) + b"\n"

@@ -7,7 +7,6 @@ the turn is. Several may be open at the same time (C-11, C-60, C-61).
 
 import asyncio
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 import msgspec
@@ -122,8 +121,9 @@ class Client:
         return self._session
 
     def asked(self, question: PermissionAsked) -> None:
-        # As it is now: what the agent says of it while somebody decides is not what was decided about.
-        call = deepcopy(self.calls.merge(question.tool_call))
+        # As it is now: what the agent says of it while somebody decides is not what was decided about. Members are
+        # replaced whole, so the one level is enough; a deeper copy would fail on what is nested too deeply.
+        call = dict(self.calls.merge(question.tool_call))
         if question.session_id != self._session_id and self._session is not None:
             decision: Decision | None = Decision(False, None, "its session was left")
         else:

@@ -28,6 +28,7 @@ from acp_launch.protocol.conversation import Conversation
 from acp_launch.protocol.event import Completed, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
 from acp_launch.protocol.peer import Answered, Call, Junk
+from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.session.observer import Observer
 from acp_launch.session.waits import awaited
@@ -146,7 +147,7 @@ class Connection:
     def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if fault.code == jsonrpc.AUTH_REQUIRED:
             return self._auth_required(fault)
-        detail = [] if fault.data is None else [f"data: {excerpt(jsonrpc.encode(fault.data), 2000)}"]
+        detail = [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
         return AgentRefused(
             f"the agent answered {method} with an error: {fault.message} ({fault.code})",
             code=fault.code,

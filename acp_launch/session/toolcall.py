@@ -5,6 +5,7 @@ from typing import Any
 from acp_launch.protocol import acp
 
 KINDS = frozenset({"tool_call", "tool_call_update"})  # of an update
+TEXTS = frozenset({"status", "title", "name", "kind"})
 OVER = frozenset({"completed", "failed", "cancelled"})
 
 
@@ -21,7 +22,7 @@ class ToolCalls:
     def merge(self, update: dict[str, Any]) -> dict[str, Any]:
         """Take in the body of an update, or the `toolCall` of a permission question; gives the call as it is now."""
         id = acp.text(update.get("toolCallId"))
-        fresh = {key: value for key, value in update.items() if value is not None and key != "sessionUpdate"}
+        fresh = {key: value for key, value in update.items() if _counts(key, value)}
         if update.get("sessionUpdate") == "tool_call":
             self._calls[id] = fresh
         else:
@@ -34,6 +35,11 @@ class ToolCalls:
         for call in unfinished:
             call["status"] = "cancelled"
         return unfinished
+
+
+def _counts(key: str, value: object) -> bool:
+    """A malformed optional member counts as omitted (C-22)."""
+    return value is not None and key != "sessionUpdate" and (key not in TEXTS or isinstance(value, str))
 
 
 def title(call: dict[str, Any]) -> str:

@@ -500,3 +500,31 @@ def test_a_boolean_option_says_that_it_is_one() -> None:
     assert talk.said(talk.client.set_mode("s1", "plan"))["params"] == {"sessionId": "s1", "modeId": "plan"}
     legacy = json.loads(talk.client.set_model("s1", "m1").line)
     assert (legacy["method"], legacy["params"]) == ("session/set_model", {"sessionId": "s1", "modelId": "m1"})
+
+
+@pytest.mark.parametrize("kind", ["agent_message_chunk", "tool_call_update"])
+def test_half_a_character_anywhere_in_an_update_loses_nothing(kind: str) -> None:
+    """What an agent in JavaScript makes of an emoji that it cuts."""
+    talk = Talk()
+    talk.session()
+    (event,) = talk.update("s1", kind, content={"type": "text", "text": "cut \ud83d"}, status="completed")
+    assert isinstance(event, Updated)
+    assert (event.session_id, event.kind) == ("s1", kind)
+    assert json.loads(bytes(event.update))["content"]["text"] == "cut \ud83d"
+    early = talk.client.receive(
+        rb'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1\ud83d","update":{"sessionUpdate":"x"}}}'
+    )
+    assert early == ()
+
+
+def test_an_update_that_is_nested_too_deeply_is_junk_and_no_more() -> None:
+    talk = Talk()
+    talk.session()
+    deep = b"[" * 5000 + b"]" * 5000
+    (event,) = talk.client.receive(
+        b'{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"x","y":'
+        + deep
+        + b"}}}"
+    )
+    assert isinstance(event, Junk)
+    assert "cannot be read" in event.reason

@@ -146,6 +146,30 @@ def test_what_the_decoder_refuses_and_json_allows_arrives_as_it_is(params: bytes
 
 
 @pytest.mark.parametrize(
+    ("id", "method"), [(rb'"i\ud83d"', rb'"m"'), (b"7", rb'"m\ud83d"')], ids=["in the id", "in the method"]
+)
+def test_half_a_character_in_the_head_is_answered_as_it_came(id: bytes, method: bytes) -> None:
+    """Else whoever asked would wait for ever (C-8)."""
+    peer = Peer()
+    called = peer.receive(b'{"jsonrpc":"2.0","id":' + id + b',"method":' + method + b"}")
+    assert isinstance(called, Called)
+    assert called.method == json.loads(method)
+    assert id in peer.refuse(called.id, -32601, "method not found")
+
+
+def test_half_a_character_goes_back_as_an_escape() -> None:
+    peer = Peer()
+    id = Raw(b'"a"')
+    line = peer.call("m", {"path": "\udcff", "raw": Raw(b'{"a":1}')}).line
+    assert json.loads(line)["params"] == {"path": "\udcff", "raw": {"a": 1}}
+    peer.receive(b'{"jsonrpc":"2.0","id":"a","method":"m"}')
+    assert json.loads(peer.respond(id, {"optionId": "a\ud83d"}))["result"] == {"optionId": "a\ud83d"}
+    peer.receive(b'{"jsonrpc":"2.0","id":"a","method":"m"}')
+    said = json.loads(peer.refuse(id, 1, "no \ud83d", {"x": "\udcff"}))
+    assert said == {"jsonrpc": "2.0", "id": "a", "error": {"code": 1, "message": "no \ud83d", "data": {"x": "\udcff"}}}
+
+
+@pytest.mark.parametrize(
     "line", [b"[" * 100_000, b'{"id":1,"result":[[}', rb'{"id":1,"t":"\ud83d"', rb'{"id":"\ud83d",}']
 )
 def test_what_json_does_not_allow_stays_junk(line: bytes) -> None:

@@ -27,6 +27,9 @@ def permitting(person: Person) -> Ask:
             ways = answers(options)
             for line in ways.left_out:
                 person.say(line, "warning")
+            if not ways.offered:
+                person.say("the agent offers no answer that can be given; it is denied", "warning")
+                return ways.dismissed
             key = await person.choose("Allow it?", [way.choice for way in ways.offered])
         found = next((way.answer for way in ways.offered if way.choice.key == key), None)
         return found or ways.dismissed

@@ -7,8 +7,6 @@ An update keeps the bytes it came in: it is never decoded and written again, so 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from acp_launch.console.problems import closing
 from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
@@ -16,10 +14,9 @@ from acp_launch.errors import LaunchError, ProblemsError, SettingsError
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated
+from acp_launch.protocol.written import written
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
-
-encode = msgspec.json.Encoder().encode
 
 
 class Ndjson:
@@ -29,7 +26,7 @@ class Ndjson:
         self._heads: dict[bool, bytes] = {}
 
     def emit(self, type: str, members: Mapping[str, object]) -> None:
-        self._outlet.write(encode({"type": type, **members}) + b"\n")
+        self._outlet.write(written({"type": type, **members}) + b"\n")
 
     def negotiated(self, negotiated: Negotiated) -> None:
         self.emit("initialized", {"result": negotiated.raw})
@@ -47,7 +44,7 @@ class Ndjson:
         """The part of an update's line that is the same for a whole session."""
         self._session = session_id
         for replay, type in ((False, "update"), (True, "replay")):
-            self._heads[replay] = encode({"type": type, "sessionId": session_id})[:-1] + b',"update":'
+            self._heads[replay] = written({"type": type, "sessionId": session_id})[:-1] + b',"update":'
 
     def permission(self, permission: Permission) -> None:
         members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}

@@ -27,8 +27,10 @@ TAB = "\t"
 class Messages(Notices):
     """Finds the messages in a stream of updates; a history that is replayed is not shown."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: Outlet, *, is_watched: bool = False) -> None:
+        """`is_watched`: somebody sits there, whatever stdout is."""
         self._outlet = outlet
+        self._is_watched = is_watched or outlet.is_terminal
         self._halves = Halves()
         self._message_id = ""
         self._over = True  # the next chunk begins a new message
@@ -48,7 +50,7 @@ class Messages(Notices):
             self.begin()
         self._over, self._message_id = False, message_id or self._message_id
         text = self._halves.whole(text)
-        self.say(prose(text) if self._outlet.is_terminal else text)
+        self.say(prose(text) if self._is_watched else text)
 
     def begin(self) -> None:
         """A new message begins."""
@@ -94,8 +96,8 @@ class Quiet(Messages):
 class Plain(Messages):
     """The agent's text as it comes."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        super().__init__(outlet)
+    def __init__(self, outlet: Outlet, *, is_watched: bool = False) -> None:
+        super().__init__(outlet, is_watched=is_watched)
         self._last = "\n"
         self._calls = ToolCalls()
         self._thought = ""

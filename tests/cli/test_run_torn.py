@@ -1,0 +1,108 @@
+"""Ring 3. What an agent sends by mistake, or on purpose, ends no session: every prompt is answered."""
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cli.launcher import AGENTS, Launcher
+from tests.cli.test_run_interactive import CTRL_D, ENTER, leaves, sitting
+from tests.interactive.screen import Terminal, on_screen
+
+ANSWERS = {
+    "half": "party \U0001f389 done",
+    "status": "told",
+    "deep 900": "told",
+    "deep 3000": "told",
+    "deep 50000": "told",
+    "question 900": "{'outcome': 'selected', 'optionId': 'a'}",
+    "option": "came back",
+    "none": "{'outcome': 'cancelled'}",
+    "file": "-32002",
+    "terminal": "-32002",
+    "method": "-32601",
+}
+
+
+@pytest.mark.parametrize("output", ["text", "json", "quiet"])
+@pytest.mark.parametrize("prompt", ANSWERS)
+def test_every_prompt_is_answered(launch: Launcher, prompt: str, output: str) -> None:
+    launch.profile("torn", client={"fs": True, "terminal": True})
+    done = launch("run", "p", "--approve", "all", "--output", output, prompt)
+    assert (done.code, "Traceback" in done.err) == (0, False), done.err
+    text = done.out.decode()
+    if output == "json":
+        updates = [each["update"] for each in done.events if each["type"] == "update"]
+        chunks = [update["content"]["text"] for update in updates if "content" in update]
+        text = "".join(chunks).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    assert ANSWERS[prompt] in text
+
+
+def is_in(text: str, terminal: Terminal) -> bool:
+    return text in "".join(terminal.all)
+
+
+def test_a_session_goes_on_after_each_of_them(tmp_path: Path) -> None:
+    profile = tmp_path / "torn.yaml"
+    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
+    sections = {"client": {"fs": True, "terminal": True}, "permissions": {"default": "allow"}}
+    profile.write_text(json.dumps({"version": 1, "agent": command, **sections}))
+    with sitting("--trust", str(profile), cwd=tmp_path) as terminal:
+        for prompt, answer in ANSWERS.items():
+            terminal.until("ready ·")
+            terminal.types(prompt + ENTER)
+            shown = partial(is_in, answer, terminal)
+            terminal.until_it(shown, answer)
+        terminal.until("ready ·")
+        leaves(terminal)
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, term: str) -> None:
+    profile = tmp_path / "torn.yaml"
+    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
+    profile.write_text(json.dumps({"version": 1, "agent": command}))
+    with sitting("--trust", str(profile), cwd=tmp_path, env={"TERM": term}) as terminal:
+        terminal.until(">")
+        terminal.types(f"none{ENTER}")
+        terminal.until("the agent offers no answer that can be given; it is denied")
+        terminal.until("'cancelled'")
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
+
+
+def test_an_agent_cannot_drive_the_terminal_of_who_sits_before_a_pipe(tmp_path: Path) -> None:
+    profile = tmp_path / "torn.yaml"
+    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
+    profile.write_text(json.dumps({"version": 1, "agent": command}))
+    line = f'"{sys.executable}" -m acp_launch run --trust torn.yaml | cat'
+    with on_screen("sh", "-c", line, cwd=tmp_path) as terminal:
+        terminal.until(">")
+        terminal.types(f"escape{ENTER}")
+        terminal.until(r"A\x1b]0;PWN\x07B")
+        assert b"\x1b]0;PWN" not in terminal.raw
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
+
+
+def test_a_prompt_that_is_not_utf_8_is_refused(launch: Launcher) -> None:
+    launch.profile("polite")
+    done = launch("run", "p", os.fsdecode(b"caf\xe9"))
+    assert done.code == 2
+    assert done.err == (
+        "acp-launch: the prompt from the command line is not UTF-8 (byte 3)\n    fix: convert it: iconv -t UTF-8\n"
+    )
+
+
+@pytest.mark.parametrize("term", ["xterm", "dumb"])
+def test_a_name_with_a_nul_is_no_place_to_export_to(tmp_path: Path, term: str) -> None:
+    with sitting(cwd=tmp_path, env={"TERM": term}) as terminal:
+        terminal.until(">")
+        paste = "\x1b[200~:export a\x00b\x1b[201~" if term == "xterm" else ":export a\x16\x00b"
+        terminal.types(paste + ENTER)
+        terminal.until("NUL character in its name")
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
