@@ -6,6 +6,7 @@ the servers run through all of it. What was not answered is offered for editing,
 """
 
 import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,6 +20,7 @@ from acp_launch.errors import (
     AgentRefused,
     LaunchError,
     RemoteProtocolError,
+    Stopped,
     WaitExpired,
     first,
 )
@@ -48,6 +50,7 @@ from acp_launch.visit import call_on, check
 TWICE = 2.0  # seconds within which a second Ctrl-C leaves
 INTERRUPTED = 130
 AGAIN = [Choice("y", "Start it again and go on with this session"), Choice("n", "Leave")]
+ANEW = [Choice("y", "Start it again with a new session; it cannot go on with this one"), Choice("n", "Leave")]
 
 
 class Seating(Struct, frozen=True, kw_only=True):
@@ -152,18 +155,32 @@ class _Sitting:
 
     async def _again(self, error: LaunchError) -> bool:
         """Whether an agent that died or hung is to be started again. One that never opened a session is not."""
-        desk, person = self._desk, self._desk.front.person
-        if desk.current is None:
+        desk, current = self._desk, self._desk.current
+        if current is None:
             return False
+        able = current.connection.agent.capabilities
         desk.current = None
         desk.failed(error)
         self._showing.mood = "down"
-        async with person.floor():
-            is_wanted = await person.choose("The agent is gone.", AGAIN) == "y"
+        choices = AGAIN if able.load or able.resume else ANEW
+        try:
+            is_wanted = await self.attention.while_waiting(self._is_chosen(choices), self._turning.enter)
+        except GivenUp as given_up:
+            if not given_up.leaves:
+                raise Stopped("stopped", signal_number=signal.SIGINT) from None
+            return False
+        if is_wanted and choices is ANEW:  # this agent can never go on with a session
+            self._room.leave()
+            self._room = desk.rooms.fresh()
         if is_wanted and (unanswered := self._turning.give_back()):
             desk.front.offer(unanswered)
             desk.say("the prompt it did not answer is ready to be edited and sent again")
         return is_wanted
+
+    async def _is_chosen(self, choices: Sequence[Choice]) -> bool:
+        person = self._desk.front.person
+        async with person.floor():
+            return await person.choose("The agent is gone.", choices) == "y"
 
     async def _talk(self, connection: Connection) -> int:
         self._showing.mood = "starting"

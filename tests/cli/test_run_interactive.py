@@ -177,6 +177,38 @@ def test_an_agent_that_died_may_be_left(tmp_path: Path) -> None:
         assert terminal.is_cooked()
 
 
+@pytest.mark.parametrize("key", [CTRL_D, CTRL_C])
+def test_an_agent_that_died_may_be_left_by_the_keys_that_leave(tmp_path: Path, key: str) -> None:
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"crash{ENTER}")
+        terminal.until("[n] Leave")
+        terminal.types(key)
+        assert terminal.ends() == 4
+        assert terminal.is_cooked()
+
+
+def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) -> None:
+    profile = tmp_path / "forgetful.yaml"
+    crasher = Path(__file__).parents[1] / "agents" / "crasher.py"
+    profile.write_text(
+        f"version: 1\nagent:\n  command: {sys.executable}\n  args: [-I, -S, {crasher}, mid-turn, session/prompt]\n"
+    )
+    with sitting("--trust", str(profile), "--session", "work", cwd=tmp_path) as terminal:
+        for _ in range(2):
+            terminal.until("ready ·")
+            terminal.types(f"my long prompt{ENTER}")
+            terminal.until("[y] Start it again with a new session; it cannot go on with this one")
+            terminal.types("y")
+            terminal.until("the prompt it did not answer is ready to be edited and sent again")
+            terminal.until("ready ·")
+            terminal.until_it(
+                lambda: terminal.rows[terminal.cursor[1]] == "> my long prompt", "the prompt to be edited"
+            )
+            terminal.types(CTRL_C)
+        leaves(terminal)
+
+
 def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> None:
     profile = tmp_path / "impatient.yaml"
     profile.write_text(
