@@ -65,6 +65,7 @@ class Client:
         self._answered = 0.0  # loop time of the last answer a person gave
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
         self._settled: dict[str, Settled] = {}  # by tool call: what was asked about, and what was said
+        self._brought_up: set[str] = set()  # tool calls that were asked about, whatever became of the question
         self.attend()
 
     def attend(self) -> None:
@@ -124,6 +125,7 @@ class Client:
         # As it is now: what the agent says of it while somebody decides is not what was decided about. Members are
         # replaced whole, so the one level is enough; a deeper copy would fail on what is nested too deeply.
         call = dict(self.calls.merge(question.tool_call))
+        self._brought_up.add(acp.text(call.get("toolCallId")))
         if question.session_id != self._session_id and self._session is not None:
             decision: Decision | None = Decision(False, None, "its session was left")
         else:
@@ -204,9 +206,11 @@ class Client:
             self._changed()
 
     def _tool(self, call: dict[str, Any], *, is_replay: bool) -> None:
-        if call.get("status") != "completed":
+        status = call.get("status")
+        if status == "completed":
+            self.denied = ""
+        elif status != "failed":
             return
-        self.denied = ""
         if is_replay or not (by := self._passed_over(call)):
             return
         self._settled[acp.text(call.get("toolCallId"))] = Settled(True, self._gate.about(call))
@@ -216,9 +220,12 @@ class Client:
         """Why a call should not have run as it did; empty when all is well, or it was told before."""
         settled = self._settled.get(acp.text(call.get("toolCallId")))
         if settled is None:
-            return self._gate.passed(call)
-        if not settled.allowed:
-            return self._gate.passed(call, by=DENIED)
+            was_asked = (
+                acp.text(call.get("toolCallId")) in self._brought_up
+            )  # and withdrawn, or cancelled with its turn
+            return "" if was_asked and call.get("status") == "failed" else self._gate.passed(call)
+        if not settled.allowed:  # that it failed is what a denial should lead to
+            return self._gate.passed(call, by=DENIED) if call.get("status") == "completed" else ""
         return "" if settled.about.includes(self._gate.about(call)) else self._gate.passed(call)
 
 

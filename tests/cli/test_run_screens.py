@@ -359,16 +359,24 @@ def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: 
         terminal.types(ENTER)
         terminal.until("Ticket REL-7")
         terminal.types(ESCAPE)
+        terminal.until("It is not sent. Decline it?")
+        terminal.until("[c] cancel")
+        terminal.types("c")
         assert finishes(terminal, "form")[-1] == "The form was not filled in (cancel)."
         leaves(terminal)
 
 
-def test_escape_cancels_a_form(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (ESCAPE, "cancel")])
+def test_escape_leaves_a_form(tmp_path: Path, key: str, action: str) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "form")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith("Name"), "the first field")
+        terminal.until("Escape, or Ctrl-D where lines are typed, leaves it unsent at any field.")
         terminal.types(ESCAPE)
-        assert finishes(terminal, "form")[-1] == "The form was not filled in (cancel)."
+        terminal.until("It is not sent. Decline it?")
+        terminal.until("[c] cancel")
+        terminal.types(key)
+        assert finishes(terminal, "form")[-1] == f"The form was not filled in ({action})."
         leaves(terminal)
 
 

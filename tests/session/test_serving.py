@@ -204,6 +204,33 @@ def test_what_another_session_tells_is_not_ours() -> None:
     asyncio.run(story())
 
 
+def test_a_tool_call_that_failed_was_tried_without_asking_too() -> None:
+    """It may have done half of what it was to do."""
+
+    async def story() -> None:
+        async with serving({}) as (_, agent, recorder, _):
+            call = {"toolCallId": "c", "title": "make", "kind": "execute"}
+            for status in ("in_progress", "failed", "failed"):
+                await agent.says(told({**call, "status": status}))
+            await recorder.has("update", 3)
+            assert recorder.of("unasked") == [("c", "permissions.default: ask")]
+
+    asyncio.run(story())
+
+
+def test_a_tool_call_that_failed_because_it_was_denied_or_no_longer_asked_about_is_as_it_should_be() -> None:
+    async def story() -> None:
+        async with serving({}, policy=Policy("deny")) as (_, agent, recorder, _):
+            call = {"toolCallId": "c", "title": "rm", "kind": "execute"}
+            await agent.says(asking(call))
+            await agent.hears()
+            await agent.says(told({"toolCallId": "c", "status": "failed"}))
+            await recorder.has("update", 1)
+            assert recorder.of("unasked") == []
+
+    asyncio.run(story())
+
+
 def asking(call: dict[str, Any]) -> dict[str, Any]:
     options = [
         {"optionId": "y", "name": "Yes", "kind": "allow_once"},

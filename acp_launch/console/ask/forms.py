@@ -31,12 +31,15 @@ class Forms:
             try:
                 return await self._complete(form)
             except Dismissed:
-                return Filled("cancel")
+                key = await self._person.choose("It is not sent. Decline it?", [DECLINE, CANCEL])
+                return Filled("decline" if key == DECLINE.key else "cancel")
 
     def _introduce(self, form: Form) -> None:
         self._person.say(f"{self._agent_name} asks you to fill in a form:", "heading")
         for text in (form.title, form.message, form.description):
             quote(self._person, text)
+        if form.fields and not form.missing:
+            self._person.say("Escape, or Ctrl-D where lines are typed, leaves it unsent at any field.", "dim")
         if form.left_out:
             names = ", ".join(map(shown, form.left_out))
             self._person.say(f"Left out, for acp-launch does not know how to ask for it: {names}", "dim")

@@ -79,7 +79,7 @@ class ToolView:
             if more:
                 line.append(f"  {inline(cut(more, TITLE))}", "dim")
         if self.unasked:
-            line.append(f"  {inline(unasked(self.unasked))}", "dim")
+            line.append(f"  {inline(unasked(self.unasked, self.status))}", "dim")
         return line
 
     def _places(self) -> Iterator[str]:

@@ -71,7 +71,7 @@ class Work:
         if view := self._running.get(acp.text(call.get("toolCallId"))):
             view.unasked = by
             return []
-        return [Text(f"{inline(title(call))}: {inline(unasked(by))}", "dim")]
+        return [Text(f"{inline(title(call))}: {inline(unasked(by, call.get('status')))}", "dim")]
 
     def served(self, step: FileServed | TerminalServed) -> Printed:
         return self._file(step) if isinstance(step, FileServed) else self._terminal(step)

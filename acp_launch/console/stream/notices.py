@@ -48,7 +48,7 @@ class Notices:
     def unasked(self, call: dict[str, Any], by: str) -> None:
         """Agents do much that they ask nobody about, so a word is due only where a rule was passed over."""
         if not by.startswith("permissions.default"):
-            self._line(f"acp-launch: {title(call)} {servicenotes.unasked(by)}", YELLOW)
+            self._line(f"acp-launch: {title(call)} {servicenotes.unasked(by, call.get('status'))}", YELLOW)
 
     def served(self, step: FileServed | TerminalServed) -> None:
         """One line for what changed something, or was refused; what a command says is the agent's to tell."""

@@ -5,9 +5,11 @@ from acp_launch.session.client import DENIED
 from acp_launch.session.service import FileServed, TerminalServed
 
 
-def unasked(by: str) -> str:
-    """What to say of a tool call that ran, and should not have; `by` as the observer is told it."""
-    return "ran although it was denied" if by == DENIED else f"ran without asking (policy: {by})"
+def unasked(by: str, status: object) -> str:
+    """What to say of a tool call that ran, and should not have; `by` as the observer is told it. One that failed may
+    have ended before it did anything."""
+    ran = "was tried" if status == "failed" else "ran"
+    return f"{ran} although it was denied" if by == DENIED else f"{ran} without asking (policy: {by})"
 
 
 def line(step: FileServed | TerminalServed) -> str:

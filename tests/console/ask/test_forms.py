@@ -50,6 +50,7 @@ def test_a_form_from_the_first_line_to_the_last() -> None:
         "Demo Agent asks you to fill in a form:",
         "  | Deploy",
         "  | Which one?",
+        "Escape, or Ctrl-D where lines are typed, leaves it unsent at any field.",
         "Left out, for acp-launch does not know how to ask for it: hue",
         "Region (1 of 3)",
         "  | Where it runs.",
@@ -80,8 +81,10 @@ def test_after_a_last_look_it_can_still_be_refused(key: str | None, action: str)
 
 
 @pytest.mark.parametrize("answers", [(None,), ("1", None)])
-def test_escape_cancels_at_any_field(answers: tuple[str | None, ...]) -> None:
-    assert filled(Scripted(*answers), form(COUNT, NICK)) == Filled("cancel")
+@pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (None, "cancel")])
+def test_escape_leaves_at_any_field(answers: tuple[str | None, ...], key: str | None, action: str) -> None:
+    """Also from one that nothing fits."""
+    assert filled(Scripted(*answers, key), form(COUNT, NICK)) == Filled(action)  # type: ignore[arg-type]
 
 
 def test_editing_asks_again_with_what_was_answered() -> None:
@@ -145,7 +148,7 @@ def test_a_default_that_fails_its_pattern_is_not_taken() -> None:
     ],
 )
 def test_what_can_be_answered_is_said_before(field: Field, hint: str) -> None:
-    person = Scripted(None)
+    person = Scripted(None, None)
     filled(person, form(field))
     assert hint in person.of_tone("dim")
 
@@ -168,14 +171,14 @@ def test_a_form_without_fields_asks_for_consent() -> None:
 
 @pytest.mark.parametrize("name", ["password", "apiKey", "API key", "access_token", "clientSecret", "passphrase"])
 def test_a_field_that_looks_like_a_secret_is_warned_of(name: str) -> None:
-    person = Scripted(None)
+    person = Scripted(None, None)
     filled(person, form(Field(name=name, kind="text")))
     assert person.of_tone("warning") == ["Forms are no place for secrets: the agent sees what you type."]
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "keyboard", "passenger"])
 def test_other_fields_are_not(name: str) -> None:
-    person = Scripted(None)
+    person = Scripted(None, None)
     filled(person, form(Field(name=name, kind="text")))
     assert person.of_tone("warning") == []
 
@@ -204,23 +207,23 @@ def test_no_word_of_an_agent_drives_the_terminal() -> None:
         pattern=f"{HOSTILE}$",
         default=HOSTILE,
     )
-    person = Scripted("3", "1", None)
+    person = Scripted("3", "1", None, None)
     shown = form(field, title=HOSTILE, description=HOSTILE, left_out=(HOSTILE,))
     assert filled(person, shown, agent=HOSTILE) == Filled("cancel")
     assert [line for line in person.told if not line.isprintable()] == []
-    refused = Scripted(None)
+    refused = Scripted(None, None)
     filled(refused, form(missing=(HOSTILE,)), agent=HOSTILE)
     assert [line for line in refused.told if not line.isprintable()] == []
 
 
 def test_words_of_an_agent_are_marked_so_that_they_pass_for_none_of_ours() -> None:
-    person = Scripted(None)
+    person = Scripted(None, None)
     filled(person, Form(message="Thanks.\nThis goes to nobody:", fields=(NICK,)))
     assert person.told[1:3] == ["  | Thanks.", "  | This goes to nobody:"]
 
 
 def test_what_is_too_long_is_cut_and_said_to_be() -> None:
-    person = Scripted("s" * 5000, None)
+    person = Scripted("s" * 5000, None, None)
     many = Field(name="many", kind="choice", options=tuple(Option(f"o{n}", f"o{n}") for n in range(150)))
     filled(person, Form(message="m" * 5000, fields=(NICK, many)))
     assert person.told[1] == f"  | {'m' * 4000}… [1,000 more characters]"
