@@ -65,7 +65,7 @@ class Client:
         self._answered = 0.0  # loop time of the last answer a person gave
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
         self._settled: dict[str, Settled] = {}  # by tool call: what was asked about, and what was said
-        self._brought_up: set[str] = set()  # tool calls that were asked about, whatever became of the question
+        self._excused: set[str] = set()  # calls that may fail: asked about, whatever became of it, or cancelled
         self.attend()
 
     def attend(self) -> None:
@@ -125,7 +125,7 @@ class Client:
         # As it is now: what the agent says of it while somebody decides is not what was decided about. Members are
         # replaced whole, so the one level is enough; a deeper copy would fail on what is nested too deeply.
         call = dict(self.calls.merge(question.tool_call))
-        self._brought_up.add(acp.text(call.get("toolCallId")))
+        self._excused.add(acp.text(call.get("toolCallId")))
         if question.session_id != self._session_id and self._session is not None:
             decision: Decision | None = Decision(False, None, "its session was left")
         else:
@@ -173,7 +173,9 @@ class Client:
             task.cancel()
         self._questions.clear()
         self._serving.cancel(session_id)
-        self._observer.cancelled(self.calls.cancel())
+        unfinished = self.calls.cancel()
+        self._excused.update(acp.text(call.get("toolCallId")) for call in unfinished)
+        self._observer.cancelled(unfinished)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
         decision = await self._gate.asked(call, question.options)
@@ -220,9 +222,7 @@ class Client:
         """Why a call should not have run as it did; empty when all is well, or it was told before."""
         settled = self._settled.get(acp.text(call.get("toolCallId")))
         if settled is None:
-            was_asked = (
-                acp.text(call.get("toolCallId")) in self._brought_up
-            )  # and withdrawn, or cancelled with its turn
+            was_asked = acp.text(call.get("toolCallId")) in self._excused  # and withdrawn, or cancelled with its turn
             return "" if was_asked and call.get("status") == "failed" else self._gate.passed(call)
         if not settled.allowed:  # that it failed is what a denial should lead to
             return self._gate.passed(call, by=DENIED) if call.get("status") == "completed" else ""
