@@ -45,6 +45,7 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.options.configure import Wish
 from acp_launch.session.person import Choice
+from acp_launch.session.prompt.attachments import Block
 from acp_launch.visit import call_on, check
 
 TWICE = 2.0  # seconds within which a second Ctrl-C leaves
@@ -64,7 +65,7 @@ class Seating(Struct, frozen=True, kw_only=True):
     room: Room  # the first
     replay: bool
     wishes: Sequence[Wish]
-    blocks: Callable[[str, Capabilities], Sequence[object]]  # a prompt with what it mentions
+    blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from acp_launch.console.stderr import DIM
 from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, first
 from acp_launch.interactive import commands
 from acp_launch.interactive.attention import Attention
@@ -13,6 +14,7 @@ from acp_launch.interactive.showing import Showing
 from acp_launch.opened import after_login
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.observer import TurnEnd
+from acp_launch.session.prompt.attachments import Block, told
 from acp_launch.session.turn import Turn
 
 INTERRUPTED = 130
@@ -25,7 +27,7 @@ class Turning:
         desk: Desk,
         showing: Showing,
         attention: Attention,
-        blocks: Callable[[str, Capabilities], Sequence[object]],
+        blocks: Callable[[str, Capabilities], Sequence[Block]],
     ) -> None:
         self._desk, self._showing, self._attention, self._blocks = desk, showing, attention, blocks
         self.queue: list[str] = []
@@ -69,6 +71,8 @@ class Turning:
         self._unanswered, self._outcome, self._is_cancelled = text, None, False
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         desk.prompted(text)
+        if blocks[1:]:
+            desk.say(f"attached: {told(blocks[1:])}", DIM)
         self._showing.mood = "working"
         try:
             await self._seen_through(current, blocks)

@@ -92,6 +92,18 @@ def test_a_permission_question_is_answered_by_a_key(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+def test_what_goes_along_with_a_prompt_is_said(tmp_path: Path) -> None:
+    """A text that was pasted may mention a file that nobody meant to send."""
+    (tmp_path / "my notes.txt").write_text("milk\n")
+    (tmp_path / "data.bin").write_bytes(bytes(9))
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f'look @"my notes.txt" and @data.bin{ENTER}')
+        terminal.until("attached: my notes.txt (text), data.bin (link)")
+        terminal.until("ready ·")
+        leaves(terminal)
+
+
 def test_ctrl_c_cancels_the_turn_and_keeps_the_session(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")

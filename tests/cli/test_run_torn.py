@@ -60,6 +60,19 @@ def test_a_session_goes_on_after_each_of_them(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+def test_a_question_that_is_nested_too_deeply_is_asked_all_the_same(tmp_path: Path) -> None:
+    profile = tmp_path / "torn.yaml"
+    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
+    profile.write_text(json.dumps({"version": 1, "agent": command}))
+    with sitting("--trust", str(profile), cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"question 900{ENTER}")
+        terminal.until("[y] Allow")
+        terminal.types("y")
+        terminal.until("'optionId': 'a'")
+        leaves(terminal)
+
+
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
 def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, term: str) -> None:
     profile = tmp_path / "torn.yaml"

@@ -1,5 +1,6 @@
 """A permission question: what the agent wants to do, and the ways to answer that it offers."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,8 +60,18 @@ def _particulars(call: dict[str, Any]) -> list[str]:
     return [
         f"kind: {_name(acp.text(call.get('kind'))) or 'not said'}",
         *_counted(places, "places"),
-        *_counted([f"{key}: {value}" for key, value in given.items()], "arguments"),
+        *_counted([f"{key}: {_argument(value)}" for key, value in given.items()], "arguments"),
     ]
+
+
+def _argument(value: Any) -> str:
+    """A text as it is, anything else as the JSON it came as."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
 
 
 def _counted(lines: list[str], what: str) -> list[str]:

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -24,6 +25,7 @@ from acp_launch.session.prompt.content import HEAD, Content, is_text, sniff
 from acp_launch.session.prompt.mention import mentions
 
 Block = dict[str, Any]
+_WORDS = {"resource": "text", "resource_link": "link"}
 
 MEBIBYTE = 1 << 20
 TEXT_LIMIT = MEBIBYTE  # bytes; about 250,000 tokens, more than most models hold
@@ -102,6 +104,16 @@ def blocks(text: str, cwd: Path, roots: Sequence[Path], able: Takes, *, limit: i
     paths = dict.fromkeys(path for path in found if path is not None)
     attached = [attach(path, able, roots=[cwd, *roots], limit=limit, mention=True) for path in paths]
     return [{"type": "text", "text": text}, *attached]
+
+
+def told(attached: Sequence[Block]) -> str:
+    """What goes along with a prompt's text, each by its name and as what it goes: `a.py (text), b.wav (link)`."""
+    return ", ".join(f"{_called(block)} ({_WORDS.get(block['type'], block['type'])})" for block in attached)
+
+
+def _called(block: Block) -> str:
+    uri = block.get("uri") or block.get("resource", {}).get("uri", "")
+    return block.get("name") or unquote(uri.rpartition("/")[2]) or "a file"
 
 
 def _find(mentioned: str, directories: Sequence[Path]) -> Path | None:
