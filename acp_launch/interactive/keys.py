@@ -101,7 +101,9 @@ def _take(prompt: Buffer, submit: Callable[[], None]) -> None:
 
 
 def _complete(prompt: Buffer) -> None:
-    if prompt.complete_state:
+    if state := prompt.complete_state:
         prompt.complete_next()
+        if len(state.completions) == 1:  # it is taken: the next one would be what was typed
+            prompt.complete_state = None
     else:
         prompt.start_completion(insert_common_part=True)

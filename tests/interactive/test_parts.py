@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import Completion
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.keys import Keys
 from rich.console import Console
@@ -19,6 +20,7 @@ from acp_launch.interactive.above import streams_above
 from acp_launch.interactive.asking import Asking
 from acp_launch.interactive.canvas import Board
 from acp_launch.interactive.fragments import fragments
+from acp_launch.interactive.keys import _complete as tab
 from acp_launch.interactive.keys import of_choice
 from acp_launch.interactive.tty import BEGIN, END, Tty
 
@@ -152,3 +154,16 @@ def test_a_key_that_is_no_choice_is_neither_an_answer_nor_typed() -> None:
     event = SimpleNamespace(data="\x1b[A", app=SimpleNamespace(key_processor=SimpleNamespace(input_queue=[])))
     binding.handler(cast(Any, event))
     assert prompt.text == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "typed"), [(["back.txt"], ["@back.txt"]), (["back", "bad"], ["@back", "@bad", "@ba"])]
+)
+def test_the_only_completion_is_not_taken_back_by_another_tab(names: list[str], typed: list[str]) -> None:
+    prompt = Buffer()
+    prompt.insert_text("@ba")
+    prompt._set_completions([Completion(name, start_position=-2) for name in names])
+    for expected in typed:
+        tab(prompt)
+        assert prompt.text == expected
+    assert (prompt.complete_state is None) == (len(names) == 1)
