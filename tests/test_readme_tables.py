@@ -103,7 +103,7 @@ def test_every_method_that_is_served_and_every_kind_of_update_that_is_known_is_i
 
 def test_every_event_is_in_the_table_of_events() -> None:
     """Each type is written once, in the module that writes them."""
-    written = (ROOT / "acp_launch" / "console" / "ndjson.py").read_text()
+    written = (ROOT / "acp_launch" / "console" / "stream" / "ndjson.py").read_text()
     types = re.findall(r'(?:emit\(|return |\(True, |\(False, )"([a-z]+)"', written)
     assert {"permission", "file", "terminal", "update", "replay"} <= set(types)
     assert [type for type in types if f"| `{type}` |" not in _section("Events")] == []

@@ -6,7 +6,6 @@ the servers run through all of it. What was not answered is offered for editing,
 """
 
 import asyncio
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -20,7 +19,6 @@ from acp_launch.errors import (
     AgentRefused,
     LaunchError,
     RemoteProtocolError,
-    Stopped,
     WaitExpired,
     first,
 )
@@ -28,6 +26,7 @@ from acp_launch.interactive import commands
 from acp_launch.interactive.attention import Attention, GivenUp
 from acp_launch.interactive.desk import Current, Desk, Leave, Move, is_the_end
 from acp_launch.interactive.front import Event, Interrupted, Left, Submitted
+from acp_launch.interactive.gone import can_go_on, is_wanted_again
 from acp_launch.interactive.heard import Heard
 from acp_launch.interactive.rooms import Room, Rooms
 from acp_launch.interactive.showing import Showing
@@ -44,14 +43,11 @@ from acp_launch.served import served
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.options.configure import Wish
-from acp_launch.session.person import Choice
 from acp_launch.session.prompt.attachments import Block
 from acp_launch.visit import call_on, check
 
 TWICE = 2.0  # seconds within which a second Ctrl-C leaves
 INTERRUPTED = 130
-AGAIN = [Choice("y", "Start it again and go on with this session"), Choice("n", "Leave")]
-ANEW = [Choice("y", "Start it again with a new session; it cannot go on with this one"), Choice("n", "Leave")]
 
 
 class Seating(Struct, frozen=True, kw_only=True):
@@ -163,25 +159,14 @@ class _Sitting:
         desk.current = None
         desk.failed(error)
         self._showing.mood = "down"
-        choices = AGAIN if able.load or able.resume else ANEW
-        try:
-            is_wanted = await self.attention.while_waiting(self._is_chosen(choices), self._turning.enter)
-        except GivenUp as given_up:
-            if not given_up.leaves:
-                raise Stopped("stopped", signal_number=signal.SIGINT) from None
-            return False
-        if is_wanted and choices is ANEW:  # this agent can never go on with a session
+        is_wanted = await is_wanted_again(able, desk.front.person, self.attention, self._turning.enter)
+        if is_wanted and not can_go_on(able):
             self._room.leave()
             self._room = desk.rooms.fresh()
         if is_wanted and (unanswered := self._turning.give_back()):
             desk.front.offer(unanswered)
             desk.say("the prompt it did not answer is ready to be edited and sent again")
         return is_wanted
-
-    async def _is_chosen(self, choices: Sequence[Choice]) -> bool:
-        person = self._desk.front.person
-        async with person.floor():
-            return await person.choose("The agent is gone.", choices) == "y"
 
     async def _talk(self, connection: Connection) -> int:
         self._showing.mood = "starting"
