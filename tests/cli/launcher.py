@@ -97,10 +97,10 @@ class Running:
         return line
 
     def gets_stuck(self) -> None:
-        """Return once our end of its stdout is full and it has used no processor between two looks."""
+        """Return once our end of its stdout is full and it sleeps, having used no processor between two looks."""
         deadline = time.monotonic() + PATIENCE
         spent, now = -1, 0
-        while spent != now or self._unread() < FULL:
+        while spent != now or self._unread() < FULL or state(self.process.pid) != "S":
             assert time.monotonic() < deadline, f"it never got stuck; {self._unread()} bytes are unread"
             spent, now = now, processor(self.process.pid)
             subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
@@ -263,6 +263,11 @@ def ended(code: int, out: bytes | None, err: bytes, transcript: Path) -> Ended:
 def processor(pid: int) -> int:
     """Ticks it has used."""
     return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+
+
+def state(pid: int) -> str:
+    """R while it runs or could, S while it waits for something."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def alive(mark: str) -> list[str]:
