@@ -72,7 +72,7 @@ def standing(loaded: Loaded, settings: Settings) -> Standing:
     """
     label, project = loaded.label, _real(loaded.found.project)
     is_ours = not _is_projects(settings.config, project)
-    foreign = [layer for layer in loaded.layers if layer.origin in FOREIGN or _is_doubly(layer, is_ours=is_ours)]
+    foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
         return Standing(label=label, how="own")
     lines = content(loaded.merged)
@@ -132,9 +132,11 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
         path.unlink(missing_ok=True)
 
 
-def _is_doubly(layer: Layer, *, is_ours: bool) -> bool:
-    """Whether a file that lies among the user's own is a project's all the same; one may be linked there from it."""
-    return layer.origin == "user" and (not is_ours or _real(layer.file).parent.name == HOLDER)
+def _is_foreign(layer: Layer, *, is_ours: bool) -> bool:
+    """Whether somebody else may have written it. A file among the user's own can be linked there from a project."""
+    if layer.origin == "user":
+        return not is_ours or _real(layer.file).parent.name == HOLDER
+    return layer.origin in FOREIGN
 
 
 def _is_projects(directory: Path, project: Path) -> bool:

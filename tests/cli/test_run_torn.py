@@ -41,16 +41,21 @@ def test_every_prompt_is_answered(launch: Launcher, prompt: str, output: str) ->
     assert ANSWERS[prompt] in text
 
 
+def torn(directory: Path, **sections: object) -> str:
+    """The path of a profile of it."""
+    profile = directory / "torn.yaml"
+    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
+    profile.write_text(json.dumps({"version": 1, "agent": command, **sections}))
+    return str(profile)
+
+
 def is_in(text: str, terminal: Terminal) -> bool:
     return text in "".join(terminal.all)
 
 
 def test_a_session_goes_on_after_each_of_them(tmp_path: Path) -> None:
-    profile = tmp_path / "torn.yaml"
-    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
     sections = {"client": {"fs": True, "terminal": True}, "permissions": {"default": "allow"}}
-    profile.write_text(json.dumps({"version": 1, "agent": command, **sections}))
-    with sitting("--trust", str(profile), cwd=tmp_path) as terminal:
+    with sitting("--trust", torn(tmp_path, **sections), cwd=tmp_path) as terminal:
         for prompt, answer in ANSWERS.items():
             terminal.until("ready ·")
             terminal.types(prompt + ENTER)
@@ -61,10 +66,7 @@ def test_a_session_goes_on_after_each_of_them(tmp_path: Path) -> None:
 
 
 def test_a_question_that_is_nested_too_deeply_is_asked_all_the_same(tmp_path: Path) -> None:
-    profile = tmp_path / "torn.yaml"
-    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
-    profile.write_text(json.dumps({"version": 1, "agent": command}))
-    with sitting("--trust", str(profile), cwd=tmp_path) as terminal:
+    with sitting("--trust", torn(tmp_path), cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f"question 900{ENTER}")
         terminal.until("[y] Allow")
@@ -75,10 +77,7 @@ def test_a_question_that_is_nested_too_deeply_is_asked_all_the_same(tmp_path: Pa
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
 def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, term: str) -> None:
-    profile = tmp_path / "torn.yaml"
-    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
-    profile.write_text(json.dumps({"version": 1, "agent": command}))
-    with sitting("--trust", str(profile), cwd=tmp_path, env={"TERM": term}) as terminal:
+    with sitting("--trust", torn(tmp_path), cwd=tmp_path, env={"TERM": term}) as terminal:
         terminal.until(">")
         terminal.types(f"none{ENTER}")
         terminal.until("the agent offers no answer that can be given; it is denied")
@@ -88,10 +87,7 @@ def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, 
 
 
 def test_an_agent_cannot_drive_the_terminal_of_who_sits_before_a_pipe(tmp_path: Path) -> None:
-    profile = tmp_path / "torn.yaml"
-    command = {"command": sys.executable, "args": ["-I", "-S", str(AGENTS / "torn.py")]}
-    profile.write_text(json.dumps({"version": 1, "agent": command}))
-    line = f'"{sys.executable}" -m acp_launch run --trust torn.yaml | cat'
+    line = f'"{sys.executable}" -m acp_launch run --trust "{torn(tmp_path)}" | cat'
     with on_screen("sh", "-c", line, cwd=tmp_path) as terminal:
         terminal.until(">")
         terminal.types(f"escape{ENTER}")
