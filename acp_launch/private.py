@@ -62,17 +62,17 @@ def make_private(directory: Path) -> None:
     directory.chmod(0o700)
 
 
-def create(path: Path, content: bytes) -> None:
-    """Write a new file, down to the disk; nothing is left of it when that fails.
+def create(path: Path, content: bytes, *, is_shared: bool = False) -> None:
+    """Write a new file, down to the disk; nothing is left of it when that fails. A shared one is as the umask has it.
 
     Raises:
         FileExistsError: something has the name.
         OSError: it cannot be written.
     """
-    descriptor = os.open(path, _MAKE, 0o600)
+    descriptor = os.open(path, _MAKE, 0o666 if is_shared else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if sys.platform != "win32":
+            if sys.platform != "win32" and not is_shared:
                 os.fchmod(descriptor, 0o600)  # past a umask that takes from the owner too
             file.write(content)
             file.flush()

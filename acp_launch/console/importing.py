@@ -1,7 +1,5 @@
 """What `import` says besides the change itself: what stays behind and why, and what becomes of each credential."""
 
-import json
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,11 +7,10 @@ from pathlib import Path
 from acp_launch.console.interop import discreet, listed, note, warn
 from acp_launch.interop.drafting import Token
 from acp_launch.interop.drafts import Draft
+from acp_launch.interop.incoming import used_secrets
 from acp_launch.interop.merge import Step
 from acp_launch.interop.source import Source
 from acp_launch.profile.load import shown
-
-_SECRET = re.compile(r"\$\{secret:([^}]+)\}")
 
 
 def tell_of_files(found: Iterable[Source]) -> None:
@@ -54,7 +51,7 @@ def tell_of_servers(steps: Iterable[Step]) -> None:
         for verb, key in (("sets", "env"), ("sends", "headers")):
             if values := entry.get(key):
                 note(f"{step.name} {verb} {', '.join(values)}")
-        if secrets := dict.fromkeys(_SECRET.findall(json.dumps(entry))):
+        if secrets := dict.fromkeys(used_secrets(entry)):
             note(f"{step.name} uses the secret{'' if len(secrets) == 1 else 's'} {', '.join(secrets)}")
 
 

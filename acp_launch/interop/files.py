@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from acp_launch.errors import UsageError
-from acp_launch.private import real
+from acp_launch.private import create, real
 from acp_launch.profile.load import shown
 
 
@@ -28,30 +28,17 @@ def _put(target: Path, text: str, instead_of: str | None) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
             raise _changed(target)
-        _write(target, text, 0o666)  # never over one that comes in this moment
+        create(target, text.encode(), is_shared=True)  # never over one that comes in this moment
         return
     if target.read_bytes() != instead_of.encode():
         raise _changed(target)
     fresh = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(8).hex()}")
-    _write(fresh, text, 0o600)
+    create(fresh, text.encode())
     try:
         fresh.chmod(target.stat().st_mode & 0o7777)
         fresh.replace(target)
     except BaseException:
         fresh.unlink(missing_ok=True)
-        raise
-
-
-def _write(file: Path, text: str, mode: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    descriptor = os.open(file, flags, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(text.encode())
-            stream.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        file.unlink(missing_ok=True)
         raise
 
 
