@@ -22,7 +22,7 @@ from acp_launch.session.permission.gate import Decision, Gate
 from acp_launch.session.permission.subject import Subject
 from acp_launch.session.service import Services
 from acp_launch.session.serving import Serving
-from acp_launch.session.toolcall import KINDS, ToolCalls, title
+from acp_launch.session.toolcall import KINDS, ToolCalls, call_id, title
 
 DENIED = "it was denied"
 CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
@@ -125,7 +125,7 @@ class Client:
         # As it is now: what the agent says of it while somebody decides is not what was decided about. Members are
         # replaced whole, so the one level is enough; a deeper copy would fail on what is nested too deeply.
         call = dict(self.calls.merge(question.tool_call))
-        self._excused.add(acp.text(call.get("toolCallId")))
+        self._excused.add(call_id(call))
         if question.session_id != self._session_id and self._session is not None:
             decision: Decision | None = Decision(False, None, "its session was left")
         else:
@@ -174,7 +174,7 @@ class Client:
         self._questions.clear()
         self._serving.cancel(session_id)
         unfinished = self.calls.cancel()
-        self._excused.update(acp.text(call.get("toolCallId")) for call in unfinished)
+        self._excused.update(call_id(call) for call in unfinished)
         self._observer.cancelled(unfinished)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ class Client:
     def _answer(self, question: PermissionAsked, call: dict[str, Any], decision: Decision) -> None:
         permit = self._connection.conversation.permit
         self._connection.send(permit(question.session_id, question.id, decision.option_id))
-        self._settled[acp.text(call.get("toolCallId"))] = Settled(decision.allowed, self._gate.about(call))
+        self._settled[call_id(call)] = Settled(decision.allowed, self._gate.about(call))
         self._observer.permission(
             Permission(
                 title(call),
@@ -215,14 +215,14 @@ class Client:
             return
         if is_replay or not (by := self._passed_over(call)):
             return
-        self._settled[acp.text(call.get("toolCallId"))] = Settled(True, self._gate.about(call))
+        self._settled[call_id(call)] = Settled(True, self._gate.about(call))
         self._observer.unasked(call, by)
 
     def _passed_over(self, call: dict[str, Any]) -> str:
         """Why a call should not have run as it did; empty when all is well, or it was told before."""
-        settled = self._settled.get(acp.text(call.get("toolCallId")))
+        settled = self._settled.get(call_id(call))
         if settled is None:
-            was_asked = acp.text(call.get("toolCallId")) in self._excused  # and withdrawn, or cancelled with its turn
+            was_asked = call_id(call) in self._excused  # and withdrawn, or cancelled with its turn
             return "" if was_asked and call.get("status") == "failed" else self._gate.passed(call)
         if not settled.allowed:  # that it failed is what a denial should lead to
             return self._gate.passed(call, by=DENIED) if call.get("status") == "completed" else ""

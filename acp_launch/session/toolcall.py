@@ -21,7 +21,7 @@ class ToolCalls:
 
     def merge(self, update: dict[str, Any]) -> dict[str, Any]:
         """Take in the body of an update, or the `toolCall` of a permission question; gives the call as it is now."""
-        id = acp.text(update.get("toolCallId"))
+        id = call_id(update)
         fresh = {key: value for key, value in update.items() if _counts(key, value)}
         if update.get("sessionUpdate") == "tool_call":
             self._calls[id] = fresh
@@ -40,6 +40,11 @@ class ToolCalls:
 def _counts(key: str, value: object) -> bool:
     """A malformed optional member counts as omitted (C-22)."""
     return value is not None and key != "sessionUpdate" and (key not in TEXTS or isinstance(value, str))
+
+
+def call_id(call: dict[str, Any]) -> str:
+    """Empty where the agent gives none."""
+    return acp.text(call.get("toolCallId"))
 
 
 def title(call: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from acp_launch.console.draw.toolview import ToolView
 from acp_launch.console.stream.servicenotes import unasked
 from acp_launch.protocol import acp
 from acp_launch.session.service import FileServed, TerminalServed
-from acp_launch.session.toolcall import OVER, ToolCalls, title
+from acp_launch.session.toolcall import OVER, ToolCalls, call_id, title
 
 DRAWN = 6  # running calls
 WEIGHTY = ("content", "rawInput", "rawOutput", "_meta")  # of no use once a call is over and shown
@@ -39,7 +39,7 @@ class Work:
 
     def call(self, body: dict[str, Any], *, replay: bool = False) -> Printed:
         """An update of a tool call."""
-        id = acp.text(body.get("toolCallId"))
+        id = call_id(body)
         is_late = id in self._over and body.get("sessionUpdate") != "tool_call"
         if is_late and (acp.text(body.get("status")) or "completed") in OVER:
             return []  # it was shown for good
@@ -52,14 +52,14 @@ class Work:
     def asked(self, call: dict[str, Any]) -> None:
         """What a permission question says of a call; gemini tells a call's title nowhere else."""
         merged = self._calls.merge(call)
-        if view := self._running.get(acp.text(call.get("toolCallId"))):
+        if view := self._running.get(call_id(call)):
             view.update(merged)
 
     def cancel(self, calls: Sequence[dict[str, Any]]) -> Printed:
         """The turn is being cancelled, with these calls unfinished (C-63)."""
         printed: Printed = []
         for call in calls:
-            id = acp.text(call.get("toolCallId"))
+            id = call_id(call)
             view = self._view(id)
             view.update(self._calls.merge({**call, "status": "cancelled"}))
             printed += self._finish(id)
@@ -68,7 +68,7 @@ class Work:
 
     def unasked(self, call: dict[str, Any], by: str) -> Printed:
         """The call ran although the policy would have asked or denied."""
-        if view := self._running.get(acp.text(call.get("toolCallId"))):
+        if view := self._running.get(call_id(call)):
             view.unasked = by
             return []
         return [Text(f"{inline(title(call))}: {inline(unasked(by, call.get('status')))}", "dim")]
