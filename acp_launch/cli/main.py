@@ -34,6 +34,14 @@ def run(arguments: Sequence[str]) -> int:
         if error.filename is not None:
             raise
         return _stdout_is_full(error)  # only a descriptor we were given has no name
+    finally:
+        _dismiss_guards()
+
+
+def _dismiss_guards() -> None:
+    """Those that were forked for a launch that did not come to be."""
+    if guard := sys.modules.get("acp_launch.process.guard"):
+        guard.stand_down()
 
 
 def _run(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.process import prepare
 from acp_launch.process.identity import Table
@@ -10,6 +11,7 @@ from acp_launch.process.leftovers import Standing, remains, standing
 from acp_launch.process.measure import measure
 from acp_launch.process.records import Known, Launch
 
+GUARD = "guard"
 SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path, whichever installation it belongs to
 
 
@@ -53,8 +55,7 @@ class Family(Struct, frozen=True, kw_only=True):
 def family(launch: Launch) -> Family | None:
     """None for a launch that has no process on this machine any more."""
     names = {child.identity: child for child in launch.children}
-    if launch.guard is not None:
-        names[launch.guard.identity] = Known(launch.guard.pid, launch.guard.started, "guard")
+    names |= {guard.identity: Known(guard.pid, guard.started, GUARD) for guard in launch.guards}
     kind = standing(launch)
     if kind == "running":
         return _running(launch, names)
@@ -89,7 +90,7 @@ def _left(launch: Launch, names: _Names) -> tuple[Member, ...]:
     pids = {seen.pid for seen in alive}
     shown: set[int] = set()
     tops = [seen.pid for seen in alive if seen.parent not in pids]
-    return tuple(member for pid in tops if (member := _member(table, pid, names, shown)))
+    return tuple(member for pid in tops for member in _members(table, pid, names, shown))
 
 
 def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | None:
@@ -99,7 +100,7 @@ def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | 
         return None
     shown.add(pid)
     known = names.get((seen.pid, seen.started))
-    children = [_member(table, child, names, shown) for child in table.children(pid) if child not in shown]
+    below = [_members(table, child, names, shown) for child in table.children(pid) if child not in shown]
     return Member(
         name=known.name if known else _shim(pid),
         command=measured.command,
@@ -107,8 +108,16 @@ def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | 
         age=measured.age,
         memory=measured.memory,
         restarts=known.restarts if known else 0,
-        children=tuple(child for child in children if child),
+        children=tuple(member for members in below for member in members),
     )
+
+
+def _members(table: Table, pid: int, names: _Names, shown: set[int]) -> list[Member]:
+    """One, and beside a guard what is below it: that it stands in between is of no interest to a reader."""
+    member = _member(table, pid, names, shown)
+    if member is None:
+        return []
+    return [replace(member, children=()), *member.children] if member.name == GUARD else [member]
 
 
 def _shim(pid: int) -> str:

@@ -29,3 +29,6 @@ class Table(Protocol):
 
     def children(self, pid: int) -> list[int]:
         """The pids whose parent is `pid` now, zombies included."""
+
+    def all(self) -> dict[int, Process]:
+        """Every process that can be seen, by its pid."""

@@ -472,16 +472,16 @@ def test_what_strangers_call_themselves_cannot_drive_a_terminal_or_give_a_secret
 
 @pytest.fixture
 def left(launch: Launcher) -> Iterator[None]:
-    """A run was killed together with its guard; its agent ended by itself, and left a daemon."""
+    """A run was killed together with its guards; its agent ended by itself, and left a daemon."""
     launch.profile("wrapper", "cancellable")
     launch("trust", "p", "--yes")
     with launch.start("run", "p", "hi", "--output", "json") as running:
         running.hears("session/prompt")
         (found,) = json.loads(launch("ps", "--json").out)["launches"]
-        (guard,) = [each["pid"] for each in found["processes"] if each["name"] == "guard"]
-        running.kill(signal.SIGSTOP)
-        os.kill(guard, signal.SIGKILL)
-        running.kill(signal.SIGKILL)
+        guards = [each["pid"] for each in found["processes"] if each["name"] == "guard"]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in (running.process.pid, *guards):
+                os.kill(pid, number)
         running.process.wait(PATIENCE)
         yield
 

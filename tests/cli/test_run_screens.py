@@ -109,9 +109,8 @@ def watched(launcher: int, mark: str) -> Iterator[Callable[[], list[str]]]:
     """A launch with its guard and all it started; the function returns once they are dead, and gives their commands."""
     (launch,) = read_all(Path(os.environ["ACP_LAUNCH_STATE_DIR"]))
     assert launch.launcher.pid == launcher
-    assert launch.guard is not None
     ours = psutil.Process(launcher)
-    processes = [ours, psutil.Process(launch.guard.pid), *ours.children(recursive=True)]
+    processes = [ours, *ours.children(recursive=True)]
     with ExitStack() as stack:
         seen = [Watched(process.pid) for process in processes]
         for process in seen:
