@@ -21,40 +21,20 @@ def main() -> None:
 
         answer(sys.argv[2:])
         return
-    from acp_launch.cli.main import run
+    from acp_launch import leave
 
+    leave.listen()
     code = 1
     try:
+        from acp_launch.cli.main import run
+
         code = run(sys.argv[1:])
     except BaseException:
-        if not _gave_up():
-            raise
+        if leave.is_due():  # whatever a signal in the midst of anything was turned into
+            leave.at_once(leave.code())
         sys.excepthook(*sys.exc_info())
-    if _gave_up():
-        _leave(code)
+    leave.finish(code)
     sys.exit(code)
-
-
-def _gave_up() -> bool:
-    if "acp_launch.secret.bounded" not in sys.modules:
-        return False
-    from acp_launch.secret.bounded import gave_up
-
-    return gave_up()
-
-
-def _leave(code: int) -> None:
-    """Exit now: the interpreter would wait for threads that will never end."""
-    from acp_launch.process.capture import end_all
-    from acp_launch.secret.bounded import end_children
-
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    finally:  # whatever that raises, a signal included: the code is known
-        end_all()
-        end_children()
-        os._exit(code)
 
 
 def _forget_current_directory() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Checkup:
         except Stopped as stopped:
             return stopped.exit_code
         except KeyboardInterrupt:
-            return 130
+            return leave.code()
         except LaunchError as error:  # of the launch itself: there is no place for its guard, say
             self._note(_of_error("acp-launch", error))
         finally:

@@ -4,11 +4,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acp_launch import leave
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import guarded, started
 from acp_launch.cli.wish import Kept, Wish
-from acp_launch.errors import LaunchError, UsageError
+from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
@@ -32,6 +33,10 @@ def carry_out(wish: Wish) -> int:
     except LaunchError as error:
         screen.failed(error)
         raise
+    except KeyboardInterrupt:
+        stopped = Stopped("stopped", signal_number=leave.code() - 128)
+        screen.failed(stopped)
+        raise stopped from None
 
 
 def _carried_out(wish: Wish, screen: Screen) -> int:

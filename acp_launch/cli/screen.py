@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING
 
+from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ class Screen:
 
         from acp_launch.console.stream.outlet import OutputClosed
 
+        if isinstance(error, Stopped):
+            leave.within(LAST_WORDS, error.exit_code)
         self.observer.failed(error)
-        patience = LAST_WORDS if isinstance(error, Stopped) else None
         try:
-            asyncio.run(asyncio.wait_for(self.observer.drain(), patience))
-        except (OutputClosed, TimeoutError):
-            return  # nobody is left to tell
+            asyncio.run(self.observer.drain())
+        except OutputClosed:
+            return  # the reader is gone

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from acp_launch.cli.signals import on_signals, stopped
 from acp_launch.console.stderr import YELLOW, harmless, say, uncoloured
+from acp_launch.leave import deferred
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
@@ -27,20 +27,15 @@ def guarded(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     _clear(settings)
     record = LaunchRecord(settings.state, _note)
     guard = Guard(record, _note)
-    arrived: list[int] = []  # a signal within `start` would lose the process it has just started
-    on_signals(lambda number, frame: arrived.append(number))
     try:
-        record.begin(verb, plan.profile)
-        guard.start()
-        on_signals(stopped)
-        if arrived:
-            stopped(arrived[0], None)
+        with deferred():  # a signal within `start` would lose what it has just started
+            record.begin(verb, plan.profile)
+            guard.start()
         yield guard
     finally:
-        on_signals(lambda number, frame: None)
-        guard.dismiss()
-        record.remove()
-        on_signals(stopped)
+        with deferred():
+            guard.dismiss()
+            record.remove()
 
 
 def _clear(settings: Settings) -> None:
@@ -62,18 +57,15 @@ def _note(text: str) -> None:
 @contextmanager
 def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
     """The agent's process; leaving kills whatever of its tree is left."""
-    arrived: list[int] = []  # a signal within `spawn` would lose the process it has just started
-    on_signals(lambda number, frame: arrived.append(number))
-    spawned = spawn_agent(plan, secrets)
+    spawned = None
     try:
-        on_signals(stopped)  # until the event loop listens
-        if arrived:
-            stopped(arrived[0], None)
+        with deferred():  # a signal within `spawn` would lose the process it has just started
+            spawned = spawn_agent(plan, secrets)
         yield spawned
     finally:
-        on_signals(lambda number, frame: None)  # nobody's impatience interrupts the kill
-        end_now(spawned)
-        on_signals(stopped)
+        if spawned is not None:
+            with deferred():
+                end_now(spawned)
 
 
 def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:

@@ -28,6 +28,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 from rich.text import Text
 
+from acp_launch.console.ask.echo import given_back
 from acp_launch.interactive import keys
 from acp_launch.interactive.above import streams_above
 from acp_launch.interactive.asking import Asking
@@ -114,12 +115,14 @@ class Application:
     async def run(self) -> None:
         if self._closed.is_set():
             return
+        taken_back = given_back()
         with streams_above(self.canvas.write), self._signals():
             try:
                 with suppress(EOFError):
                     await self._app.run_async(handle_sigint=False, set_exception_handler=False)
             finally:
                 self.canvas.stop()
+                taken_back()
         self._drawing.finish()
         if not self._closed.is_set():  # the terminal is gone; the story may still have to end its turn
             self.events.put_nowait(Left())

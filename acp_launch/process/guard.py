@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from acp_launch import leave
 from acp_launch.process import marker, prepare, spawn
 from acp_launch.process.cgroup import Cgroup, of_launch
 from acp_launch.process.guardian import ENDING, Launcher, become
 from acp_launch.process.identity import Process
+from acp_launch.process.kill import end_all_now
 from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.signalling import send
@@ -26,6 +28,7 @@ from acp_launch.process.spawn import Spawned
 from acp_launch.process.tree import descendants
 from acp_launch.process.wire import Line, pair
 
+KILL = 2.5  # seconds for the guards to kill all there is; it takes milliseconds
 FAREWELL = 2.0  # seconds for a guard to end when it is told to; it takes less than one millisecond
 ANSWER = 10.0  # seconds for a guard to start a process; it takes less than one millisecond
 NUDGE = 0.5  # seconds after which one that does not answer is woken, should it have been stopped
@@ -126,6 +129,19 @@ class Guards:
             if self.cgroup is not None:
                 self.cgroup.remove()
 
+    def abandon(self) -> None:
+        """We are leaving in the midst of anything: let them kill what is left, and wait for that.
+
+        Neither the lock nor the lines: who knows what they were doing.
+        """
+        guards = [post.process for post in self.posts if post.process is not None and not post.is_dead]
+        for guard in guards:
+            send(guard, signal.SIGUSR1)
+            send(guard, signal.SIGCONT)
+        block_until_gone(guards, within=KILL)
+        if not guards:
+            end_all_now()
+
     def _ask(self, post: Post, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
         """None when it has died; one that does not answer is killed."""
         post.line.say(request, streams)
@@ -182,6 +198,7 @@ class Guards:
 
 
 _ours: Guards | None = None  # forked, and not dismissed yet
+_forget: list[Callable[[], None]] = []  # takes back what is to be done when we leave
 
 
 def stand_by() -> Guards | None:
@@ -197,6 +214,7 @@ def stand_by() -> Guards | None:
         except OSError:
             return None
         spawn.parent = _ours
+        _forget.append(leave.at_exit(_ours.abandon))
     return _ours
 
 
@@ -206,6 +224,8 @@ def stand_down() -> None:
     guards, _ours, spawn.parent = _ours, None, None
     if guards is not None:
         guards.dismiss()
+    while _forget:
+        _forget.pop()()
 
 
 class Guard:

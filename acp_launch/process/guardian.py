@@ -21,6 +21,8 @@ What is said on the line (wire.py), by the launcher:
     ("record", path)                   the launch's record, to be removed when nothing is left
     ("done",)                          the launcher has ended everything itself
 
+and by SIGUSR1: the launcher is about to die, and what is left is to be killed at once;
+
 and by the guard:
 
     ("here", pid)                      its first words
@@ -36,6 +38,7 @@ import select
 import signal
 from collections.abc import Iterable
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -45,14 +48,14 @@ from acp_launch.process.cgroup import Cgroup
 from acp_launch.process.identity import Process
 from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone
 from acp_launch.process.private import hide, rename
-from acp_launch.process.remains import BOUND, Remains, end
+from acp_launch.process.remains import BOUND, POLITE, Remains, end
 from acp_launch.process.signalling import send
 from acp_launch.process.wire import Line
 
 # What would end a guard before its time; restored in what it starts.
 ENDING = tuple(
     getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR1", "SIGUSR2")
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR2")
     if hasattr(signal, name)
 )
 RESTORED = tuple(
@@ -119,6 +122,7 @@ class Guardian:
         self._tells_all = False  # of every child that died: what the lower guard had started has come to us
         self._record: Path | None = None
         self._is_done = False
+        self._is_hurried = False
         self._defaults = defaults
 
     def run(self) -> NoReturn:
@@ -137,10 +141,10 @@ class Guardian:
 
     def _watch(self) -> None:
         """Until the launcher is done, or dead."""
-        poll, death, wakeup = select.poll(), self._launcher.pidfd, _wakeup()
+        poll, death, wakeup = select.poll(), self._launcher.pidfd, self._wakeup()
         for descriptor in {death, wakeup} - {NONE_TO_BE_HAD}:
             poll.register(descriptor, select.POLLIN)
-        while not (self._is_done or self._line.is_over):
+        while not (self._is_done or self._is_hurried or self._line.is_over):
             poll.register(self._line.fileno(), select.POLLIN | (select.POLLOUT if self._line.owes else 0))
             ready = {descriptor for descriptor, _ in poll.poll()}
             if death in ready:
@@ -212,6 +216,19 @@ class Guardian:
                 self._started.discard(pid)
                 self._line.say(("ended", pid, status))
 
+    def _wakeup(self) -> int:
+        """A descriptor that can be read whenever a child has died, or the launcher is in a hurry."""
+        ours, theirs = os.pipe()
+        for each in (ours, theirs):
+            os.set_blocking(each, False)
+        signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGUSR1, self._hurry)
+        return ours
+
+    def _hurry(self, number: int, frame: FrameType | None) -> None:
+        self._is_hurried = True
+
     def _end(self) -> None:
         """End what the launcher has left: the lower guard does it, and this one what that could not."""
         cgroup = self._launcher.cgroup
@@ -222,7 +239,7 @@ class Guardian:
         if self._upper is not None:
             send(self._upper, signal.SIGCONT)  # should it have been stopped
         remains = Remains((), self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
-        _, survivors = end(remains)
+        _, survivors = end(remains, polite=0 if self._is_hurried else POLITE)
         if survivors:
             return  # the record stays, for `reap`
         if cgroup is not None:
@@ -259,16 +276,6 @@ def _ignore() -> list[int]:
             defaults.append(number)
             signal.signal(number, signal.SIG_IGN)
     return defaults
-
-
-def _wakeup() -> int:
-    """A descriptor that can be read whenever a child has died."""
-    ours, theirs = os.pipe()
-    for end_ in (ours, theirs):
-        os.set_blocking(end_, False)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
-    return ours
 
 
 def _remove(path: Path) -> None:

@@ -117,9 +117,9 @@ class Remains:
         return found
 
 
-def end(remains: Remains) -> tuple[list[Process], list[Process]]:
+def end(remains: Remains, *, polite: float = POLITE) -> tuple[list[Process], list[Process]]:
     """
-    Ask everything to end (TERM), wait `POLITE`, then STOP and KILL round by round until nothing is left.
+    Ask everything to end (TERM), wait `polite` seconds, then STOP and KILL round by round until nothing is left.
 
     Returns the processes there were to end, and those that survived `BOUND` seconds of it.
     """
@@ -128,9 +128,9 @@ def end(remains: Remains) -> tuple[list[Process], list[Process]]:
     for process in remains.alive():
         remains.ask(process)
         ended[process] = None
-    while (left := remains.alive()) and time.monotonic() < began + POLITE:
+    while (left := remains.alive()) and time.monotonic() < began + polite:
         ended.update(dict.fromkeys(left))
-        block_until_gone(left, within=max(0.0, min(LOOK_EVERY, began + POLITE - time.monotonic())))
+        block_until_gone(left, within=max(0.0, min(LOOK_EVERY, began + polite - time.monotonic())))
         remains.reap()
     if remains.cgroup:
         remains.cgroup.kill()  # at once, before a listing can miss one
