@@ -12,6 +12,7 @@ from signal import SIGHUP, SIGINT, SIGTERM
 import pytest
 
 from tests.cli.launcher import PATIENCE, ROOT, Ended, Launcher, alive, command, kill_all, processor, state
+from tests.cli.terminal import on_terminal
 
 DRIVER = str(Path(__file__).with_name("interrupted.py"))
 MOMENTS = int(os.environ.get("ACP_TEST_MOMENTS", "12"))  # of a run, for each way of interrupting it
@@ -97,6 +98,14 @@ def full_pipe() -> tuple[int, int]:
     return reader, writer
 
 
+def gets_stuck(pid: int) -> None:
+    """Return once it sleeps, having used no processor between three looks."""
+    spent: list[int] = []
+    while len(spent) < 3 or len({*spent[-3:]}) > 1 or state(pid) != "S":
+        spent.append(processor(pid))
+        subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
+
+
 class Blocked:
     """acp-launch whose stderr takes nothing."""
 
@@ -112,14 +121,6 @@ class Blocked:
             env={**launch.env, "ACP_TEST_MARK": self.mark, "ACP_TEST_TRANSCRIPT": ""},
         )
         os.close(writer)
-
-    def gets_stuck(self) -> None:
-        """Return once it sleeps, having used no processor between two looks."""
-        spent, now = -1, 0
-        while spent != now or state(self.process.pid) != "S":
-            assert self.process.poll() is None, self.process.returncode
-            spent, now = now, processor(self.process.pid)
-            subprocess.run([sys.executable, "-I", "-S", "-c", ""], check=True)  # some 10 ms of other work
 
     def shows(self, *texts: bytes) -> None:
         assert self.process.stdout is not None
@@ -147,7 +148,7 @@ def test_one_signal_while_stderr_is_blocked_ends_us(launch: Launcher, arguments:
     """On the last words of a mistake, of an agent that died, and on a note in the midst of a turn."""
     launch.scripted('sys.stderr.write("x\\n"); script.notify("session/update", {}); script.serve()')
     blocked = Blocked(launch, *arguments)
-    blocked.gets_stuck()
+    gets_stuck(blocked.process.pid)
     blocked.process.send_signal(number)
     assert blocked.ends() == 128 + number
 
@@ -164,7 +165,7 @@ def test_a_second_ctrl_c_while_stderr_is_blocked_ends_us(launch: Launcher) -> No
     blocked = Blocked(launch, "run", "p", "hi")
     blocked.shows(b"working")
     blocked.process.send_signal(SIGINT)
-    blocked.gets_stuck()
+    gets_stuck(blocked.process.pid)
     blocked.process.send_signal(SIGINT)
     assert blocked.ends() == 130
 
@@ -177,3 +178,25 @@ def test_any_number_of_signals_in_a_turn_ends_us_although_nothing_can_be_said(la
     for _ in range(count):
         blocked.process.send_signal(SIGINT)
     assert blocked.ends() == 130
+
+
+@pytest.mark.parametrize("prompt", [["count 10000"], []], ids=["one prompt", "interactive"])
+@pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
+def test_a_terminal_that_takes_nothing_more_does_not_keep_us_and_is_given_back(
+    launch: Launcher, prompt: list[str], number: int
+) -> None:
+    """As after Ctrl-S, or on a line that has gone dead."""
+    mark = os.urandom(16).hex()
+    env = {**launch.env, "ACP_TEST_MARK": mark, "TERM": "xterm-256color"}
+    with on_terminal("run", "demo", *prompt, cwd=launch.project, env=env) as terminal:
+        modes = terminal.modes()
+        if not prompt:
+            terminal.until("demo")
+            terminal.types("count 10000\r")
+        terminal.until("1 2 3")
+        gets_stuck(terminal.process.pid)
+        assert terminal.modes() != modes
+        terminal.process.send_signal(number)
+        assert terminal.process.wait(PATIENCE) == 128 + number
+        assert alive(mark) == []
+        assert terminal.modes() == modes
