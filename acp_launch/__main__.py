@@ -21,9 +21,12 @@ def main() -> None:
 
         answer(sys.argv[2:])
         return
+    import gc
+
     from acp_launch import leave
 
     leave.listen()
+    gc.disable()  # what is made while we start stays; `Interrupts` turns it on for what runs longer
     code = 1
     try:
         from acp_launch.cli.main import run

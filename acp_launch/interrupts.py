@@ -9,6 +9,7 @@ Ctrl-C, SIGTERM and SIGHUP while the event loop runs.
 """
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ class Interrupts:
     async def __aenter__(self) -> "Interrupts":
         self._loop = asyncio.get_running_loop()
         leave.heed(self._take)
+        gc.freeze()  # what is there by now stays to the end, and need not be looked through again
+        gc.enable()
         return self
 
     async def __aexit__(

@@ -1,5 +1,6 @@
 """`logs`: what an agent and its MCP servers said on stderr."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,7 @@ def logs(
     if not watch.has_logs:
         shown.note(_nothing(watch, directory, name, of) + ("; waiting for some" if follow else ""))
     try:
+        gc.enable()  # it may go on for days
         while follow:
             _pause()
             with leave.deferred():
