@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from acp_launch.process.flow import CHUNK, Inflow, Outflow
+from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
 from acp_launch.protocol.framing import LineFramer, LineTooLong
 
 
@@ -26,8 +26,8 @@ class Link:
 
     def __init__(
         self,
-        source: int,
-        sink: int,
+        source: int | Lent,
+        sink: int | Lent,
         line: Callable[[bytes], None],
         over: Callable[[Over], None],
         room: Callable[[], None],
@@ -77,11 +77,6 @@ class Link:
 
     def release(self) -> None:
         self._out.release()
-
-    def feed(self, chunk: bytes) -> None:
-        """What was read of it before there was a link."""
-        if chunk:
-            self._took(chunk)
 
     def pause(self) -> None:
         self._is_paused = True

@@ -61,7 +61,8 @@ class Relay:
         self._kept_bytes = 0
         self._probe = True
         self._is_expected = self._is_alive = False
-        self._time = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
         self._was_stopped = False
         self._dying: asyncio.TimerHandle | None = None
         self._parting: asyncio.TimerHandle | None = None
@@ -90,20 +91,22 @@ class Relay:
         """The agent has come; from here on the descriptor is ours."""
         self.is_claimed = True
         self._guest = guest
-        descriptor = guest.descriptor.fileno()
         hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
-        self._agent = Link(descriptor, descriptor, *hears, max_line=self._outside.max_line)
+        self._agent = Link(guest.source, guest.sink, *hears, max_line=self._outside.max_line)
         for kept in self._take_kept():
             self._agent.send(kept)
         if self._server is not None and not self._agent.is_full:
             self._server.resume()
-        self._agent.feed(guest.first)
+        if guest.lent:
+            self._loop.add_reader(guest.line, self.close)  # it says nothing: its shim has died
 
     def close(self) -> None:
         """Let the agent go."""
         if self._agent is not None:
             self._agent.close()
         if self._guest is not None:
+            if self._guest.lent:
+                self._loop.remove_reader(self._guest.line)
             self._guest.close()
         if self._parting is not None:
             self._parting.cancel()
@@ -113,7 +116,7 @@ class Relay:
     def tick(self) -> None:
         """Called now and then: time-outs, processes that stand still, an agent that left while it was not read."""
         if self._agent is not None and self._agent.is_paused and self._agent.has_hung_up:
-            self.left.set()
+            self.close()
         if self._server is not None and self._server.is_paused:
             self.exchange.excuse()
         is_stopped = self.exchange.is_waiting and self._is_stopped()
@@ -157,7 +160,8 @@ class Relay:
 
     def to_agent(self, line: bytes) -> None:
         if self._agent is None:
-            self._keep(line)
+            if not self.left.is_set():
+                self._keep(line)
             return
         self._agent.send(line)
         if self._agent.is_full and self._server is not None:
@@ -252,9 +256,9 @@ class Relay:
         if over.is_fault:
             self._outside.note(f"the agent's connection to {self.name} is closed: it {over.why}")
         if over.is_fault or not self._owes_answers():
-            self.left.set()
+            self.close()
         else:
-            self._parting = asyncio.get_running_loop().call_later(LINGER, self.left.set)
+            self._parting = self._loop.call_later(LINGER, self.close)
 
     def _owes_answers(self) -> bool:
         """An agent that has closed its side may still read, as one does that pipes its requests."""
@@ -262,7 +266,7 @@ class Relay:
 
     def _see_off(self) -> None:
         if self._parting is not None and not self._owes_answers():
-            self.left.set()
+            self.close()
 
     def _agent_has_room(self) -> None:
         self._resume(self._server, self._agent)
@@ -289,7 +293,7 @@ class Relay:
             if self.supervisor.child is child:
                 self.supervisor.condemn(over.why)
 
-        self._dying = asyncio.get_running_loop().call_later(DYING, help_along)
+        self._dying = self._loop.call_later(DYING, help_along)
 
     def _is_stopped(self) -> bool:
         child = self.supervisor.child

@@ -1,5 +1,6 @@
 """A launch as the tree of its processes, as it is now: what `ps` shows."""
 
+import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -16,7 +17,8 @@ SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path, whic
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """`name` is what it is for acp-launch: of a child its own, `shim NAME` where an agent holds a server, else empty.
+    """`name` is what it is for acp-launch: of a child its own, `shim NAME` where an agent holds a server (`shim NAME,
+    copying` where no descriptors can be passed), else empty.
 
     `age` in seconds, `memory` resident bytes.
     """
@@ -124,8 +126,16 @@ def _shim(pid: int) -> str:
     """`shim NAME` when it is one of ours, by how agents are told to start it; else nothing."""
     match _argv(pid):
         case [*_, program, _, name] if program.endswith(SHIM):
-            return f"shim {name}"
+            return f"shim {name}{', copying' if _copies(pid) else ''}"
     return ""
+
+
+def _copies(pid: int) -> bool:
+    """Whether it could not lend its stdin to the launcher: one that could has nothing there any more (Linux)."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/0") != os.devnull  # noqa: PTH115
+    except OSError:
+        return False
 
 
 def _argv(pid: int) -> list[str]:
