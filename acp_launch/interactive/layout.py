@@ -32,6 +32,9 @@ from acp_launch.interactive.ways import Row, room, ways
 
 PROMPT = "> "
 MENU = 8  # rows
+NARROW = 24  # columns; on fewer, names have the room that there is
+APART = 2  # columns between a name and its meaning
+LEAST = 9  # columns that a meaning is shown in
 QUEUED = 3  # prompts that are shown of those that wait
 Rows = Callable[[int], list[StyleAndTextTuples]]
 
@@ -163,14 +166,30 @@ def _menu(width: int) -> StyleAndTextTuples:
     index = state.complete_index
     first = max(0, min((index or 0) - MENU // 2, len(state.completions) - MENU))
     visible = state.completions[first : first + MENU]
-    column = min(max((get_cwidth(item.display_text) for item in visible), default=0), width)
+    shown = meant([(item.text, item.display_text, item.display_meta_text) for item in visible], width)
     rows: StyleAndTextTuples = []
-    for number, item in enumerate(visible, first):
-        name = cut(item.display_text, width)
-        meaning = cut(item.display_meta_text, width - column - 2) if width - column > 10 else ""
+    for number, (name, meaning) in enumerate(shown, first):
         rows += [("", "\n")] if rows else []
-        rows.append(("reverse" if number == index else "", name + " " * (column - get_cwidth(name))))
+        rows.append(("reverse" if number == index else "", name))
         rows.append(("dim", f"  {meaning}"))
+    return rows
+
+
+def meant(items: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str]]:
+    """
+    Rows of a name with its hint, and its meaning beside it: each item is the name, the name with its hint, the meaning.
+
+    A hint that leaves meanings no room is cut for its own, and takes none from the others.
+    """
+    most = width // 2 if width >= NARROW else width
+    column = max((size for _, shown, _ in items if (size := get_cwidth(shown)) <= most), default=0)
+    rows = []
+    for name, shown, meaning in items:
+        room = max(most, get_cwidth(f"{name} …"), width - get_cwidth(meaning) - APART) if meaning else width
+        shown = cut(shown, min(room, width))
+        shown += " " * (column - get_cwidth(shown))
+        left = width - get_cwidth(shown) - APART
+        rows.append((shown, cut(meaning, left) if left >= LEAST else ""))
     return rows
 
 
