@@ -182,7 +182,7 @@ class Application:
             [
                 keys.everywhere(self._interrupted, self._stop, lambda: self._drawing.clear()),
                 keys.of_prompt(self._prompt, self._submit, self._leave),
-                keys.of_answer(self._answer, self._asking, self._default, self._leave),
+                keys.of_answer(self._answer, self._asking, self._default),
             ]
         )
 

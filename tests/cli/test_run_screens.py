@@ -366,17 +366,37 @@ def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: 
         leaves(terminal)
 
 
+@pytest.mark.parametrize("way", [ESCAPE, CTRL_D])
 @pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (ESCAPE, "cancel")])
-def test_escape_leaves_a_form(tmp_path: Path, key: str, action: str) -> None:
+def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
+    tmp_path: Path, way: str, key: str, action: str
+) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "form")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith("Name"), "the first field")
-        terminal.until("Escape, or Ctrl-D where lines are typed, leaves it unsent at any field.")
-        terminal.types(ESCAPE)
+        terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
+        fills(terminal, "Name", "Aurora")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "Ticket [DEMO-1]", "the second field")
+        terminal.types(way)
         terminal.until("It is not sent. Decline it?")
         terminal.until("[c] cancel")
         terminal.types(key)
         assert finishes(terminal, "form")[-1] == f"The form was not filled in ({action})."
+        leaves(terminal)
+
+
+def test_a_form_of_lines_is_left_unsent_as_it_says_and_the_session_goes_on(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
+        terminal.until(">")
+        terminal.types("form\n")
+        terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "Name", "the first field")
+        terminal.types(CTRL_D)
+        terminal.until("It is not sent. Decline it?")
+        terminal.until("d/c:")
+        terminal.types("d\n")
+        terminal.until("The form was not filled in (decline).")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == ">", "an invitation")
         leaves(terminal)
 
 
