@@ -287,12 +287,15 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         sends(terminal, "crash")
         terminal.until("[y] Start it again and go on with this session  [n] Leave")
-        assert told(terminal, "crash")[:4] == [
+        begun, died, *command, last, gone = told(terminal, "crash")[:-3]
+        assert (begun, last, gone) == (
             "I am about to",
-            "acp-launch: the agent exited with status 3 before it answered session/prompt",
             "    demo agent: crashing, as it was asked to",
             "The agent is gone.",
-        ]
+        )
+        assert died == "acp-launch: the agent exited with status 3 before it answered session/prompt"
+        assert "".join(command).startswith("    command: /")
+        assert "".join(command).endswith("-I -m acp_launch.demo.agent")
         assert terminal.shown.splitlines()[-1] == "down · Demo agent (scripted, no model) · demo · work · 1 server down"
         terminal.types("y")
         terminal.until("ready ·")
