@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.formatted_text import AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
@@ -112,6 +113,14 @@ class Screen:
         elif self.layout.is_searching:
             return
         self.layout.focus(due)
+
+
+def room_above(question: Question, typed: str, queued: Sequence[str], size: Size) -> tuple[int, int]:
+    """The columns, and the rows above a question: below it stand what is queued, what is being typed and the status."""
+    columns, rows = size.columns, size.rows
+    draft = sum(max(1, -(-get_cwidth(PROMPT + line) // columns)) for line in typed.split("\n"))
+    waiting = min(len(queued), QUEUED + 1)
+    return columns, rows - len(ways(question, columns, room(rows))) - waiting - min(draft, max(1, rows // 3)) - 1
 
 
 def asked(question: Question | None) -> str:

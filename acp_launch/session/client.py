@@ -70,7 +70,7 @@ class Client:
 
     def attend(self) -> None:
         """From now on what the agent says is for this session, also after it was left for another."""
-        self._gate.session = self.name
+        self._gate.enter(self.name)
         self._connection.listen(self)
 
     @property
@@ -103,6 +103,8 @@ class Client:
     def opened(self, opened: Opened) -> None:
         """Right before the first update of a new session; a loaded one is ready when its history is in."""
         self._session_id = opened.session_id
+        if opened.how == "new":
+            self._gate.begin()
         self._session = SessionReady(opened.session_id, self.name, opened.how, 0, opened.result)
         self.state.opened(acp.mapping(acp.decoded(opened.result)))
         self._changed()
@@ -124,6 +126,7 @@ class Client:
     def asked(self, question: PermissionAsked) -> None:
         # As it is now: what the agent says of it while somebody decides is not what was decided about. Members are
         # replaced whole, so the one level is enough; a deeper copy would fail on what is nested too deeply.
+        announced = self.calls.announced(question.tool_call)
         call = dict(self.calls.merge(question.tool_call))
         self._excused.add(call_id(call))
         if question.session_id != self._session_id and self._session is not None:
@@ -131,7 +134,7 @@ class Client:
         else:
             decision = self._gate.decided(call, question.options)
         if decision is None:
-            task = self._connection.beside(self._question(question, call))
+            task = self._connection.beside(self._question(question, call, announced))
             self._questions[bytes(question.id)] = (question.session_id, task)
             return
         if decision.is_unasked:
@@ -177,8 +180,8 @@ class Client:
         self._excused.update(call_id(call) for call in unfinished)
         self._observer.cancelled(unfinished)
 
-    async def _question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
-        decision = await self._gate.asked(call, question.options)
+    async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
+        decision = await self._gate.asked(call, question.options, announced=announced)
         self._questions.pop(bytes(question.id), None)
         self._answered = asyncio.get_running_loop().time()
         self._answer(question, call, decision)

@@ -185,7 +185,8 @@ def test_a_question_about_a_change_shows_the_change(tmp_path: Path) -> None:
             "      3 + eggs",
             "Allow it?",
         ]
-        assert "[y] Allow once  [a] Always allow in this session  [n] Reject" in terminal.rows
+        good = "[g] Allow for good, listed by acp-launch permission list demo"
+        assert f"[y] Allow once  [a] Always allow in this session  [n] Reject  {good}" in terminal.rows
         terminal.types("y")
         assert finishes(terminal, "edit notes.txt eggs")[-6:] == [
             f"✓ Edit notes.txt  edit  {tmp_path}/notes.txt:3",
@@ -581,7 +582,7 @@ def test_a_dumb_terminal_is_asked_in_lines(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
         terminal.until("> ")
         terminal.types(f"note buy milk{ENTER}")
-        terminal.until("y/a/n:")
+        terminal.until("y/a/n/g:")
         terminal.types(f"y{ENTER}")
         terminal.until("Noted: buy milk")
         terminal.types(CTRL_D)
