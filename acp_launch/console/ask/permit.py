@@ -58,6 +58,8 @@ def _details(question: ToolQuestion) -> "Iterator[Detail]":
     call, announced = redactor.tree(question.call), redactor.text(question.announced)
     name = _name(title(call))
     yield _detail(HEADING, (f"The agent asks for permission: {name}", "warning"), short=f"Asked for: {name}")
+    if len(whole := title(call)) > LONGEST:
+        yield _line(COMMAND, f"in full: {whole}")  # of gemini's commands there is nothing else
     if used := tool(call):
         of = f", of the MCP server {_name(host)}" if (host := server(call)) else ""
         yield _line(TOOL, f"tool: {_name(used)}{of}")

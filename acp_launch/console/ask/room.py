@@ -9,7 +9,7 @@ much an agent has to say of it.
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import islice
 
 from msgspec import Struct
 from rich.cells import cell_len
@@ -37,14 +37,22 @@ class Detail(Struct, frozen=True):
 
 def said(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
     """What to say, line by line, above a question: `rows` are left for it. The first detail is its heading."""
-    whole = list(chain.from_iterable(detail.lines for detail in details))
-    if sum(needed(text, columns) for text, _ in whole) <= rows:
+    whole = [(_untabbed(text), tone) for detail in details for text, tone in detail.lines]
+    if _fits(whole, columns, rows):
         yield from whole
         return
     heading, *others = details
     yield ALL, "dim"
-    yield from chain.from_iterable(detail.lines for detail in others)
+    yield from whole[len(heading.lines) :]
     yield from _brief([heading, *sorted(others, key=lambda detail: detail.weight)], columns, max(rows, LEAST))
+
+
+def _fits(lines: Sequence[Row], columns: int, rows: int) -> bool:
+    for text, _ in lines:
+        rows -= needed(text, columns)
+        if rows < 0:
+            return False
+    return True
 
 
 def screen() -> tuple[int, int]:
@@ -57,17 +65,18 @@ def screen() -> tuple[int, int]:
 
 
 def needed(text: str, columns: int) -> int:
-    """The rows that a text takes at most, whether it is broken at words or anywhere."""
-    rows = 0
-    for line in text.expandtabs(TAB).split("\n"):
-        used, here = 0, 1
-        for word in line.split(" "):
-            size = cell_len(word)
-            if used and used + size > columns:
-                used, here = 0, here + 1
-            here += max(0, size - 1) // columns
-            used += (size - 1) % columns + 2 if size else 1
-        rows += max(here, -(-cell_len(line) // columns))
+    """The rows that a text without tabs takes at most, whether it is broken at words or anywhere."""
+    return sum(max(len(_pieces(line, columns)), _at_words(line, columns)) for line in text.split("\n"))
+
+
+def _at_words(line: str, columns: int) -> int:
+    rows, used = 1, 0
+    for word in line.split(" "):
+        *whole, last = _pieces(word, columns)
+        if used and used + cell_len(word) > columns:
+            rows, used = rows + 1, 0
+        rows += len(whole)
+        used = (0 if whole else used) + cell_len(last) + 1
     return rows
 
 
@@ -75,14 +84,16 @@ def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
     """At most `rows` rows, in which as much as there is room for is told of each detail."""
     is_counted = len(details) > rows > LEAST  # how many are left out, where there is a row for that
     shown = details[: rows - is_counted]
-    broken = [[row for line in detail.lines for row in _broken(line, columns)] for detail in shown]
-    shares = _shares([len(each) for each in broken], rows - is_counted)
-    for detail, each, share in zip(shown, broken, shares, strict=True):
+    begun = [list(islice(_rows(detail.lines, columns), rows + 1)) for detail in shown]
+    shares = _shares([len(each) for each in begun], rows - is_counted)
+    for detail, each, share in zip(shown, begun, shares, strict=True):
         if share == 1 < len(each):
             text, tone = detail.lines[0]
             yield _fitted((detail.short or text).partition("\n")[0], columns), tone
+        elif len(each) <= share:
+            yield from each
         else:
-            yield from _cut(each, share, columns)
+            yield from _cut(detail, each, share, columns)
     if is_counted:
         yield _fitted(f"{INDENT}[... {len(details) - len(shown)} more of what it says, above ...]", columns), "dim"
 
@@ -98,16 +109,19 @@ def _shares(sizes: Sequence[int], rows: int) -> list[int]:
     return shares
 
 
-def _cut(rows: Sequence[Row], share: int, columns: int) -> Iterator[Row]:
-    """Two rows or more, one of them a word about the others. Of three the last is the end: what a command does last
-    counts as much."""
-    if len(rows) <= share:
-        yield from rows
-        return
-    head, tail = rows[: max(1, share - 2)], rows[-1:] if share > 2 else []
-    yield from head
-    yield _fitted(f"{INDENT}[... {len(rows) - len(head) - len(tail)} more rows, above ...]", columns), "dim"
-    yield from tail
+def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iterator[Row]:
+    """Two rows or more, one of them a word about the others. Of three and more the last are the end: what a command
+    does last counts as much."""
+    end = max(0, min(2, share - 2))
+    yield from begun[: share - 1 - end]
+    yield _fitted(f"{INDENT}[... more of it, above ...]", columns), "dim"
+    last = [row for line in detail.lines[-2:] for row in _broken(line, columns)]
+    yield from last[len(last) - end :]
+
+
+def _untabbed(text: str) -> str:
+    """Nobody agrees on how wide a tab is."""
+    return "\n".join(line.expandtabs(TAB) for line in text.split("\n"))
 
 
 def _fitted(text: str, columns: int) -> str:
@@ -115,11 +129,16 @@ def _fitted(text: str, columns: int) -> str:
     return text if cell_len(text) <= columns else f"{_pieces(text, columns - 1)[0]}…"
 
 
+def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
+    for line in lines:
+        yield from _broken(line, columns)
+
+
 def _broken(line: Row, columns: int) -> list[Row]:
     """No row but the first begins where ours do."""
     text, tone = line
     found: list[Row] = []
-    for part in text.expandtabs(TAB).split("\n"):
+    for part in _untabbed(text).split("\n"):
         first, *rest = _pieces(part, columns)
         indent = INDENT if columns > 4 * len(INDENT) else " "
         further = _pieces("".join(rest), columns - len(indent)) if rest else []
@@ -129,6 +148,9 @@ def _broken(line: Row, columns: int) -> list[Row]:
 
 def _pieces(text: str, columns: int) -> list[str]:
     """Each of at most so many columns, and of one mark at least."""
+    if text.isascii():  # as most are, and some are long
+        width = max(1, columns)
+        return [text[at : at + width] for at in range(0, len(text), width)] or [""]
     pieces, used = [""], 0
     for mark in text:
         size = cell_len(mark)

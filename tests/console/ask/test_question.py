@@ -4,10 +4,10 @@ import asyncio
 from io import StringIO
 from typing import Any
 
+import pyte
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -86,6 +86,7 @@ def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None
     answered(person, call, [ONCE, NO])
     assert person.told == [
         f"The agent asks for permission: {'t' * 500}… [4,500 more characters]",
+        f"    in full: {'t' * 1991}\n      [... 1,009 characters are not shown ...]\n      {'t' * 2000}",
         f"    kind: {'k' * 500}… [100 more characters]",
         *(f"    /w/{number}" for number in range(20)),
         "    [... 2,980 more places are not shown ...]",
@@ -216,10 +217,20 @@ def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
         "    cwd: /w",
         "    kind: execute",
         description[:80],
-        f"      {description[80:154]}",
-        "      [... 39 more rows, above ...]",
-        f"      {description[154 + 39 * 74 :]}",
+        "      [... more of it, above ...]",
+        f"      {description[80 + 39 * 74 : 80 + 40 * 74]}",
+        f"      {description[80 + 40 * 74 :]}",
     ]
+
+
+def test_a_title_that_is_the_command_is_shown_whole() -> None:
+    """gemini has no other place for it."""
+    command = f"echo {'x ' * 400}; rm -rf ~"
+    for screen in ((500, 10_000), (80, 10)):
+        person = Scripted("n", screen=screen)
+        answered(person, {"title": command, "kind": "execute"}, [ONCE, NO])
+        assert any(command.strip() in text for text in person.told)
+        assert "rm -rf ~" in "".join(person.told[-11:-1])
 
 
 def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> None:
@@ -230,7 +241,7 @@ def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> 
     assert last[0] == "The agent asks for permission: Run"
     assert last[1].startswith("    command: echo x x x")
     assert last[-2].endswith("; rm -rf ~")
-    assert any("more rows, above" in line for line in last)
+    assert any("more of it, above" in line for line in last)
 
 
 def test_what_fits_is_said_once() -> None:
@@ -239,14 +250,14 @@ def test_what_fits_is_said_once() -> None:
     assert len(person.told) == 6
 
 
-@given(st.text(alphabet="ab \u6f22\t\n", max_size=300), st.integers(2, 90))
+@given(st.text(alphabet="ab \u6f22\n", max_size=300), st.integers(2, 90))
 def test_no_text_takes_more_rows_than_are_counted(text: str, columns: int) -> None:
+    """Broken at words, as rich does, or anywhere, as a terminal does."""
     console = Console(width=columns, file=StringIO(), color_system=None)
-    wrapped = len(Text(text).wrap(console, columns, tab_size=8))
-    assert wrapped <= needed(text, columns)
-    assert sum(max(1, -(-cell_len(line) // columns)) for line in text.expandtabs(8).split("\n")) <= needed(
-        text, columns
-    )
+    assert len(Text(text).wrap(console, columns)) <= needed(text, columns)
+    screen = pyte.Screen(columns, 700)
+    pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
+    assert screen.cursor.y < needed(text, columns)
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str | None:
