@@ -223,3 +223,22 @@ def test_a_long_description_leaves_the_command_on_the_screen_of_lines(
         terminal.types("n\n")
         terminal.until("outcomes: reject_once-1")
         leaves(terminal)
+
+
+def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said_to(demo: Launcher) -> None:
+    with on_terminal(*NOTE, cwd=demo.project, env=demo.env) as terminal:
+        terminal.until("Allow it? [no]: ")
+        (Path(demo.env["ACP_LAUNCH_STATE_DIR"]) / "permissions").write_text("in the way")
+        terminal.types("g\n")
+        assert terminal.ends() == 0
+        text = " ".join(terminal.text.split())
+    assert "the answer holds in this session and was not kept: the remembered answers in" in text
+    assert "allowed: Note: buy milk (you, in this session)" in text
+
+
+def test_what_is_kept_for_good_elsewhere_is_listed_there(launch: Launcher) -> None:
+    elsewhere = launch.project / "elsewhere"
+    (elsewhere / ".acp-launch").mkdir(parents=True)
+    agent = f'{sys.executable} -I -S {AGENTS / "asker.py"} allow_once,reject_once \'input={{"path": "a"}}\''
+    text = " ".join(answered(launch, "g", "run", "--cwd", "elsewhere", "--agent", agent, "hi").split())
+    assert f"listed by cd {elsewhere}; acp-launch permission list -- '--agent python" in text
