@@ -24,6 +24,7 @@ NOBODY = "and no terminal to ask on"
 READ = "read"
 SERVICE_OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+    {"optionId": "session", "name": "Allow for this session", "kind": "allow_always"},
     {"optionId": "always", "name": "Always allow", "kind": "allow_always"},
     {"optionId": "no", "name": "Deny", "kind": "reject_once"},
     {"optionId": "never", "name": "Always deny", "kind": "reject_always"},

@@ -148,7 +148,10 @@ def test_what_was_allowed_in_this_turn_is_served_without_a_second_question() -> 
     assert len(person.asked) == 1
     gate.new_turn()
     assert done(gate.serve({**EDIT, "title": "Write a"})) == "denied: you"
-    assert person.asked[1] == ("Write a", ["allow_once", "allow_always", "reject_once", "reject_always"])
+    assert person.asked[1] == (
+        "Write a",
+        ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"],
+    )
 
 
 def test_an_allowed_file_is_not_another_file_and_no_command() -> None:
