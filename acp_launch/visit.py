@@ -70,7 +70,8 @@ async def call_on(
     async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
-            async with connect(StdioTransport(child), observer, max_line=needs.max_line) as connection:
+            transport, command = StdioTransport(child), plan.agent.display
+            async with connect(transport, observer, max_line=needs.max_line, command=command) as connection:
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
                 return await story(connection)
 

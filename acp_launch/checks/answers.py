@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.checks.check import Check, of_error, ok, problem, warning
 from acp_launch.checks.parts import Part
@@ -104,7 +105,9 @@ def failed(part: Part, error: LaunchError, profile: str) -> Check:
     """An error of the agent or of a server; one that a session opens without is only a warning."""
     (check, *_) = of_error("server" if part.server else "agent", error)
     fix = error.fix or f"acp-launch logs {profile} {part.server}".rstrip()
-    detail = tuple(error.detail)[-LAST_WORDS:]
+    command = [line for line in error.detail if line.startswith("command: ")][:1]
+    words = [line for line in error.detail if line not in command]
+    detail = (*command, *words[-LAST_WORDS:])
     if not part.is_required:
         return Check(name="server", subject=part.server, standing="warning", text=check.text, fix=fix, detail=detail)
     code = 8 if part.server else 4 if isinstance(error, WaitExpired) else error.exit_code
@@ -117,8 +120,7 @@ def failed(part: Part, error: LaunchError, profile: str) -> Check:
 
 def no_session(error: LaunchError, profile: str) -> Check:
     """`session/new` was refused, or not answered."""
-    check = failed(Part(), error, profile)
-    return problem("session", "", check.text, check.fix, check.code)
+    return replace(failed(Part(), error, profile), name="session")
 
 
 def capabilities(able: Capabilities) -> list[str]:

@@ -129,7 +129,9 @@ def _last_words(error: LaunchError, child: Child) -> list[str]:
 
 async def _agent(one: _Begun, child: Child, needs: Needs) -> None:
     limit = one.plan.timeouts.initialize
-    async with connect(StdioTransport(child), Discreet(Notices()), max_line=needs.settings.max_line) as connection:
+    transport, command = StdioTransport(child), one.plan.agent.display
+    max_line = needs.settings.max_line
+    async with connect(transport, Discreet(Notices()), max_line=max_line, command=command) as connection:
         negotiated = await negotiate(connection, limit=limit)
         shaken = answers.Handshake(negotiated, time.monotonic() - one.at, limit)
         needs.heard(one.part, answers.agent(shaken))

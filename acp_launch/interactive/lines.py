@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
+from acp_launch.console.ask.room import needed, screen
 from acp_launch.console.stderr import DIM, YELLOW, harmless, paint, say
 from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.session.person import Choice, Person, Tone
@@ -86,6 +87,11 @@ class Lines:
         async with self._floor:
             yield
 
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        columns, rows = screen()
+        lines = (prompt, *map(_listed, choices), _keys(choices))
+        return columns, rows - sum(needed(line, columns) for line in lines)
+
     def say(self, text: str, tone: Tone = "plain") -> None:
         say(text, style=STYLES[tone])
 
@@ -93,12 +99,12 @@ class Lines:
         """By its key or, where no key is a digit, by its number; anything else is asked again."""
         say(prompt)
         for choice in choices:
-            say(f"  [{choice.key}] {choice.label}")
+            say(_listed(choice))
         keys = {choice.key: choice.key for choice in choices}
         if not any(map(str.isdecimal, keys)):
             keys |= {str(number): choice.key for number, choice in enumerate(choices, 1)}
         while True:
-            answer = await self._asked(f"{'/'.join(choice.key for choice in choices)}: ")
+            answer = await self._asked(_keys(choices))
             if answer is None or answer.strip().lower() in keys:
                 return None if answer is None else keys[answer.strip().lower()]
 
@@ -162,6 +168,14 @@ class Lines:
     def _invite(self) -> None:
         self._is_invited = True
         _write(paint(PROMPT, DIM))
+
+
+def _listed(choice: Choice) -> str:
+    return f"  [{choice.key}] {choice.label}"
+
+
+def _keys(choices: Sequence[Choice]) -> str:
+    return f"{'/'.join(choice.key for choice in choices)}: "
 
 
 def _write(text: str) -> None:

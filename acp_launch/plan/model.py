@@ -5,6 +5,7 @@ Each `Value` knows where it came from and keeps its secrets as references; `reve
 secret becomes text, and its results go to a child's environment, an argument list or an HTTP header only.
 """
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -78,6 +79,13 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
     args: tuple[Value, ...]
     env: Mapping[str, Value]
     cwd: Path
+
+    def display(self) -> str:
+        """Its command line, as a shell would read it: safe to print."""
+        from acp_launch.secret.credential import masked
+
+        arguments = masked(shlex.join(argument.display() for argument in self.args))
+        return f"{shlex.quote(str(self.command))} {arguments}".rstrip()
 
 
 class StdioPlan(Struct, frozen=True, kw_only=True):

@@ -54,7 +54,15 @@ class Listener(Protocol):
 
 
 class Connection:
-    def __init__(self, transport: Transport, observer: Observer, tasks: asyncio.TaskGroup, *, max_line: int) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        observer: Observer,
+        tasks: asyncio.TaskGroup,
+        *,
+        max_line: int,
+        command: Callable[[], str],
+    ) -> None:
         self.conversation = Conversation()
         self.observer = observer
         self.negotiated: acp.Negotiated | None = None
@@ -62,6 +70,7 @@ class Connection:
         self.noise: list[str] = []  # the first lines that were no messages, while nothing was negotiated
         self._transport = transport
         self._tasks = tasks
+        self._command = command
         self._framer = LineFramer(limit=max_line)
         self._running: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
@@ -141,7 +150,7 @@ class Connection:
             answer = await awaited(future, what=what, limit=limit, waiting=self.observer.waiting, since=since)
         except WaitExpired as error:
             error.fix = f"if it needs longer: {knob} in the profile" if knob else ""
-            raise
+            raise self.blamed(error) from None
         finally:
             self._waiting.pop(call.number, None)
         if answer.fault is not None:
@@ -287,7 +296,14 @@ class Connection:
 
     def _death(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
         before = f" before it answered {method}" if method else ""
-        return AgentError(f"the agent {how}{before}", detail=last_words)
+        return self.blamed(AgentError(f"the agent {how}{before}", detail=last_words))
+
+    def blamed(self, error: LaunchError) -> LaunchError:
+        """The same error of an agent that ended, hung or is none, which tells first what was started."""
+        if command := self._command():
+            told = f"command: {command}"
+            error.detail = (told, *(line for line in error.detail if line != told))
+        return error
 
     def _end(self, error: Callable[[str], LaunchError]) -> None:
         if self._over is None:
@@ -299,11 +315,16 @@ class Connection:
 
 
 @asynccontextmanager
-async def connect(transport: Transport, observer: Observer, *, max_line: int) -> AsyncIterator[Connection]:
-    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group."""
+async def connect(
+    transport: Transport, observer: Observer, *, max_line: int, command: Callable[[], str] = lambda: ""
+) -> AsyncIterator[Connection]:
+    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group.
+
+    `command` is the agent's command line, for the errors that blame it.
+    """
     try:
         async with asyncio.TaskGroup() as tasks:
-            connection = Connection(transport, observer, tasks, max_line=max_line)
+            connection = Connection(transport, observer, tasks, max_line=max_line, command=command)
             connection.beside(connection.read())
             connection.beside(connection.write())
             try:

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -168,6 +169,11 @@ class Launcher:
         file = self.project / ".acp-launch" / f"{name}.yaml"
         file.write_text(json.dumps({"version": 1, **profile}, indent=1))
         return file
+
+    def started(self, name: str = "p") -> str:
+        """The line that names the command of a profile's agent, where that is to blame."""
+        agent = json.loads((self.project / ".acp-launch" / f"{name}.yaml").read_text())["agent"]
+        return f"    command: {shlex.join([agent['command'], *agent.get('args', [])])}\n"
 
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str

@@ -126,7 +126,8 @@ def test_an_agent_that_dies_in_its_login_is_exit_4(account: Account) -> None:
     done = account.launch("login", "p")
     assert (done.code, done.err) == (
         4,
-        "no network\nacp-launch: the agent exited with status 1 before it answered authenticate\n    no network\n",
+        "no network\nacp-launch: the agent exited with status 1 before it answered authenticate\n"
+        f"{account.launch.started()}    no network\n",
     )
 
 

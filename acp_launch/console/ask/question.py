@@ -3,7 +3,7 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
@@ -14,6 +14,7 @@ STDIN = 0
 STYLES: dict[Tone, str] = {"plain": "", "dim": DIM, "heading": "1", "warning": YELLOW}
 WORDS = {"yes": "y", "no": "n"}
 NOTHING = ("", "n", "no")  # an empty line is a no, and so is the end of input
+NO = " [no]: "
 
 
 def possible() -> bool:
@@ -35,17 +36,24 @@ class Questions:
             self._pause()
             yield
 
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        from acp_launch.console.ask.room import needed, screen
+
+        columns, rows = screen()
+        lines = (*_listed(choices), f"{prompt}{NO}")
+        return columns, rows - sum(needed(line, columns) for line in lines)
+
     def say(self, text: str, tone: Tone = "plain") -> None:
         say(text, style=STYLES[tone])
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """By key or by number; anything unclear is asked again. None for an empty line, and for the end of input."""
-        for number, choice in enumerate(choices, 1):
-            say(f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}")
+        for line in _listed(choices):
+            say(line)
         forget_typed()  # an answer typed before the question is none
         keys = [choice.key for choice in choices if choice.key.isalpha()]
         while True:
-            answer = (await _asked(f"{prompt} [no]: ")).strip().lower()
+            answer = (await _asked(f"{prompt}{NO}")).strip().lower()
             if answer.isdecimal() and 0 < int(answer) <= len(choices):
                 return choices[int(answer) - 1].key
             if (key := WORDS.get(answer, answer)) in keys:
@@ -58,6 +66,11 @@ class Questions:
         shown = f"{prompt} [{default}]: " if default else f"{prompt}: "
         typed = await _asked(shown)
         return typed.rstrip("\r\n") or default if typed else None
+
+
+def _listed(choices: Sequence[Choice]) -> Iterator[str]:
+    for number, choice in enumerate(choices, 1):
+        yield f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}"
 
 
 async def _asked(prompt: str) -> str:

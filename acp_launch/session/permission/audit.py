@@ -20,6 +20,7 @@ from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import of_profile
 from acp_launch.session.permission.subject import command, paths
+from acp_launch.session.toolcall import tool
 
 SUFFIX = ".permissions.ndjson"
 LONGEST = 64 * 1024  # bytes of a line
@@ -124,7 +125,7 @@ def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
         "tool_call": acp.text(call.get("toolCallId")),
         "title": acp.text(call.get("title")),
         "kind": acp.text(call.get("kind")),
-        "tool": acp.text(call.get("name")),
+        "tool": tool(call),
         "paths": list(paths(call, cwd=cwd)),
         "command": command(call),
         "input": call.get("rawInput"),

@@ -5,7 +5,8 @@ It is replaced whole, under a lock, so ten runs may keep answers at once and eac
 was kept stays, and nobody ever reads half of it. A file that is not what was written is refused and left where it is:
 a "no" that got lost must not become a question again without a word. No secret is ever part of one.
 
-A file of version 1 is taken, where inputs did not count: what was allowed then is listed, and allows nothing any more.
+Older files are taken: of version 1, where inputs did not count, and of version 2, where "always" was kept whatever the
+agent had said about how long it holds. What was allowed then is listed, and allows nothing any more.
 """
 
 import shlex
@@ -23,8 +24,8 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import digest, of_profile
 from acp_launch.session.permission.policy import Remembered
 
-VERSION = 2
-TAKEN = (1, VERSION)
+VERSION = 3
+TAKEN = (1, 2, VERSION)
 PATIENCE = 5.0  # seconds for the writes of others; each takes some milliseconds
 MOST = 1000  # answers of one profile
 LONGEST = 64 * 1024  # bytes of one answer
@@ -131,7 +132,12 @@ def _read(shelf: Shelf) -> Answers:
         raise Unfit(f"is of version {kept.version}, and this acp-launch knows {VERSION}")
     if (kept.project, kept.profile) != (shelf.project, shelf.profile):
         raise Unfit("belongs to another profile")
-    return kept.answers
+    return kept.answers if kept.version == VERSION else tuple(map(_old, kept.answers))
+
+
+def _old(answer: Remembered) -> Remembered:
+    """A no stands; an allowance was given by somebody who was not told that it is for good."""
+    return msgspec.structs.replace(answer, input=None) if answer.answer == "allow" else answer
 
 
 def _write(shelf: Shelf, answers: Answers) -> None:
