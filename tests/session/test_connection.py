@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +27,7 @@ from acp_launch.session.negotiate import ACP_MODE, negotiate
 from acp_launch.session.opening import Stay, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy
+from acp_launch.session.person import ToolQuestion
 from tests import rawjson
 from tests.session.recording import Agent, Recorder, connected, negotiated, question, update
 
@@ -53,16 +54,16 @@ def test_an_answer_is_delivered_after_the_updates_before_it() -> None:
         async with negotiated() as (connection, agent, recorder, _):
             opening = asyncio.create_task(open_new(connection))
             request = await agent.hears("session/new")
-            numbers = list(range(500))
+            numbers = list(range(100))
             await agent.says(
                 {"id": request["id"], "result": {"sessionId": "s1"}}, *(update("s1", number) for number in numbers)
             )
             await opening
             prompt = asyncio.create_task(
-                connection.call(connection.conversation.prompt("s1", []), what="the end", limit=5)
+                connection.call(connection.conversation.prompt("s1", []), what="the end", limit=60)
             )
             request = await agent.hears("session/prompt")
-            more = list(range(500, 1000))
+            more = list(range(100, 200))
             await agent.says(
                 *(update("s1", number) for number in more), {"id": request["id"], "result": {"stopReason": "end_turn"}}
             )
@@ -453,7 +454,7 @@ def test_a_request_that_breaks_us_is_answered_all_the_same(monkeypatch: pytest.M
 
 def test_a_question_that_nobody_can_be_asked_for_a_bug_is_cancelled() -> None:
     async def story() -> None:
-        async def ask(call: dict[str, Any], options: list[Any]) -> NoReturn:
+        async def ask(question: ToolQuestion) -> NoReturn:
             bug()
 
         async with negotiated(ask=ask) as (_, agent, recorder, _):
