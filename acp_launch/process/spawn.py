@@ -8,7 +8,6 @@ to it that `stop.stop` or `kill.end_now` is called.
 """
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -207,7 +206,7 @@ def spawn(
         try:
             theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
             spawned = _started(argv, {**env, marker.VARIABLE: mark}, cwd, theirs, leads=True)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError) as error:
             raise explain(error, argv, cwd) from error
         for descriptor in set(theirs):
             os.close(descriptor)
@@ -229,7 +228,7 @@ def spawn_beside_us(
     mark = marker.fresh()
     try:
         spawned = _started(argv, {**env, marker.VARIABLE: mark}, cwd, streams, leads=False)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError) as error:
         raise explain(error, argv, cwd) from error
     return _introduced(spawned, name, mark)
 
@@ -284,6 +283,8 @@ def register(pid: int, began: float, *, is_fostered: bool) -> Spawned:
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool) -> int:
+    import subprocess  # 14 ms, which are spent while the agent starts where a guard has started it
+
     stdin, stdout, stderr = streams
     started = subprocess.Popen(  # vfork, and exec errors come back as OSError
         list(argv),
