@@ -1,0 +1,50 @@
+"""
+What of a project reaches the programs of a profile, by the directory they are started in.
+
+Most programs look there first for what they run: modules, packages, settings. A profile that came with the project was
+accepted together with it. One of the user's own means the same programs wherever it is used, and nobody has accepted
+the project: so its servers get a directory of their own unless it says otherwise, and what does run in the project
+(the agent above all) is kept from what can be kept from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from acp_launch.plan.model import OURS, Value
+from acp_launch.plan.runners import imports_from_here
+from acp_launch.private import real
+from acp_launch.profile.discover import Found, repository_of
+from acp_launch.secret.reference import VariableReference, parse
+from acp_launch.settings.grounds import lies_in
+
+_PROJECTS = ("project", "cwd")  # their variables
+_SAFE = {"PYTHONSAFEPATH": Value(("1",), OURS)}
+
+
+def speaks_for(found: Found, session: Path, *, is_written: bool) -> bool:
+    """Whether the profile comes from the project that the session works in. `is_written`: it names that directory."""
+    if found.origin in ("user", "built-in"):
+        return False
+    project, session = real(found.project), real(session)
+    if is_written or session == project:
+        return True
+    around = repository_of(project)
+    return repository_of(session) == around and lies_in(session, [around or project])
+
+
+def names_project(path: str) -> bool:
+    """Whether a path is written as one of whatever project the user works in: relative, or from one of its names."""
+    first = next(iter(parse(path)), "/")
+    if isinstance(first, VariableReference):
+        return first.name in _PROJECTS
+    return isinstance(first, str) and not Path(first).is_absolute()
+
+
+def kept_out(program: Path, args: Sequence[Value]) -> Mapping[str, Value]:
+    """The variables that keep a program in a project from running what lies there, as far as any do."""
+    return _SAFE if imports_from_here(words(program, args)) else {}
+
+
+def words(program: Path, args: Sequence[Value]) -> list[str]:
+    """The command line; secrets stay references."""
+    return [str(program), *("".join(map(str, argument.parts)) for argument in args)]

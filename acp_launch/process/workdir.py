@@ -1,0 +1,158 @@
+"""
+Empty directories for servers that have nothing to do in the project: one for each, private, made for one launch.
+
+What a program looks for in the directory it is started in (modules, packages, settings) is not there, and the
+directories above are the user's own, since they lie in the state directory. Should a variable have led that into a
+project, they lie where temporary files go.
+
+They go with the launch. It has one directory with theirs in it, and holds a lock there, which the kernel takes back
+however the launch ends: a directory whose lock is free was left by a launch that was killed, and the next one, or
+`reap`, removes it.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from acp_launch.errors import StateError
+from acp_launch.private import is_private, make_private
+from acp_launch.settings.grounds import grounds, lies_in
+
+FOLDER = "workdirs"  # in the state directory
+BEGINNING = "acp-launch-workdir-"
+LOCK = "lock"
+_ATTEMPTS = 5  # another launch that cleans up may take a new directory for an old one, until it is locked
+
+Left = Callable[[str, Sequence[str]], None]
+
+
+@contextmanager
+def workdirs(state: Path, servers: Sequence[str], left: Left) -> Iterator[dict[str, Path]]:
+    """A directory for each of these servers, by its name. `left` is told what one has in its own at the end.
+
+    Raises:
+        StateError: there is no place for them.
+    """
+    root = _root(state)
+    try:
+        make_private(root)
+        _sweep(root)
+        ours, lock = _locked(root)
+    except OSError as error:
+        fix = f"check the owner, the mode and the free space of {root}, or give each server a cwd"
+        raise StateError(
+            f"no directory for the servers can be made in {root}: {error.strerror or error}", fix=fix
+        ) from error
+    try:
+        made = {name: _made(ours / str(index)) for index, name in enumerate(servers)}
+        yield made
+        for name, directory in made.items():
+            if names := _names(directory):
+                left(name, names)
+    finally:
+        _remove(ours)
+        os.close(lock)
+
+
+def sweep(state: Path) -> None:
+    """Remove the directories of launches that were killed."""
+    for root in _roots(state):
+        _sweep(root)
+
+
+def _roots(state: Path) -> tuple[Path, ...]:
+    return state / FOLDER, Path(os.environ.get("TMPDIR") or "/tmp").absolute()
+
+
+def _root(state: Path) -> Path:
+    """The first that no project's people may write to."""
+    roots = _roots(state)
+    if root := next((root for root in roots if not lies_in(root, grounds(root))), None):
+        return root
+    places = " and ".join(map(str, roots))
+    fix = "unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project; or give each server a cwd"
+    raise StateError(
+        f"{places} lie in a project, so there is no place for servers that a project does not control", fix=fix
+    )
+
+
+def _locked(root: Path) -> tuple[Path, int]:
+    """A new directory, and the descriptor that holds its lock."""
+    for _ in range(_ATTEMPTS):
+        made = _made(root / f"{BEGINNING}{os.urandom(8).hex()}")
+        try:
+            lock = os.open(made / LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue
+        if _is_ours(lock) is not False and (made / LOCK).exists():
+            return made, lock
+        os.close(lock)
+    raise FileExistsError("other launches keep removing it")
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(0o700)
+    directory.chmod(0o700)  # whatever the umask takes away
+    return directory
+
+
+def _sweep(root: Path) -> None:
+    for name in _names(root):
+        if name.startswith(BEGINNING) and is_private(root / name):
+            _remove_deserted(root / name)
+
+
+def _remove_deserted(directory: Path) -> None:
+    try:
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:  # about to be locked, or its launch was killed before
+        _remove_empty(directory)
+        return
+    except OSError:
+        return
+    try:
+        if _is_ours(lock):
+            _remove(directory)
+    finally:
+        os.close(lock)
+
+
+def _is_ours(lock: int) -> bool | None:
+    """Whether we hold the lock now. None where locks cannot be had, and so old and new are not told apart."""
+    import fcntl
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))  # noqa: PTH208
+    except OSError:  # never made, or not there any more
+        return []
+
+
+def _remove(directory: Path) -> None:
+    """What resists, because a server took rights away or another user wrote it, is for the next launch to try."""
+    for name in _names(directory):
+        if name != LOCK:
+            _remove_empty(directory / name)
+    if _names(directory) not in ([LOCK], []):
+        import shutil  # takes 10 ms, and most servers write nothing
+
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    with suppress(OSError):
+        (directory / LOCK).unlink(missing_ok=True)
+    _remove_empty(directory)
+
+
+def _remove_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
