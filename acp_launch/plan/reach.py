@@ -21,12 +21,13 @@ _PROJECTS = ("project", "cwd")  # their variables
 _SAFE = {"PYTHONSAFEPATH": Value(("1",), OURS)}
 
 
-def speaks_for(found: Found, session: Path, *, is_written: bool) -> bool:
-    """Whether the profile comes from the project that the session works in. `is_written`: it names that directory."""
+def speaks_for(found: Found, session: Path, *, is_named: bool) -> bool:
+    """Whether who accepted the profile accepted the session's directory with it: it is of the project that the profile
+    came with, or `is_named`, by the profile or by `--cwd`."""
     if found.origin in ("user", "built-in"):
         return False
     project, session = real(found.project), real(session)
-    if is_written or session == project:
+    if is_named or session == project:
         return True
     around = repository_of(project)
     return repository_of(session) == around and lies_in(session, [around or project])

@@ -82,8 +82,8 @@ class _Walk(Struct):
         loaded = self.substitution.loaded
         profile, project = loaded.profile, loaded.found.project
         cwd = self._cwd(cwd_override)
-        is_written = cwd_override is None and profile.workspace.cwd is not None
-        is_accepted = speaks_for(loaded.found, cwd or self.typed, is_written=is_written)
+        is_named = cwd_override is not None or profile.workspace.cwd is not None
+        is_accepted = speaks_for(loaded.found, cwd or self.typed, is_named=is_named)
         further = self._additional(profile.workspace.additional_directories)
         session = self._session(session_override)
         own = self.substitution.values(("agent", "env"), profile.agent.env)

@@ -49,7 +49,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
     own = machine.substitution.values((*path, "env"), server.env)
     args = machine.substitution.sequence((*path, "args"), server.args)
     is_apart = _is_apart(server, session)
-    cwd = None if is_apart else _directory(machine, name, server, session)
+    cwd = None if is_apart else _directory(machine, name, server, session.cwd)
     command = machine.command(
         (*path, "command"),
         server.command,
@@ -97,10 +97,12 @@ def _is_of_project(command: str) -> bool:
     return ("/" in command or os.sep in command) and names_project(command)
 
 
-def _directory(machine: Machine, name: str, server: StdioServer, session: Session) -> Path | None:
+def _directory(machine: Machine, name: str, server: StdioServer, session: Path) -> Path | None:
+    path = ("mcp_servers", name, "cwd")
     if server.cwd is None or not server.bridge:
-        return session.cwd
-    return machine.directory(("mcp_servers", name, "cwd"), server.cwd, required=server.required)
+        machine.found[path] = session
+        return session
+    return machine.directory(path, server.cwd, required=server.required)
 
 
 def _search(machine: Machine, server: StdioServer, session: Session, own: Mapping[str, Value]) -> str | None:
