@@ -7,6 +7,7 @@ the project: so its servers get a directory of their own unless it says otherwis
 (the agent above all) is kept from what can be kept from it.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -39,6 +40,15 @@ def names_project(path: str) -> bool:
     if isinstance(first, VariableReference):
         return first.name in _PROJECTS
     return isinstance(first, str) and not Path(first).is_absolute()
+
+
+def is_of_session(argument: str, session: Path) -> bool:
+    """Whether an argument, or what it assigns, names a file by its place in the session's directory."""
+    path = argument.rpartition("=")[2]
+    if path in (".", "..") or path.startswith(("./", "../")):
+        return True
+    is_path = ("/" in path or "." in path) and not Path(path).is_absolute()
+    return is_path and os.path.lexists(session / path)
 
 
 def kept_out(program: Path, args: Sequence[Value]) -> Mapping[str, Value]:

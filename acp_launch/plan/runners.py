@@ -21,6 +21,7 @@ SETTINGS = (".npmrc", "bunfig.toml")  # say where a package comes from and by wh
 PACKAGE = ("-p", "--package")
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?", re.IGNORECASE)
 _CODE = re.compile(r"-[A-Za-z]*[mc].*")  # -m NAME, -c CODE, after other flags in one word, or with it in one word
+_BETWEEN = re.compile(r"[\s'\"();&|]+")
 _TAKES_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _RUNNERS = {"npx": (), "bunx": (), "npm": ("exec", "x"), "bun": ("x",)}  # pnpx and yarn dlx never look there
 
@@ -47,8 +48,8 @@ def taken_over(words: Sequence[str], cwd: Path) -> CannotRun | None:
 
 
 def _flat(words: Sequence[str]) -> list[str]:
-    """With what a shell is given taken apart, quotes and all: it is enough to recognise a program."""
-    return [piece.strip("'\"();&|") for word in words for piece in word.split()]
+    """With what a shell is given taken apart: enough to recognise a program."""
+    return [piece for word in words for piece in _BETWEEN.split(word) if piece]
 
 
 def _is_code(options: Sequence[str]) -> bool:

@@ -1,7 +1,8 @@
 """The MCP servers of a profile on this machine, as far as it has them; what is missing is noted by `plan.machine`."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
 from pathlib import Path
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.machine import Machine
 from acp_launch.plan.model import Inherited, ProcessPlan, RemotePlan, ServerPlan, StdioPlan, Value
-from acp_launch.plan.reach import kept_out, names_project
+from acp_launch.plan.reach import is_of_session, kept_out, names_project
 from acp_launch.profile.address import URL_FIX, header_fault, url_fault
 from acp_launch.profile.model import HttpServer, SseServer, StdioServer
 
@@ -58,6 +59,8 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
     )
     if command is None or (cwd is None and not is_apart):
         return None
+    if is_apart:
+        _warn(machine, name, args, session.cwd)
     if cwd is not None and _is_exposed(server, session):
         own = {**kept_out(command, args), **own}
         command = machine.own((*path, "command"), command, args, cwd=cwd, required=server.required)
@@ -76,6 +79,16 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
         roots=server.roots,
         bridge=server.bridge,
     )
+
+
+def _warn(machine: Machine, name: str, args: Sequence[Value], session: Path) -> None:
+    """Of arguments that mean files of the session's directory, where the server does not run."""
+    for argument in args:
+        text = argument.display()
+        if is_of_session(text, session):
+            what = f'the server runs in an empty directory of its own, and "{text}" is relative'
+            problem = argument.origin.problem(what, "begin it with ${project}/, or set cwd: ${project}")
+            machine.substitution.problems.append(with_fields(problem, severity="warning"))
 
 
 def _is_apart(server: StdioServer, session: Session) -> bool:

@@ -102,7 +102,9 @@ def test_a_server_that_cannot_start_yet_is_shown_with_its_secrets(clone: Clone) 
     clone.write(profile(GOOD, mcp_servers={"helper": helper}))
     said = clone.refuses(why=NEW)
     here = f"in {clone.root}, the session's directory"
-    assert f'server helper: ./later steal which is not there yet sets T: "${{secret:github}}" {here} not required' in said
+    assert (
+        f'server helper: ./later steal which is not there yet sets T: "${{secret:github}}" {here} not required' in said
+    )
     assert "secrets github" in said
 
 
