@@ -18,14 +18,14 @@ from acp_launch.profile.discover import Found, repository_of
 from acp_launch.secret.reference import VariableReference, parse
 from acp_launch.settings.grounds import lies_in
 
-_PROJECTS = ("project", "cwd")  # their variables
+OWN = ("user", "built-in")  # origins of profiles that are used in any project
 _SAFE = {"PYTHONSAFEPATH": Value(("1",), OURS)}
 
 
 def speaks_for(found: Found, session: Path, *, is_named: bool) -> bool:
     """Whether who accepted the profile accepted the session's directory with it: it is of the project that the profile
     came with, or `is_named`, by the profile or by `--cwd`."""
-    if found.origin in ("user", "built-in"):
+    if found.origin in OWN:
         return False
     project, session = real(found.project), real(session)
     if is_named or session == project:
@@ -34,12 +34,14 @@ def speaks_for(found: Found, session: Path, *, is_named: bool) -> bool:
     return repository_of(session) == around and lies_in(session, [around or project])
 
 
-def names_project(path: str) -> bool:
-    """Whether a path is written as one of whatever project the user works in: relative, or from one of its names."""
+def names_project(path: str, found: Found) -> bool:
+    """Whether a path in the profile is written as one of the project that the user works in: as `${cwd}`, or, in a
+    profile that has no project of its own, as `${project}` or relative to that."""
+    is_own = found.origin in OWN
     first = next(iter(parse(path)), "/")
     if isinstance(first, VariableReference):
-        return first.name in _PROJECTS
-    return isinstance(first, str) and not Path(first).is_absolute()
+        return first.name == "cwd" or (is_own and first.name == "project")
+    return is_own and isinstance(first, str) and not Path(first).is_absolute()
 
 
 def is_of_session(argument: str, session: Path) -> bool:

@@ -49,7 +49,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
     path = ("mcp_servers", name)
     own = machine.substitution.values((*path, "env"), server.env)
     args = machine.substitution.sequence((*path, "args"), server.args)
-    is_apart = _is_apart(server, session)
+    is_apart = _is_apart(machine, server, session)
     cwd = None if is_apart else _directory(machine, name, server, session.cwd)
     command = machine.command(
         (*path, "command"),
@@ -61,7 +61,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
         return None
     if is_apart:
         _warn(machine, name, args, session.cwd)
-    if cwd is not None and _is_exposed(server, session):
+    if cwd is not None and _is_exposed(machine, server, session):
         own = {**kept_out(command, args), **own}
         command = machine.own((*path, "command"), command, args, cwd=cwd, required=server.required)
     if command is None:
@@ -91,23 +91,23 @@ def _warn(machine: Machine, name: str, args: Sequence[Value], session: Path) -> 
             machine.substitution.problems.append(with_fields(problem, severity="warning"))
 
 
-def _is_apart(server: StdioServer, session: Session) -> bool:
+def _is_apart(machine: Machine, server: StdioServer, session: Session) -> bool:
     """Whether it runs in an empty directory of its own."""
     is_free = server.bridge and server.cwd is None and not session.is_accepted
-    return is_free and not _is_of_project(server.command)
+    return is_free and not _is_of_project(machine, server.command)
 
 
-def _is_exposed(server: StdioServer, session: Session) -> bool:
+def _is_exposed(machine: Machine, server: StdioServer, session: Session) -> bool:
     """Whether it runs in a project that nobody has accepted, without being a program of that project itself."""
     if session.is_accepted:
         return False
     if server.bridge and server.cwd is not None:
-        return names_project(server.cwd)
-    return not _is_of_project(server.command)
+        return names_project(server.cwd, machine.substitution.loaded.found)
+    return not _is_of_project(machine, server.command)
 
 
-def _is_of_project(command: str) -> bool:
-    return ("/" in command or os.sep in command) and names_project(command)
+def _is_of_project(machine: Machine, command: str) -> bool:
+    return ("/" in command or os.sep in command) and names_project(command, machine.substitution.loaded.found)
 
 
 def _directory(machine: Machine, name: str, server: StdioServer, session: Path) -> Path | None:

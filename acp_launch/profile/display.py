@@ -2,8 +2,8 @@
 The values of a profile as a person is shown them who decides about it: all of them, but for credentials, and with what
 a variable can do. Pure.
 
-A credential that is written down is masked as far as no part of a command can pass for one: what a shell would act on
-stays to be seen.
+A credential that is written down is masked, but nothing that a shell would act on: no part of a command can be hidden
+by its looks. Where a program may be named, only what is certainly a credential is masked.
 """
 
 import json

@@ -52,13 +52,15 @@ def test_outside_of_any_repository_a_profile_speaks_for_what_lies_in_its_project
 
 
 @pytest.mark.parametrize("path", ["./x", "bin/x", "../x", ".", "${project}", "${project}/x", "${cwd}/../x"])
-def test_a_path_can_name_whatever_project_the_user_works_in(path: str) -> None:
-    assert names_project(path)
+def test_a_path_can_name_whatever_project_the_user_works_in(tmp_path: Path, path: str) -> None:
+    assert names_project(path, found(tmp_path, "user"))
+    is_elsewhere = path.startswith("${cwd}")
+    assert names_project(path, found(tmp_path, "path")) == is_elsewhere, "the project is the profile's"
 
 
 @pytest.mark.parametrize("path", ["/x", "${home}/x", "${python}", "${env:X}/y", "${env:X:-./y}", ""])
-def test_any_other_path_is_the_same_in_every_project(path: str) -> None:
-    assert not names_project(path)
+def test_any_other_path_is_the_same_in_every_project(tmp_path: Path, path: str) -> None:
+    assert not names_project(path, found(tmp_path, "user"))
 
 
 @pytest.mark.parametrize("argument", [".", "..", "./gone", "../x", "--root=./gone", "there.py", "a/b", "--file=a/b"])
