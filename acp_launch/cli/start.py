@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from acp_launch.cli.signals import on_signals, stopped
 from acp_launch.console.stderr import YELLOW, harmless, say, uncoloured
-from acp_launch.plan.model import LaunchPlan, StdioPlan
+from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
 from acp_launch.process.logfile import LogFile
@@ -122,8 +122,10 @@ def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
 
 
 def open_env(plan: LaunchPlan) -> dict[str, str]:
-    """The agent's environment without what holds a secret."""
-    return {name: value.reveal({}) for name, value in plan.agent.env.items() if not value.secrets}
+    """The agent's environment without what holds a secret, and without what keeps the agent from the project."""
+    return {
+        name: value.reveal({}) for name, value in plan.agent.env.items() if not value.secrets and value.origin != OURS
+    }
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from acp_launch.plan.directory import usable
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import Value
 from acp_launch.plan.reach import words
-from acp_launch.plan.runners import taken_over
 from acp_launch.plan.substitute import Substitution
 
 
@@ -45,10 +44,12 @@ class Machine(Struct):
             return None
         return self._had(find(text, project=self.project, path=search), path, required)
 
-    def own(
+    def as_named(
         self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
     ) -> Path | None:
         """The same program, unless what lies in `cwd` would be run for what it names."""
+        from acp_launch.plan.runners import taken_over
+
         return self._had(taken_over(words(program, args), cwd) or program, path, required)
 
     def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acp_launch.plan.model import OURS, Value
-from acp_launch.plan.runners import imports_from_here
 from acp_launch.private import real
 from acp_launch.profile.discover import Found, repository_of
 from acp_launch.secret.reference import VariableReference, parse
@@ -55,6 +54,8 @@ def is_of_session(argument: str, session: Path) -> bool:
 
 def kept_out(program: Path, args: Sequence[Value]) -> Mapping[str, Value]:
     """The variables that keep a program in a project from running what lies there, as far as any do."""
+    from acp_launch.plan.runners import imports_from_here
+
     return _SAFE if imports_from_here(words(program, args)) else {}
 
 

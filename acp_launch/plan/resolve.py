@@ -153,7 +153,7 @@ class _Walk(Struct):
         search = search_path(self.substitution.environ, agent.inherit_env, own)
         command = self.machine.command(("agent", "command"), agent.command, search=search)
         if command is not None and not is_accepted:
-            command = self.machine.own(("agent", "command"), command, args, cwd=cwd)
+            command = self.machine.as_named(("agent", "command"), command, args, cwd=cwd)
         if command is None:
             return None
         if not is_accepted:

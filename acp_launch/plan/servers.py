@@ -63,7 +63,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
         _warn(machine, name, args, session.cwd)
     if cwd is not None and _is_exposed(machine, server, session):
         own = {**kept_out(command, args), **own}
-        command = machine.own((*path, "command"), command, args, cwd=cwd, required=server.required)
+        command = machine.as_named((*path, "command"), command, args, cwd=cwd, required=server.required)
     if command is None:
         return None
     return StdioPlan(
