@@ -21,7 +21,14 @@ from tests.redteam.clone import GOOD, PATIENCE, Clone, profile
 
 NAME = "acp-launch-canary"  # of a package that is not published
 MODULE = "acp_launch_canary"
+PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # with those of this environment
 PIPX_PACKAGES = Path("__pypackages__") / f"{sys.version_info.major}.{sys.version_info.minor}" / "lib" / "bin"
+
+
+@pytest.fixture(autouse=True)
+def programs_of_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older Pythons than the one we run on know no PYTHONSAFEPATH."""
+    monkeypatch.setenv("PATH", PATH)
 
 
 def python_module(clone: Clone) -> None:
@@ -111,7 +118,7 @@ def snares(chosen: Mapping[str, Snare]) -> pytest.MarkDecorator:
     for name, snare in chosen.items():
         words = " ".join(snare[1]).split()
         program = next(word for word in words if word in ("python3", "node", "npx", "npm", "uv", "pipx"))
-        is_there = shutil.which(program) is not None
+        is_there = shutil.which(program, path=PATH) is not None
         mark = pytest.mark.skipif(not is_there, reason=f"there is no {program}")
         cases.append(pytest.param(snare, id=name, marks=mark))
     return pytest.mark.parametrize("snare", cases)
@@ -120,7 +127,12 @@ def snares(chosen: Mapping[str, Snare]) -> pytest.MarkDecorator:
 def offline(tmp_path: Path) -> dict[str, Any]:
     """Whatever a program would fetch because it finds nothing here."""
     cache = str(tmp_path / "cache")
-    return {"npm_config_offline": "true", "npm_config_cache": cache, "UV_OFFLINE": "1", "UV_CACHE_DIR": cache}
+    return {
+        "npm_config_offline": "true",
+        "npm_config_cache": cache,
+        "UV_OFFLINE": "1",
+        "UV_CACHE_DIR": cache,
+    }
 
 
 def server(command: Sequence[str], **more: Any) -> dict[str, Any]:
