@@ -34,18 +34,9 @@ def workdirs(state: Path, servers: Sequence[str], left: Left) -> Iterator[dict[s
     Raises:
         StateError: there is no place for them.
     """
-    root = _root(state)
+    ours, lock = _begun(state)
     try:
-        make_private(root)
-        _sweep(root)
-        ours, lock = _locked(root)
-    except OSError as error:
-        fix = f"check the owner, the mode and the free space of {root}, or give each server a cwd"
-        raise StateError(
-            f"no directory for the servers can be made in {root}: {error.strerror or error}", fix=fix
-        ) from error
-    try:
-        made = {name: _made(ours / str(index)) for index, name in enumerate(servers)}
+        made = _each(ours, servers)
         yield made
         for name, directory in made.items():
             if names := _names(directory):
@@ -65,16 +56,29 @@ def _roots(state: Path) -> tuple[Path, ...]:
     return state / FOLDER, Path(os.environ.get("TMPDIR") or "/tmp").absolute()
 
 
-def _root(state: Path) -> Path:
-    """The first that no project's people may write to."""
-    roots = _roots(state)
-    if root := next((root for root in roots if not lies_in(root, grounds(root))), None):
-        return root
-    places = " and ".join(map(str, roots))
-    fix = "unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project; or give each server a cwd"
-    raise StateError(
-        f"{places} lie in a project, so there is no place for servers that a project does not control", fix=fix
-    )
+def _begun(state: Path) -> tuple[Path, int]:
+    """A launch's directory in the first place that will do, and the descriptor that holds its lock."""
+    reasons = []
+    for root in _roots(state):
+        if lies_in(root, grounds(root)):
+            reasons.append(f"{root}: it lies in a project, which could lay something in their way")
+            continue
+        try:
+            make_private(root)
+            _sweep(root)
+            return _locked(root)
+        except OSError as error:
+            reasons.append(f"{root}: {error.strerror or error}")
+    fix = "set ACP_LAUNCH_STATE_DIR to a directory of yours outside of any project, or give each server a cwd"
+    raise StateError("there is no place for the directories that servers run in", fix=fix, detail=reasons)
+
+
+def _each(ours: Path, servers: Sequence[str]) -> dict[str, Path]:
+    try:
+        return {name: _made(ours / str(index)) for index, name in enumerate(servers)}
+    except OSError as error:
+        fix = "make room there, or give each server a cwd"
+        raise StateError(f"no directory can be made in {ours}: {error.strerror or error}", fix=fix) from error
 
 
 def _locked(root: Path) -> tuple[Path, int]:

@@ -138,16 +138,42 @@ def test_a_state_directory_in_a_project_is_no_place_for_them(state: Path, told: 
     with workdirs(state, ["a"], lambda *each: told.append(each)) as made:
         assert made["a"].is_relative_to(tmp_path / "temporary")
     assert list((tmp_path / "temporary").iterdir()) == []
-    (tmp_path / ".git").mkdir()
-    with pytest.raises(StateError) as caught, workdirs(state, ["a"], lambda *each: told.append(each)):
-        raise AssertionError("there was a place")
-    assert f"{state / FOLDER} and {tmp_path / 'temporary'} lie in a project" in caught.value.message
 
 
-def test_a_place_that_cannot_be_written_is_said(state: Path, told: Told) -> None:
+def test_where_none_can_be_made_there_is_another_place(state: Path, told: Told, tmp_path: Path) -> None:
     state.mkdir()
     (state / FOLDER).touch()
+    with workdirs(state, ["a"], lambda *each: told.append(each)) as made:
+        assert made["a"].is_relative_to(tmp_path / "temporary")
+
+
+def test_without_any_place_the_reasons_are_said(state: Path, told: Told, tmp_path: Path) -> None:
+    (tmp_path / "temporary").rmdir()
+    (tmp_path / "temporary").touch()
+    state.mkdir()
+    (state / ".git").mkdir()
     with pytest.raises(StateError) as caught, workdirs(state, ["a"], lambda *each: told.append(each)):
         raise AssertionError("there was a place")
-    assert str(state / FOLDER) in caught.value.message
-    assert caught.value.fix.startswith("check the owner")
+    assert caught.value.message == "there is no place for the directories that servers run in"
+    assert list(caught.value.detail) == [
+        f"{state / FOLDER}: it lies in a project, which could lay something in their way",
+        f"{tmp_path / 'temporary'}: File exists",
+    ]
+    assert "or give each server a cwd" in caught.value.fix
+
+
+def test_a_disk_that_is_full_is_said_and_nothing_is_left(
+    state: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def full(path: Path, mode: int = 0o777, *others: bool) -> None:
+        if path.name == "1":
+            raise OSError(28, "No space left on device")
+        make(path, mode, *others)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(StateError) as caught, workdirs(state, ["a", "b"], lambda *each: told.append(each)):
+        raise AssertionError("there was room")
+    assert caught.value.message.endswith(": No space left on device")
+    assert list((state / FOLDER).iterdir()) == []
