@@ -20,7 +20,8 @@ LARGEST = 4 * 1024 * 1024  # bytes of a package.json
 SETTINGS = (".npmrc", "bunfig.toml")  # say where a package comes from and by which program it is run
 PACKAGE = ("-p", "--package")
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?", re.IGNORECASE)
-_CODE = re.compile(r"-[A-Za-z]*[mc].*")  # -m NAME, -c CODE, after other flags in one word, or with it in one word
+_FLAGS = re.compile(r"-(?P<flags>[A-Za-z]*?)(?P<code>[mc].*)?")  # -m NAME, -c CODE: also `-um`, `-cpass`
+_SAFE = frozenset("IP")  # flags that keep the working directory off the path
 _BETWEEN = re.compile(r"[\s'\"();&|]+")
 _TAKES_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _RUNNERS = {"npx": (), "bunx": (), "npm": ("exec", "x"), "bun": ("x",)}  # pnpx and yarn dlx never look there
@@ -53,15 +54,19 @@ def _flat(words: Sequence[str]) -> list[str]:
 
 
 def _is_code(options: Sequence[str]) -> bool:
-    """Whether these words, after Python's name, are options up to `-m` or `-c`."""
+    """Whether these words, after Python's name, are options up to `-m` or `-c`, and none that makes those safe."""
     words = iter(options)
     for word in words:
         if word in _TAKES_VALUE:
             next(words, "")
-        elif not word.startswith("-") or word in ("-", "--"):
+        elif not word.startswith("--"):
+            option = _FLAGS.fullmatch(word)
+            if option is None or word == "-" or _SAFE & set(option["flags"]):
+                return False
+            if option["code"]:
+                return True
+        elif word == "--":
             return False
-        elif not word.startswith("--") and _CODE.fullmatch(word):
-            return True
     return False
 
 

@@ -60,7 +60,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
     if command is None or (cwd is None and not is_apart):
         return None
     if is_apart:
-        _warn(machine, name, args, session.cwd)
+        _warn(machine, args, session.cwd)
     if cwd is not None and _is_exposed(machine, server, session):
         own = {**kept_out(command, args), **own}
         command = machine.as_named((*path, "command"), command, args, cwd=cwd, required=server.required)
@@ -81,7 +81,7 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -
     )
 
 
-def _warn(machine: Machine, name: str, args: Sequence[Value], session: Path) -> None:
+def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
     """Of arguments that mean files of the session's directory, where the server does not run."""
     for argument in args:
         text = argument.display()
