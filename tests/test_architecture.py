@@ -56,6 +56,8 @@ PURE = [
     "profile/spans",
     "profile/yamltext",
     "profile/accepted",
+    "profile/display",
+    "profile/potent",
     "profile/scalar",
     "profile/template",
     "secret/credential",

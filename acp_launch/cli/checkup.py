@@ -18,11 +18,11 @@ from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers
 from acp_launch.checks.check import Check
 from acp_launch.checks.parts import Part
-from acp_launch.cli.start import guarded, started, stderr_log
+from acp_launch.cli.start import guarded, housed_alone, started, stderr_log
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.discreet import Discreet
 from acp_launch.console.stream.notices import Notices
-from acp_launch.errors import AgentError, AgentRefused, LaunchError, Stopped, WaitExpired
+from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.mcp.client import Client
 from acp_launch.mcp.handshake import shake_hands
@@ -95,8 +95,9 @@ def check_up(parts: Sequence[Part], needs: Needs) -> None:
 
 def _begin(part: Part, plan: LaunchPlan, needs: Needs, stack: ExitStack) -> _Begun | None:
     try:
+        plan = stack.enter_context(housed_alone(needs.settings, plan)) if part.server else plan
         spawned = stack.enter_context(started(plan, needs.secrets))
-    except AgentError as error:
+    except (AgentError, StateError) as error:
         needs.heard(part, answers.failed(part, error, needs.profile))
         return None
     return _Begun(part, plan, spawned, time.monotonic())

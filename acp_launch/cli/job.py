@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from acp_launch import leave
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import guarded, started
+from acp_launch.cli.start import guarded, housed, started
 from acp_launch.cli.wish import Kept, Wish
 from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan
@@ -122,7 +122,12 @@ def _session(
 
 def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:
     """Spawn the agent, and only then import what talks to it: both take their time together."""
-    with guarded(kept.settings, plan, "run") as guard, started(plan, kept.secrets) as spawned:
+    settings = kept.settings
+    with (
+        guarded(settings, plan, "run") as guard,
+        housed(settings, plan) as plan,
+        started(plan, kept.secrets) as spawned,
+    ):
         import asyncio
 
         from acp_launch.cli.talk import talks, wanted

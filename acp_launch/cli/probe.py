@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.planning import at_home, here, loaded_profile, planned, resolved_from
-from acp_launch.cli.start import guarded, started
+from acp_launch.cli.start import guarded, housed_alone, started
 from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.notices import Notices
@@ -30,9 +30,9 @@ from acp_launch.mcp.client import Client
 from acp_launch.mcp.handshake import shake_hands
 from acp_launch.mcp.message import Server
 from acp_launch.mcp.stdio import Connection, connect
-from acp_launch.plan.environment import environment
-from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
 from acp_launch.plan.resolve import resolve
+from acp_launch.plan.servers import process
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
 from acp_launch.process.serverlog import ServerLogs
@@ -103,7 +103,8 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> P
     plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
     (server,) = plan.servers
     assert isinstance(server, StdioPlan)
-    return Probe(plan=replace(plan, agent=_process(server)), server=server, secrets=secrets, settings=settings)
+    plan = replace(plan, agent=process(server, os.environ))
+    return Probe(plan=plan, server=server, secrets=secrets, settings=settings)
 
 
 def visit(how: Visit, story: "Story[T]") -> T:
@@ -116,8 +117,9 @@ def visit(how: Visit, story: "Story[T]") -> T:
     probe = how.probe
     with ExitStack() as stack:
         guard = stack.enter_context(guarded(probe.settings, probe.plan, "mcp"))
+        plan = stack.enter_context(housed_alone(probe.settings, probe.plan))
         try:
-            spawned = stack.enter_context(started(probe.plan, probe.secrets))
+            spawned = stack.enter_context(started(plan, probe.secrets))
         except AgentError as error:
             raise ServerError(
                 f'the MCP server "{probe.server.name}": {error.message}', fix=error.fix, detail=error.detail
@@ -166,12 +168,6 @@ def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], N
         log(data)
 
     return both
-
-
-def _process(server: StdioPlan) -> ProcessPlan:
-    """What an agent would start itself gets what any server inherits."""
-    env = server.env if server.bridge else environment(os.environ, "minimal", server.env)
-    return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=server.cwd)
 
 
 def _named(name: str | None, profile: str, servers: Collection[str]) -> str:

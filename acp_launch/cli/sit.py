@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from acp_launch.cli.planning import checked_name, here
-from acp_launch.cli.start import guarded, started
+from acp_launch.cli.start import guarded, housed, started
 from acp_launch.cli.talk import talks, wished
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.store.hold import hold
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
     """Gives the exit code; `held` holds the first session."""
-    with guarded(kept.settings, plan, "run") as guard, started(plan, kept.secrets) as spawned:
+    settings = kept.settings
+    with (
+        guarded(settings, plan, "run") as guard,
+        housed(settings, plan) as plan,
+        started(plan, kept.secrets) as spawned,
+    ):
         return asyncio.run(_sat(wish, plan, kept, held, guard, spawned))
 
 

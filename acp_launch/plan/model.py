@@ -36,6 +36,7 @@ class Origin(Struct, frozen=True):
 
 
 INHERITED = Origin("inherited")
+OURS = Origin("acp-launch")  # of a variable that keeps a program from the project it runs in
 
 
 class Inherited(str):
@@ -92,13 +93,15 @@ class StdioPlan(Struct, frozen=True, kw_only=True):
     """
     A stdio MCP server. With `bridge` we start it, and `env` is its whole environment; without, the agent does, in its
     own directory, and adds its own: then `env` holds only what the profile sets, and the rest below means nothing.
+
+    Without a `cwd` it runs in an empty directory of its own, which the launch makes (`process.workdir`).
     """
 
     name: str
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
-    cwd: Path
+    cwd: Path | None
     required: bool = True
     restart: Restart = field(default_factory=Restart)
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)

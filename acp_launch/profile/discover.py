@@ -106,7 +106,12 @@ def origin_of(file: Path, otherwise: Origin, *, user: Path | None) -> Origin:
 
 def boundary(file: Path) -> Path:
     """What a project's file cannot lead out of: the repository around it, else its project."""
-    return next(filter(_is_repository, file.parents), project_of(_holding(file)))
+    return repository_of(file.parent) or project_of(_holding(file))
+
+
+def repository_of(directory: Path) -> Path | None:
+    """The repository a directory belongs to; None outside of any."""
+    return next(filter(_is_repository, (directory, *directory.parents)), None)
 
 
 def names_within_reach(file: Path, *, user: Path | None) -> list[str]:
@@ -161,8 +166,7 @@ def _is_path(name: str) -> bool:
 def _at_path(file: Path) -> Found:
     if file.parent.name == HOLDER:
         return Found(file.stem, file, _holding(file), "path")
-    repository = next(filter(_is_repository, file.parents), file.parent)
-    return Found(file.stem, file, repository, "path")
+    return Found(file.stem, file, repository_of(file.parent) or file.parent, "path")
 
 
 def _places(start: Path, user: Path) -> Iterator[tuple[Path, Origin, Path]]:

@@ -358,10 +358,11 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
     )
     assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
         f"runs {shell} -c 'touch {touched}'",
-        "sets A",
+        'sets A: "${secret:github}"',
         "gets your whole environment",
         f"in {launch.project}",
         f"server s: {shell} -c 'touch {touched}'",
+        f"in {launch.project}, the session's directory",
         "secrets github",
         "asks permissions.default: ask",
     ]
