@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from acp_launch.cli.signals import on_signals, stopped
 from acp_launch.console.stderr import YELLOW, harmless, say, uncoloured
+from acp_launch.errors import ProblemsError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
@@ -70,6 +71,9 @@ def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned
         if arrived:
             stopped(arrived[0], None)
         yield spawned
+    except ProblemsError as error:
+        error.outcome = "what was started has been stopped"
+        raise
     finally:
         on_signals(lambda number, frame: None)  # nobody's impatience interrupts the kill
         end_now(spawned)
