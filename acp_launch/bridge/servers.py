@@ -52,7 +52,8 @@ class Servers:
         self._needs, self._tasks = needs, tasks
         self._relays: list[Relay] = []
         self._lives: set[asyncio.Task[None]] = set()
-        self._opened: dict[str, Relay] = {}  # the latest the agent has opened, by the server's name
+        self._seated: dict[str, Relay] = {}  # the latest that the agent opened and has not left, by the server's name
+        self._opened: set[str] = set()  # the names of those that the agent has ever opened
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -64,7 +65,8 @@ class Servers:
             return
         plan = self._plans[guest.name]
         relay = self._waiting_for(plan) or self._ahead(plan)
-        self._opened[plan.name] = relay
+        self._seated[plan.name] = relay
+        self._opened.add(plan.name)
         relay.seat(guest)
 
     def up(self, plan: StdioPlan) -> "asyncio.Task[bool]":
@@ -144,6 +146,8 @@ class Servers:
         finally:
             relay.close()
             self._relays.remove(relay)
+            if self._seated.get(relay.plan.name) is relay:
+                del self._seated[relay.plan.name]
             self._needs.log_end(relay.name)
         if not self._is_stopping and self._waiting_for(relay.plan) is None:
             self._ahead(relay.plan)
@@ -163,7 +167,7 @@ class Servers:
         return next(candidate for candidate in numbered if candidate not in taken)
 
     def _standing(self, plan: StdioPlan) -> Standing:
-        relay = self._opened.get(plan.name) or next(self._of(plan), None)
+        relay = self._seated.get(plan.name) or next(self._of(plan), None)
         change = relay.standing if relay else None
         return Standing(
             server=plan.name,

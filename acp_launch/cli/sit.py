@@ -29,6 +29,7 @@ def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
 async def _sat(
     wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
+    from acp_launch.console.stillclock import StillClock, Unhurried
     from acp_launch.console.stream.discreet import Discreet
     from acp_launch.interactive.heard import heard
     from acp_launch.interactive.rooms import Rooms
@@ -38,7 +39,8 @@ async def _sat(
     from acp_launch.launch import Talks
 
     shown = front(kept.settings.state / "history" / _history_name(plan))
-    output = heard(shown.canvas)
+    clock = StillClock()
+    output = heard(shown.canvas, clock)
     rooms = Rooms(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
     async def in_front(program: "Program") -> "Exit":
@@ -48,7 +50,7 @@ async def _sat(
             return await foreground(program)
 
     observer = Discreet(output)
-    with talks(wish, plan, kept, guard, shown.person, observer.note, in_front) as needs:
+    with talks(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
         seating = Seating(
             needs=Talks(**needs),
             front=shown,

@@ -145,9 +145,9 @@ class Supervisor:
         """It has said something sensible: it is up."""
         self._step(lifecycle.Answered())
 
-    def ready(self) -> None:
-        """It has answered the agent's handshake."""
-        if self._step(lifecycle.Ready()):
+    def ready(self, took: float | None = None) -> None:
+        """It has answered the agent's handshake; `took` is how many seconds of its start it needed itself."""
+        if self._step(lifecycle.Ready(took)):
             self._tell()
 
     def condemn(self, why: str) -> None:
