@@ -3,7 +3,9 @@ A visit to an agent that was spawned: attach → negotiate → what the story wa
 the last line is the same: the agent and everything it started are ended.
 """
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -24,6 +26,7 @@ from acp_launch.session.negotiate import negotiate
 from acp_launch.session.observer import Observer
 from acp_launch.transport.stdio import StdioTransport
 
+NO_REASON = ": Internal error ("  # what an agent says that does not say why
 T = TypeVar("T")
 Story = Callable[[Connection], Awaitable[T]]
 
@@ -50,6 +53,30 @@ async def visit(plan: LaunchPlan, needs: Visit, spawned: Spawned, observer: Obse
         return outcome
 
 
+def explained(plan: LaunchPlan, error: AgentRefused) -> None:
+    """Add what can be done about it to a refusal that names a variable which the agent does not have."""
+    from acp_launch.session.advice import Advice  # most agents refuse nothing
+
+    has = {name for name, value in plan.agent.env.items() if any(value.parts)}
+    command = plan.agent.command.name
+    advice = Advice(profile=plan.called, is_built_in=plan.is_built_in, command=command, has=has)
+    if lacking := advice.lacking((error.message, *error.detail)):
+        error.fix, lines = advice.giving(lacking)
+        error.detail = (*error.detail, *lines)
+
+
+def way_out(called: str, part: str = "agent", *, says_more: bool) -> str:
+    """Where more can be learned of what an agent or a server did; `called` is how a command names its profile.
+
+    `says_more`: it has written to stderr, so that there is a log.
+    """
+    if says_more:
+        return f"{shlex.join(['acp-launch', 'logs', *([called, part] if called else [])])} shows all it said"
+    if part == "agent":
+        return "it gives no other reason: try another version of it, or agent.inherit_env: minimal in a profile"
+    return "it gives no reason: run its command by hand"
+
+
 def check(interrupts: Interrupts) -> None:
     """Raise `Stopped` if a signal came, the agent being stopped just then for instance."""
     if interrupts.signal_number is not None:
@@ -71,6 +98,7 @@ async def call_on(
 
         async def met() -> T:
             async with connect(StdioTransport(child), observer, max_line=needs.max_line) as connection:
+                connection.explain = partial(explained, plan)
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
                 return await story(connection)
 
@@ -78,7 +106,10 @@ async def call_on(
             outcome = await interrupts.watch(met())
             is_orderly = interrupts.signal_number is None
         except (WaitExpired, AgentRefused) as error:
-            error.detail = (*error.detail, *child.stderr_tail())
+            last_words = child.stderr_tail()
+            error.detail = (*error.detail, *last_words)
+            if NO_REASON in error.message:
+                error.fix = error.fix or way_out(plan.called, says_more=bool(last_words))
             raise
         finally:
             interrupts.stopping()

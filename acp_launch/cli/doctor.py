@@ -185,7 +185,7 @@ class Checkup:
         self._asked = [part for part in parts if part.plan is not None or part.remote is not None]
         able = [part for part in self._asked if part.label not in self._answers]
         _say_starting(able)
-        profile = quote(str(loaded.label) if loaded.found.origin == "path" else loaded.found.name)
+        profile = quote(loaded.found.called)
         needs = Needs(
             profile=profile, settings=settings, secrets=known, heard=self._heard, opens_session=self._opens_session
         )

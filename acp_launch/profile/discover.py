@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 import acp_launch
 from acp_launch.errors import UsageError
+from acp_launch.profile.text import shown
 from acp_launch.settings.model import Settings
 
 HOLDER = ".acp-launch"
@@ -43,6 +44,11 @@ class Found(Struct, frozen=True):
     origin: Origin
     shadowed_by: Path | None = None
     user: Path | None = None
+
+    @property
+    def called(self) -> str:
+        """How a command names it: by its path where no name leads to it."""
+        return shown(self.file) if self.origin == "path" else self.name
 
 
 def find(name: str, *, start: Path, settings: Settings) -> Found:
