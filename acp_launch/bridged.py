@@ -14,6 +14,7 @@ from msgspec import Struct
 from acp_launch.bridge.offer import Way, is_bridged
 from acp_launch.errors import ServerError
 from acp_launch.plan.model import LaunchPlan, StdioPlan
+from acp_launch.problem import ours
 from acp_launch.process.change import Change, Standing
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.secret.value import Secret
@@ -97,7 +98,7 @@ class Bridged:
             for task in done:
                 plan = waits.pop(task)
                 if not task.result():
-                    raise _failed(self._plan.profile, servers.last(plan), plan.name)
+                    raise _failed(self._plan.called, servers.last(plan), plan.name)
         for task, plan in waits.items():
             task.cancel()
             self.note(f"{plan.name} has said nothing for {SILENT:g} s; going on, it may still come")
@@ -198,10 +199,10 @@ def _is_settled(standing: Standing) -> bool:
     return is_over or (standing.state == "ready" and standing.tools is not None)
 
 
-def _failed(profile: str, change: Change | None, name: str) -> ServerError:
+def _failed(called: str, change: Change | None, name: str) -> ServerError:
     how = "; ".join(filter(None, (change.exit, change.reason))) if change else "it was stopped"
     return ServerError(
         f'the MCP server "{name}" failed: {how}',
-        fix=f"acp-launch logs {profile} {name} shows all it said; with required: false the session opens without it",
+        fix=f"{ours('logs', called, name)} shows all it said; with required: false the session opens without it",
         detail=change.detail if change else (),
     )

@@ -3,7 +3,6 @@ A visit to an agent that was spawned: attach → negotiate → what the story wa
 the last line is the same: the agent and everything it started are ended.
 """
 
-import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
@@ -14,6 +13,7 @@ from acp_launch.bridged import Bridged
 from acp_launch.errors import AgentRefused, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import ours
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
 from acp_launch.process.spawn import Spawned
@@ -71,7 +71,7 @@ def way_out(called: str, part: str = "agent", *, says_more: bool) -> str:
     `says_more`: it has written to stderr, so that there is a log.
     """
     if says_more:
-        return f"{shlex.join(['acp-launch', 'logs', *([called, part] if called else [])])} shows all it said"
+        return f"{ours('logs', called, part if called else '')} shows all it said"
     if part == "agent":
         return "it gives no other reason: try another version of it, or agent.inherit_env: minimal in a profile"
     return "it gives no reason: run its command by hand"

@@ -1,6 +1,5 @@
 """`login` and `logout`: the agent's own account, in whichever ways the agent offers; and a login within a run."""
 
-import shlex
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from acp_launch.errors import AuthRequired, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
@@ -47,7 +47,7 @@ def login(
 
     agent, used = _on_visit(settings, planned, "login", lambda *visit: _logged_in(planned, method, *visit))
     say(harmless(f'acp-launch: logged in to {agent} with "{used}"', keep=""))
-    say(harmless(f"    whether that is all it wants: {shlex.join(['acp-launch', 'run', planned[0].called])}", keep=""))
+    say(harmless(f"    whether that is all it wants: {ours('run', planned[0].called)}", keep=""))
 
 
 def logout(profile: Profile, trust: Trust = False) -> None:

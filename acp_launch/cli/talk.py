@@ -46,7 +46,7 @@ def talks(
 
     `in_front` runs a program on the terminal where something has to leave that first.
     """
-    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile)
+    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
     rules = policy(plan, approve=wish.approve, remembered=load(shelf), home=home)
     with (

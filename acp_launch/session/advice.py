@@ -6,11 +6,11 @@ that came with acp-launch, and no second try where the agent has said which of i
 """
 
 import re
-import shlex
 from collections.abc import Container, Iterable, Sequence
 
 from msgspec import Struct
 
+from acp_launch.problem import ours
 from acp_launch.profile.agents import known
 from acp_launch.protocol.authmethod import OWN_COMMAND, AuthMethod, Variable
 from acp_launch.secret.redact import redactor
@@ -34,7 +34,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
     def login(self, method: AuthMethod | None = None) -> str:
         """The command that logs in here."""
-        return _ours("login", self.profile, *([method.id] if method else [])) if self.profile else self.own
+        return ours("login", self.profile, *([method.id] if method else [])) if self.profile else self.own
 
     @property
     def own(self) -> str:
@@ -59,7 +59,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     def giving(self, lacking: Sequence[Variable]) -> tuple[str, list[str]]:
         """How the agent gets these variables: a fix, and the lines above it."""
         if self.profile and not self.is_built_in:
-            secrets = [_ours("secret", "set", secret_name(each.name)) for each in lacking if each.secret]
+            secrets = [ours("secret", "set", secret_name(each.name)) for each in lacking if each.secret]
             lines = [f"in the profile, under agent.env: {_line(each)}" for each in lacking]
             return "; ".join([*secrets, "and add the above to the profile"]), lines
         exported = " ".join(f"{each.name}=..." for each in lacking)
@@ -71,20 +71,16 @@ class Advice(Struct, frozen=True, kw_only=True):
             return
         mine = f"my-{self.profile}"
         yield f"to have it in every shell, make a profile of your own that extends {self.profile}:"
-        yield f"    {_ours('init', mine, '--extends', self.profile)}"
+        yield f"    {ours('init', mine, '--extends', self.profile)}"
         for each in lacking:
             if each.secret:
-                yield f"    {_ours('secret', 'set', secret_name(each.name))}"
-            yield f"    {_ours('profile', 'set', mine, f'agent.env.{each.name}', _value(each))}"
+                yield f"    {ours('secret', 'set', secret_name(each.name))}"
+            yield f"    {ours('profile', 'set', mine, f'agent.env.{each.name}', _value(each))}"
 
 
 def secret_name(variable: str) -> str:
     """What we would call the secret in `variable`."""
     return variable.lower().replace("_", "-")
-
-
-def _ours(*words: str) -> str:
-    return shlex.join(["acp-launch", *words])
 
 
 def _value(variable: Variable) -> str:
