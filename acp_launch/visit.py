@@ -13,7 +13,6 @@ from acp_launch.bridged import Bridged
 from acp_launch.errors import AgentRefused, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.problem import ours
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
 from acp_launch.process.spawn import Spawned
@@ -65,18 +64,6 @@ def explained(plan: LaunchPlan, error: AgentRefused) -> None:
         error.detail = (*error.detail, *lines)
 
 
-def way_out(called: str, part: str = "agent", *, says_more: bool) -> str:
-    """Where more can be learned of what an agent or a server did; `called` is how a command names its profile.
-
-    `says_more`: it has written to stderr, so that there is a log.
-    """
-    if says_more:
-        return f"{ours('logs', called, part if called else '')} shows all it said"
-    if part == "agent":
-        return "it gives no other reason: try another version of it, or agent.inherit_env: minimal in a profile"
-    return "it gives no reason: run its command by hand"
-
-
 def check(interrupts: Interrupts) -> None:
     """Raise `Stopped` if a signal came, the agent being stopped just then for instance."""
     if interrupts.signal_number is not None:
@@ -108,8 +95,10 @@ async def call_on(
         except (WaitExpired, AgentRefused) as error:
             last_words = child.stderr_tail()
             error.detail = (*error.detail, *last_words)
-            if NO_REASON in error.message:
-                error.fix = error.fix or way_out(plan.called, says_more=bool(last_words))
+            if NO_REASON in error.message and not error.fix:
+                from acp_launch.session.advice import more
+
+                error.fix = more(plan.called, has_log=bool(last_words))
             raise
         finally:
             interrupts.stopping()

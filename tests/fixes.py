@@ -1,7 +1,7 @@
 """
 What a fix advises, held against the program: the commands of ours that a text names, and what is wrong with them.
 
-A command in a text begins with `acp-launch` and ends with the text, at a `;`, a `,` or a bracket, before a pipe, or at
+A command in a text begins with `acp-launch` and ends with its line, at a `;`, a `,` or a bracket, before a pipe, or at
 a word that only a sentence goes on with (`acp-launch list shows the profiles`). Words in capitals are placeholders.
 """
 
@@ -50,8 +50,13 @@ PLACEHOLDER = re.compile(r"[A-Z]+…?|\.\.\.")
 
 def commands(text: str) -> Iterator[list[str]]:
     """The words of each command of ours in `text`, without the program's name."""
-    for found in NAME.finditer(text):
-        words = list(_words(text[found.end() :]))
+    for line in text.splitlines():
+        yield from _in_line(line)
+
+
+def _in_line(line: str) -> Iterator[list[str]]:
+    for found in NAME.finditer(line):
+        words = list(_words(line[found.end() :]))
         if words and words[0] not in PLAIN and words != TITLE:
             yield words
 

@@ -108,7 +108,12 @@ def test_a_sentence_about_the_program_is_no_command() -> None:
 
 
 def test_every_option_that_is_spoken_of_is_one() -> None:
-    known = {option for command in _verbs(get_command(app)) for each in command.params for option in each.opts}
+    known = {
+        option
+        for command in _verbs(get_command(app))
+        for each in command.params
+        for option in (*each.opts, *each.secondary_opts)
+    }
     spoken = {
         option for path in TEXTS for text in told(path) for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
     }

@@ -59,7 +59,7 @@ async def _sat(
             rooms=rooms,
             room=rooms.first(kept.name, kept.record, held),
             replay=wish.replay,
-            wishes=wished(wish, plan),
+            wishes=wished(plan, wish.sets),
             blocks=partial(_blocks, plan),
             here=here(),
         )

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -99,16 +99,16 @@ def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Want
         name=kept.name,
         continued=kept.record,
         replay=wish.replay,
-        wishes=wished(wish, plan),
+        wishes=wished(plan, wish.sets),
         opened=keeper.opened,
     )
 
 
-def wished(wish: "Wish", plan: LaunchPlan) -> list[configure.Wish]:
+def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[configure.Wish]:
     """Mode and options, of the profile and of `--set`."""
 
     def place(path: KeyPath) -> str:
         origin = plan.origins[path]
         return f"{origin} {origin.path}"
 
-    return configure.wishes(plan.mode, plan.config, wish.sets, place=place)
+    return configure.wishes(plan.mode, plan.config, sets, place=place)

@@ -78,6 +78,15 @@ class Advice(Struct, frozen=True, kw_only=True):
             yield f"    {ours('profile', 'set', mine, f'agent.env.{each.name}', _value(each))}"
 
 
+def more(profile: str, server: str = "", *, has_log: bool) -> str:
+    """Where more can be learned of what an agent, or with its name a server, did. `has_log`: it wrote to stderr."""
+    if has_log:
+        return ours("logs", profile, server)
+    if server:
+        return "it gives no reason; run its command by hand"
+    return "it gives no other reason; try another version of it, or agent.inherit_env: minimal in a profile"
+
+
 def secret_name(variable: str) -> str:
     """What we would call the secret in `variable`."""
     return variable.lower().replace("_", "-")

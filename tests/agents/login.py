@@ -7,6 +7,8 @@ terminal   this program with `--login ask` does it, on a terminal, where the cli
 key        reads LOGIN_KEY, and optionally LOGIN_REGION; is content with `authenticate` once it has one
 legacy     a command line of its own, which does it at once
 naming     is content with `authenticate` once it has OPENAI_API_KEY; until then its errors name that
+http       takes http servers
+internal   answers session/new with an error that does not say why, and `loud` with a word on stderr
 stays      does not offer to log out
 """
 
@@ -51,6 +53,7 @@ def initialize(request: script.Message) -> None:
     methods = [METHODS[kind] for kind in kinds if kind in METHODS]
     methods += [terminal_method(kind) for kind in kinds if kind.startswith("terminal") and can]
     able: script.Message = {} if "stays" in kinds else {"auth": {"logout": {}}}
+    able |= {"mcpCapabilities": {"http": True}} if "http" in kinds else {}
     about = {"name": "test-agent", "version": "1.0.0"}
     script.answer(
         request, {"protocolVersion": 1, "agentCapabilities": able, "agentInfo": about, "authMethods": methods}
@@ -82,6 +85,10 @@ def logout(request: script.Message) -> None:
 def new(request: script.Message) -> None:
     if Path(store).exists():
         script.new(request)
+    elif "internal" in kinds:
+        if "loud" in kinds:
+            script.complain("something is wrong")
+        script.refuse(request, -32603, "Internal error", startupFailureReason="bypass_root")
     elif "naming" in kinds:
         script.refuse(request, -32603, "Internal error", details="set OPENAI_API_KEY (INVALID_API_KEY)")
     else:

@@ -196,7 +196,8 @@ class Launcher:
 
     def judged(self, done: Ended) -> Ended:
         """What it has advised can be done here."""
-        assert misleading(advised(done.out, done.err), self.project, self.env) == []
+        wrong = misleading(advised(done.out, done.err), self.project, self.env)
+        assert not wrong, wrong
         return done
 
     @contextmanager
