@@ -54,6 +54,7 @@ class Servers:
         self._lives: set[asyncio.Task[None]] = set()
         self._seated: dict[str, Relay] = {}  # the latest that the agent opened and has not left, by the server's name
         self._opened: set[str] = set()  # the names of those that the agent has ever opened
+        self._proven: set[str] = set()  # the names of those of which a process that is gone has ever answered
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -72,6 +73,15 @@ class Servers:
     def up(self, plan: StdioPlan) -> "asyncio.Task[bool]":
         """Wait for the process that is ahead: True once it has answered, False when it never will."""
         return self._tasks.create_task(self._first(plan).supervisor.up())
+
+    def has_answered(self, plan: StdioPlan) -> bool:
+        """Whether any process of this server has ever said anything sensible."""
+        return plan.name in self._proven or any(relay.supervisor.has_answered for relay in self._of(plan))
+
+    def patience(self, plan: StdioPlan) -> float:
+        """For how many seconds from now somebody may still wait for the process there is to answer."""
+        relay = self._seated.get(plan.name) or self._first(plan)
+        return relay.supervisor.patience
 
     def last(self, plan: StdioPlan) -> Change | None:
         """What was last heard of its process."""
@@ -146,6 +156,8 @@ class Servers:
         finally:
             relay.close()
             self._relays.remove(relay)
+            if relay.supervisor.has_answered:
+                self._proven.add(relay.plan.name)
             if self._seated.get(relay.plan.name) is relay:
                 del self._seated[relay.plan.name]
             self._needs.log_end(relay.name)

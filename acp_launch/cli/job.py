@@ -138,10 +138,9 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
                 wanted=wanted(wish, plan, kept, keeper),
                 blocks=_blocks(wish, plan, text),
                 timeout=wish.timeout,
+                over=lambda end: keeper.ended(end.title),
             )
-            end = asyncio.run(launch(plan, job, spawned, screen.observer))
-    keeper.ended(end.title)
-    return exit_code(end)
+            return exit_code(asyncio.run(launch(plan, job, spawned, screen.observer)))
 
 
 def _blocks(wish: Wish, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":

@@ -90,6 +90,12 @@ class Supervisor:
         return self.child.pid if self.child else None
 
     @property
+    def patience(self) -> float:
+        """Seconds that are left of its `start`: from its process's, or from when somebody began to wait for it."""
+        life = self._life
+        return max(0.0, max(life.begun, life.awaited or life.begun) + life.start - self._clock.time())
+
+    @property
     def has_answered(self) -> bool:
         """A process of it has, if not the latest."""
         return self._life.is_proven

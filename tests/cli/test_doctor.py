@@ -478,6 +478,68 @@ def test_a_state_directory_that_cannot_be_written_is_a_problem_and_no_obstacle(l
     assert found["agent"]["standing"] == "ok"
 
 
+def test_what_is_known_of_an_agent_is_told_before_anything_starts(launch: Launcher, tmp_path: Path) -> None:
+    """Nothing is started by `validate` and `plan`."""
+    program = tmp_path / "codex-acp"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/polite.py http\n")
+    program.chmod(0o755)
+    own(launch, {"command": str(program)}, mcp_servers={"old": {"type": "sse", "url": "http://127.0.0.1:9/b"}})
+    known = "mcp_servers.old: warning: Codex takes MCP servers over stdio and http only, as far as is known"
+    for verb in ("validate", "plan"):
+        done = launch(verb, "p")
+        assert (done.code, done.methods) == (0, [])
+        assert known in done.err
+    launch.env["HTTPS_PROXY"] = "http://127.0.0.1:9"
+    for arguments in (["doctor", "p"], ["run", "p", "hi"]):
+        done = launch(*arguments)
+        assert done.code == 3
+        assert "takes MCP servers over stdio and http only" in done.out.decode() + done.err
+        assert "mcpCapabilities.sse is not advertised" in done.out.decode() + done.err
+
+
+DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
+SILENT = 'no answer to initialize from the MCP server "m" within 0.3 s'
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize(("opens", "prompt"), [(True, "hello"), (False, "hi")], ids=["opened", "not opened"])
+def test_a_required_server_that_never_answers_is_a_problem_of_both(
+    launch: Launcher, output: str, opens: bool, prompt: str
+) -> None:
+    """Whatever its agent made of it: the turn is shown, and then what it lacked."""
+    mute = server("mute", timeouts={"start": "300ms"}, restart={"policy": "never"})
+    own(launch, DEMO if opens else agent("polite"), mcp_servers={"m": mute})
+    wrong = told(examined(launch, 8)["server m"])
+    assert wrong[:2] == ("problem", SILENT)
+    done = launch("run", "p", prompt, "--output", output)
+    assert done.code == 8, done.err
+    instead = 'the MCP server "m" failed: did not answer within 0.3 s' if opens else "x"
+    said = SILENT if opens else f"{SILENT}; the agent has not opened it either"
+    (failure,) = [line for line in done.err.splitlines() if re.match(f"acp-launch: ({said}|{instead})", line)]
+    if output == "text":
+        assert done.err.index(failure) > done.err.index("m has said nothing for 0.3 s; going on, it may still come")
+        assert done.out.decode().startswith(f"You said: {prompt}\n")
+    else:
+        types = [event["type"] for event in done.events]
+        assert types.index("result") < types.index("error") == len(types) - 1
+        assert done.event("error")["exitCode"] == 8
+    own(launch, DEMO if opens else agent("polite"), mcp_servers={"m": {**mute, "required": False}})
+    examined(launch, 0)
+    assert launch("run", "p", prompt).code == 0
+
+
+def test_a_turn_that_is_over_before_a_server_has_started_waits_for_its_first_word(launch: Launcher) -> None:
+    """`doctor` would wait for it, too: it is slow, not silent."""
+    go = launch.project / "go"
+    os.mkfifo(go)
+    own(launch, agent("polite"), mcp_servers={"slow": server("slow", str(go), timeouts={"start": "20s"})})
+    with launch.start("run", "p", "hi", "--output", "text") as running:
+        running.shows("You said: hi")
+        go.write_text("go\n")
+        done = running.end()
+    assert done.code == 0, done.err
+
+
 # Secrets
 
 
