@@ -140,7 +140,7 @@ class Bridged:
         self._observer.standing(standings, "turn")
 
     async def proven(self) -> None:
-        """Until each required server has answered something, if it has not: its `timeouts.start` is not over yet.
+        """Wait for the first answer of each required server that has not given one, until its `timeouts.start` is over.
 
         Raises:
             ServerError: one has not; the work was done without it.

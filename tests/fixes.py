@@ -67,9 +67,16 @@ def _words(text: str) -> Iterator[str]:
         word = CLOSING.sub("", raw)
         if raw in PROSE | SHELL or not word:
             return
-        yield from shlex.split(word)
+        yield from _split(word)
         if word != raw:
             return
+
+
+def _split(word: str) -> list[str]:
+    try:
+        return shlex.split(word)
+    except ValueError:  # a quote without its end, which no verb has
+        return [word]
 
 
 def fault(words: list[str]) -> str:

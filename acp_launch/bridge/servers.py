@@ -79,7 +79,7 @@ class Servers:
         return plan.name in self._proven or any(relay.supervisor.has_answered for relay in self._of(plan))
 
     def patience(self, plan: StdioPlan) -> float:
-        """For how many seconds from now somebody may still wait for the process there is to answer."""
+        """Seconds that its process still has for its first answer."""
         relay = self._seated.get(plan.name) or self._first(plan)
         return relay.supervisor.patience
 

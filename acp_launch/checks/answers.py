@@ -125,7 +125,7 @@ def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Che
 
 def unopened(profile: str) -> Check:
     """It was not asked for one."""
-    text = "none was opened (--no-session); whether a run could is not known"
+    text = "none was opened (--no-session); a run may be refused one"
     return warning("session", "", text, ours("doctor", profile))
 
 

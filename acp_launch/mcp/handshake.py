@@ -10,7 +10,7 @@ STDIO = "is the command right? some servers speak MCP on stdio only with a flag 
 
 
 def silent(name: str, limit: float) -> ServerError:
-    """A server has not answered the handshake within `limit` seconds: whoever needs it cannot go on."""
+    """The error of a server that has not answered the handshake within `limit` seconds, in every verb."""
     return ServerError(
         f'no {ANSWER} from the MCP server "{name}" within {limit:.3g} s',
         fix=f"{STDIO}; if it needs longer: mcp_servers.{name}.timeouts.start in the profile",

@@ -91,7 +91,7 @@ class Supervisor:
 
     @property
     def patience(self) -> float:
-        """Seconds that are left of its `start`: from its process's, or from when somebody began to wait for it."""
+        """Seconds that are left of `start`, which counts from the process's start or from when it was first awaited."""
         life = self._life
         return max(0.0, max(life.begun, life.awaited or life.begun) + life.start - self._clock.time())
 

@@ -253,7 +253,7 @@ def _wants_variables(method: AuthMethod, lacking: Sequence[Variable], place: Pla
 
 
 def _unanswered(connection: Connection, place: Place, wanted: AuthRequired) -> AuthRequired:
-    """Nobody can be asked, or there is nothing to choose from."""
+    """There is no one to ask, or nothing to choose from."""
     advice, methods = place.advice, connection.agent.auth_methods
     fix = advice.wanted(methods, could_show=_could_show(connection, place))
     if lacking := advice.lacking((wanted.message, *wanted.detail)):

@@ -303,13 +303,13 @@ def test_a_login_that_is_wanted_shows_when_a_session_is_asked_for(launch: Launch
     assert found["session"]["detail"][0] == ("it offers: Log in with a browser (browser): Opens a page of the provider")
 
 
-def test_without_a_session_it_says_what_is_not_known(launch: Launcher) -> None:
+def test_without_a_session_it_says_that_a_run_may_be_refused_one(launch: Launcher) -> None:
     own(launch, agent("auth"))
     done = launch("doctor", "p", "--no-session", "--json")
     assert (done.code, done.methods) == (0, ["initialize"])
     assert told(checks(done)["session"]) == (
         "warning",
-        "none was opened (--no-session); whether a run could is not known",
+        "none was opened (--no-session); a run may be refused one",
         "acp-launch doctor p",
     )
 

@@ -427,7 +427,7 @@ def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_
     assert screen.text.count("\n") >= len(text) // 60
 
 
-def test_the_time_in_which_a_person_was_asked_is_nobodys() -> None:
+def test_the_time_in_which_a_person_was_asked_counts_for_no_call_and_no_thought() -> None:
     """Two questions at once: the second waits for the floor, and for its answer."""
     screen = Screen()
     clock = StillClock(lambda: screen.seconds)
