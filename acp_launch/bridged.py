@@ -5,7 +5,7 @@ The stdio servers of a launch as its story sees them: run beside the agent, wait
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from acp_launch.bridge.offer import Way, is_bridged
 from acp_launch.errors import ServerError, WaitExpired
 from acp_launch.plan.model import LaunchPlan, StdioPlan
 from acp_launch.problem import ours
-from acp_launch.process.change import Change, Standing
+from acp_launch.process.change import OVERDUE, Change, Standing
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.secret.value import Secret
 from acp_launch.session.observer import Observer
@@ -142,19 +142,28 @@ class Bridged:
     async def proven(self) -> None:
         """Wait for the first answer of each required server that has not given one, until its `timeouts.start` is over.
 
+        With one that the agent has not opened we shake hands ourselves, as `doctor` does: not every server answers
+        before that.
+
         Raises:
-            ServerError: one has not; the work was done without it.
+            ServerError: one has not answered; the work was done without it.
         """
         if self._inner is None:
             return
         servers = self._inner.servers
-        for plan in _ours(self._plan):
-            if plan.required and not servers.has_answered(plan):
-                await self._answer_of(plan, servers.up(plan))
+        waits = [plan for plan in _ours(self._plan) if plan.required and not servers.has_answered(plan)]
+        opened = {standing.server for standing in servers.standings() if standing.opened}
+        with ExitStack() as connections:
+            for plan in waits:
+                if plan.name not in opened:
+                    connections.enter_context(servers.greet(plan, _hello()))
+            for plan in waits:
+                await self._answer_of(plan)
 
-    async def _answer_of(self, plan: StdioPlan, up: "asyncio.Task[bool]") -> None:
+    async def _answer_of(self, plan: StdioPlan) -> None:
         assert self._inner is not None
         servers, what = self._inner.servers, f'answer from the MCP server "{plan.name}"'
+        up = servers.up(plan)
         try:
             has_answered = await awaited(up, what=what, limit=servers.patience(plan), waiting=self.waiting)
         except WaitExpired:
@@ -162,8 +171,7 @@ class Bridged:
         finally:
             up.cancel()
         if not has_answered:
-            (standing,) = (each for each in servers.standings() if each.server == plan.name)
-            raise _unproven(self._plan.called, plan, standing, servers.last(plan))
+            raise _unproven(self._plan.called, plan, servers.last(plan))
 
     def stopping(self, *, is_orderly: bool) -> None:
         """The agent is about to be stopped. After an orderly end its servers are stopped when it has let go of them,
@@ -222,15 +230,19 @@ def _mark(change: Change) -> str:
     return ", ".join(filter(None, words))
 
 
-def _unproven(called: str, plan: StdioPlan, standing: Standing, last: Change | None) -> ServerError:
+def _hello() -> bytes:
+    from acp_launch.mcp.client import Client
+
+    return Client(()).initialize().line
+
+
+def _unproven(called: str, plan: StdioPlan, last: Change | None) -> ServerError:
     """Why a run cannot be said to have had a server that it needs."""
-    if last is not None and standing.state in OVER:
+    if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
         return _failed(called, last, plan.name)
     from acp_launch.mcp.handshake import silent  # what `doctor` says of it
 
     error = silent(plan.name, plan.timeouts.start)
-    if not standing.opened:
-        error.message = f"{error.message}; the agent has not opened it either"
     error.fix = f"{error.fix}; with required: false a run does without it"
     return error
 

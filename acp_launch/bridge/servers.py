@@ -8,6 +8,7 @@ return.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -69,6 +70,18 @@ class Servers:
         self._seated[plan.name] = relay
         self._opened.add(plan.name)
         relay.seat(guest)
+
+    def greet(self, plan: StdioPlan, hello: bytes) -> socket.socket:
+        """Begin a handshake in the place of an agent that has not opened this server; `hello` is its first line.
+
+        What is given is the agent's end of the connection, the caller's to close; what the server says there is not
+        of interest, only that it does.
+        """
+        ours, its = socket.socketpair()
+        ours.setblocking(False)
+        relay = self._waiting_for(plan) or self._ahead(plan)
+        relay.seat(Guest(plan.name, None, ours, hello))
+        return its
 
     def up(self, plan: StdioPlan) -> "asyncio.Task[bool]":
         """Wait for the process that is ahead: True once it has answered, False when it never will."""

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 # The states of process/lifecycle.py, which draws them.
 State = Literal["declared", "starting", "ready", "resting", "failed", "stopping", "stopped"]
+OVERDUE = "did not answer within"  # begins the `exit` of a process that was killed for its silence
 
 
 class Change(Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from typing import Any
 
 from acp_launch.errors import AgentError
 from acp_launch.process import lifecycle
-from acp_launch.process.change import Change, State
+from acp_launch.process.change import OVERDUE, Change, State
 from acp_launch.process.child import Child, attach
 from acp_launch.process.clock import Alarm, Clock, LoopClock
 from acp_launch.process.exit import Exit
@@ -251,7 +251,7 @@ class Supervisor:
         return True
 
     def _is_overdue(self) -> None:
-        self.condemn(f"did not answer within {self._life.start:g} s")
+        self.condemn(f"{OVERDUE} {self._life.start:g} s")
 
     def _lose(self, end: lifecycle.Ended) -> None:
         """There is no process any more: its end, or the attempt to have one."""
