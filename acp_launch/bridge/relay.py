@@ -32,6 +32,19 @@ LINGER = 0.5  # seconds for answers to an agent that has said all it had to say
 DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
 
 
+def own_time(begun: float, first: float | None, asked: float, now: float) -> float:
+    """Seconds that a server needed itself, from its start to the answer it has just given its agent.
+
+    `first` is when it said anything before that answer, None if it did not; `asked` is when the agent came with what
+    is answered now. In between it waited for the agent, which may have taken its time, or waited for a person. What
+    was silent until it was asked may have been ready all along.
+    """
+    asked = max(begun, asked)
+    if first is None:
+        return now - asked
+    return now - begun if first >= asked else first - begun + now - asked
+
+
 class Outside(Struct, frozen=True, kw_only=True):
     """Whom a relay tells what."""
 
@@ -50,7 +63,7 @@ class Relay:
         self.name = program.name
         self.plan = plan
         self.standing: Change | None = None  # the last
-        self.took: float | None = None  # seconds to READY, the first time
+        self.took: float | None = None  # seconds its latest process needed itself to be READY
         self.left = asyncio.Event()
         self.is_claimed = False
         self._outside = outside
@@ -60,9 +73,12 @@ class Relay:
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._probe = True
-        self._is_expected = self._is_alive = False
+        self._is_expected = False
         self._loop = asyncio.get_running_loop()
         self._time = self._loop.time
+        self._asked: float | None = None  # when the agent first said anything
+        self._begun = self._first = 0.0  # when the latest process was started, and first said anything
+        self._messages = 0  # of it, up to two
         self._was_stopped = False
         self._dying: asyncio.TimerHandle | None = None
         self._parting: asyncio.TimerHandle | None = None
@@ -131,7 +147,7 @@ class Relay:
         spawned = child.spawned
         hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
         self._server = Link(spawned.stdout, spawned.stdin, *hears, max_line=self._outside.max_line)
-        self._is_alive = False
+        self._begun, self._messages = self._time(), 0
         self.exchange.attached(probe=self._probe)
 
     def ending(self) -> None:
@@ -175,12 +191,17 @@ class Relay:
             self._agent.pause()
 
     def alive(self) -> None:
-        if not self._is_alive:  # said of every line
-            self._is_alive = True
-            self.supervisor.answered()
+        if self._messages < 2:  # said of every message
+            self._messages += 1
+            if self._messages == 1:
+                self._first = self._time()
+                self.supervisor.answered()
 
     def ready(self) -> None:
-        self.supervisor.ready()
+        now = self._time()
+        first = self._first if self._messages > 1 else None
+        asked = now if self._asked is None else self._asked
+        self.supervisor.ready(own_time(self._begun, first, asked, now))
 
     def listed(self) -> None:
         self._outside.listed()
@@ -208,6 +229,8 @@ class Relay:
         agent = self._agent
         assert agent is not None
         held = agent.held
+        if self._asked is None:
+            self._asked = self._time()
         self.exchange.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
@@ -248,7 +271,7 @@ class Relay:
 
     def _changed(self, change: Change) -> None:
         self.standing = change
-        if change.state == "ready" and self.took is None:
+        if change.state == "ready":
             self.took = change.after
         self._outside.changed(change)
 

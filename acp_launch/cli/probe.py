@@ -33,6 +33,7 @@ from acp_launch.mcp.stdio import Connection, connect
 from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
 from acp_launch.plan.resolve import resolve
 from acp_launch.plan.servers import process
+from acp_launch.problem import ours
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
 from acp_launch.process.serverlog import ServerLogs
@@ -177,7 +178,7 @@ def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
     """
     if name is not None and name in servers:
         return name
-    shown = f"acp-launch mcp list {profile}"
+    shown = ours("mcp", "list", profile)
     if name is None and not servers:
         raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
     if name is None:
@@ -199,7 +200,7 @@ def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
             [
                 where.problem(
                     f"acp-launch cannot talk to {server.type} servers itself yet; the agent connects to it",
-                    f"ask the agent: acp-launch run {profile} 'which tools does {name} have?'",
+                    f"ask the agent: {ours('run', profile, f'which tools does {name} have?')}",
                 )
             ]
         )

@@ -34,6 +34,7 @@ def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
 async def _sat(
     wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
+    from acp_launch.console.stillclock import StillClock, Unhurried
     from acp_launch.console.stream.discreet import Discreet
     from acp_launch.interactive.heard import heard
     from acp_launch.interactive.rooms import Rooms
@@ -43,7 +44,8 @@ async def _sat(
     from acp_launch.launch import Talks
 
     shown = front(kept.settings.state / "history" / _history_name(plan))
-    output = heard(shown.canvas)
+    clock = StillClock()
+    output = heard(shown.canvas, clock)
     rooms = Rooms(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
     async def in_front(program: "Program") -> "Exit":
@@ -53,7 +55,7 @@ async def _sat(
             return await foreground(program)
 
     observer = Discreet(output)
-    with talks(wish, plan, kept, guard, shown.person, observer.note, in_front) as needs:
+    with talks(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
         seating = Seating(
             needs=Talks(**needs),
             front=shown,
@@ -62,7 +64,7 @@ async def _sat(
             rooms=rooms,
             room=rooms.first(kept.name, kept.record, held),
             replay=wish.replay,
-            wishes=wished(wish, plan),
+            wishes=wished(plan, wish.sets),
             blocks=partial(_blocks, plan),
             here=here(),
         )

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from acp_launch.console.stderr import YELLOW, harmless, say, uncoloured
+from acp_launch.errors import ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
@@ -99,6 +100,9 @@ def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned
         with deferred():  # a signal within `spawn` would lose the process it has just started
             spawned = spawn_agent(plan, secrets)
         yield spawned
+    except ProblemsError as error:
+        error.outcome = "what was started has been stopped"
+        raise
     finally:
         if spawned is not None:
             with deferred():

@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ def talks(
 
     `in_front` runs a program on the terminal where something has to leave that first.
     """
-    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile)
+    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
     rules = policy(plan, approve=wish.approve, remembered=load(shelf), home=home)
     with (
@@ -111,16 +111,16 @@ def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Want
         name=kept.name,
         continued=kept.record,
         replay=wish.replay,
-        wishes=wished(wish, plan),
+        wishes=wished(plan, wish.sets),
         opened=keeper.opened,
     )
 
 
-def wished(wish: "Wish", plan: LaunchPlan) -> list[configure.Wish]:
+def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[configure.Wish]:
     """Mode and options, of the profile and of `--set`."""
 
     def place(path: KeyPath) -> str:
         origin = plan.origins[path]
         return f"{origin} {origin.path}"
 
-    return configure.wishes(plan.mode, plan.config, wish.sets, place=place)
+    return configure.wishes(plan.mode, plan.config, sets, place=place)

@@ -134,10 +134,14 @@ class RulePlan(Struct, frozen=True):
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
-    """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`)."""
+    """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`). `called` is how a
+    command names it, empty for `--agent`; `is_built_in` whether it came with acp-launch, so that it cannot be changed.
+    """
 
     profile: str
     file: Path | None
+    called: str = ""
+    is_built_in: bool = False
     project: Path
     description: str
     agent: ProcessPlan

@@ -95,6 +95,8 @@ class _Walk(Struct):
         return LaunchPlan(
             profile=loaded.found.name,
             file=loaded.found.file,
+            called=loaded.found.called,
+            is_built_in=loaded.found.origin == "built-in",
             project=project,
             description=profile.description,
             agent=agent,

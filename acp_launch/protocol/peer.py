@@ -12,7 +12,7 @@ from acp_launch.protocol import jsonrpc
 
 NULL = Raw(b"null")
 DIGITS = 18  # no request of ours has a number that is longer
-BROKEN = "acp-launch failed to handle this request; that is a bug in it"
+BROKEN = "this request was not handled, by a bug in acp-launch"
 
 
 class Called(Struct, frozen=True):

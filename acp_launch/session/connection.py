@@ -25,10 +25,12 @@ from acp_launch.errors import (
     first,
 )
 from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.authmethod import OWN_COMMAND
 from acp_launch.protocol.conversation import Conversation
 from acp_launch.protocol.event import Completed, Event, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
 from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.offers import Offers
 from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
@@ -66,6 +68,8 @@ class Connection:
         self.conversation = Conversation()
         self.observer = observer
         self.negotiated: acp.Negotiated | None = None
+        self.offered = Offers()  # to the agent, when we shook hands
+        self.explain: Callable[[AgentRefused], None] = lambda error: None  # adds what can be done about a refusal
         self.held_back = False  # the observer has no room, so the agent is not read
         self.noise: list[str] = []  # the first lines that were no messages, while nothing was negotiated
         self._transport = transport
@@ -160,20 +164,21 @@ class Connection:
     def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if fault.code == jsonrpc.AUTH_REQUIRED:
             return self._auth_required(fault)
-        detail = [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
-        return AgentRefused(
+        error = AgentRefused(
             f"the agent answered {method} with an error: {fault.message} ({fault.code})",
             code=fault.code,
-            detail=detail,
+            detail=_data(fault),
         )
+        self.explain(error)
+        return error
 
     def _auth_required(self, fault: jsonrpc.Fault) -> LaunchError:
         methods = self.negotiated.auth_methods if self.negotiated else ()
         offered = [f"{method.name} ({method.id}): {method.description}".rstrip(": ") for method in methods]
         return AuthRequired(
             f"the agent wants a login first: {fault.message}",
-            fix="log in with the agent's own command, then run this again",
-            detail=[f"it offers: {' '.join(line.split())}" for line in offered],
+            fix=OWN_COMMAND,
+            detail=[*(f"it offers: {' '.join(line.split())}" for line in offered), *_data(fault)],
         )
 
     async def read(self) -> None:
@@ -312,6 +317,10 @@ class Connection:
         for method, future in self._waiting.values():
             if not future.done():
                 future.set_exception(self._over(method))
+
+
+def _data(fault: jsonrpc.Fault) -> list[str]:
+    return [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
 
 
 @asynccontextmanager

@@ -17,7 +17,8 @@ async def negotiate(connection: Connection, *, limit: float, offers: Offers | No
         RemoteProtocolError: it speaks another version (C-17).
         WaitExpired: it said nothing in time.
     """
-    call = connection.conversation.initialize(offers)
+    connection.offered = offers or Offers()
+    call = connection.conversation.initialize(connection.offered)
     try:
         result = await connection.call(call, what="answer to initialize from the agent", limit=limit, knob=KNOB)
         connection.negotiated = connection.conversation.negotiated(result)

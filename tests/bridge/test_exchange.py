@@ -109,7 +109,7 @@ def bug(*args: object) -> NoReturn:
     raise BugError("its words may hold a secret")
 
 
-BROKEN = {"code": -32603, "message": "acp-launch failed to pass this message on; that is a bug in it"}
+BROKEN = {"code": -32603, "message": "this message was not passed on, by a bug in acp-launch"}
 
 
 def test_an_answer_we_fail_to_handle_is_made_good_and_costs_nothing_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ def test_an_agent_that_wants_a_login_first_lists_its_ways(launch: Launcher, mome
     assert (done.code, done.err) == (
         6,
         "acp-launch: the agent wants a login first: Authentication required\n"
-        "    fix: log in with the agent's own command, then run this again\n",
+        "    fix: in a terminal: acp-launch login p; or log in with the agent's own command, then run this again\n",
     )
 
 

@@ -296,7 +296,8 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
         assert died == "acp-launch: the agent exited with status 3 before it answered session/prompt"
         assert "".join(command).startswith("    command: /")
         assert "".join(command).endswith("-I -m acp_launch.demo.agent")
-        assert terminal.shown.splitlines()[-1] == "down · Demo agent (scripted, no model) · demo · work · 1 server down"
+        mood = "down · Demo agent (scripted, no model) · demo · work"
+        terminal.until_it(lambda: terminal.shown.splitlines()[-1] == f"{mood} · 1 server up", "a server for the next")
         terminal.types("y")
         terminal.until("ready ·")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")

@@ -220,7 +220,7 @@ def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no
         return json.loads(heard.parts[0])[-1]["error"]["message"], caught.value.message
 
     (refused, left_out), ear = visit("probe_polite", story)
-    assert refused == "acp-launch failed to handle this request; that is a bug in it"
+    assert refused == "this request was not handled, by a bug in acp-launch"
     assert left_out == 'the answer of the MCP server "x" to tools/call was left out, by a bug in acp-launch'
     said = 'a message of the MCP server "x" is left out: a bug in acp-launch, please report it'
     (note,) = ear.heard

@@ -444,7 +444,7 @@ def test_a_request_that_breaks_us_is_answered_all_the_same(monkeypatch: pytest.M
             monkeypatch.setattr(client, "asked", bug)
             await agent.says(question(1), {"id": 2, "method": "x"})
             answer = await agent.hears()
-            broken = "acp-launch failed to handle this request; that is a bug in it"
+            broken = "this request was not handled, by a bug in acp-launch"
             assert (answer["id"], answer["error"]) == (1, {"code": -32603, "message": broken})
             assert (await agent.hears())["id"] == 2
             assert [bool(NOTED.fullmatch(note)) for note in recorder.of("note")] == [True]

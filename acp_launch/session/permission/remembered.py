@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.problem import ours
 from acp_launch.secret.lock import locked
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import digest, of_profile
@@ -44,11 +45,13 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shelf(Struct, frozen=True):
-    """Whose answers: of `profile` in `project`, below the user's `state` directory."""
+    """Whose answers: of `profile` in `project`, below the user's `state` directory. `called` is how a command names it,
+    where that is another name."""
 
     state: Path
     project: str
     profile: str
+    called: str = ""
 
     @property
     def file(self) -> Path:
@@ -89,7 +92,7 @@ def forget(shelf: Shelf, numbers: Collection[int] | None = None) -> Answers:
         if unknown := [number for number in chosen if not 1 <= number <= len(answers)]:
             raise StateError(
                 f'"{shelf.profile}" has no remembered answer {unknown[0]}; there are {len(answers)}',
-                fix=f"acp-launch permission list {shlex.quote(shelf.profile)}",
+                fix=ours("permission", "list", shelf.called or shelf.profile),
             )
         gone.extend(answer for number, answer in enumerate(answers, 1) if number in chosen)
         return tuple(answer for number, answer in enumerate(answers, 1) if number not in chosen)
@@ -117,7 +120,7 @@ def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
             before = _read(shelf)
             after = change(before)
             if len(after) > MOST:
-                fix = f"acp-launch permission forget {shlex.quote(shelf.profile)} N"
+                fix = ours("permission", "forget", shelf.called or shelf.profile, "N")
                 raise StateError(f'"{shelf.profile}" has {MOST} remembered answers, and there is no room', fix=fix)
             if after != before:
                 _write(shelf, after)
