@@ -21,11 +21,11 @@ def main() -> None:
 
         answer(sys.argv[2:])
         return
-    import gc
-
     from acp_launch import leave
 
     leave.listen()
+    import gc
+
     gc.disable()  # what is made while we start stays; `Interrupts` turns it on for what runs longer
     code = 1
     try:
