@@ -91,7 +91,7 @@ class Relay:
         self.is_claimed = True
         self._guest = guest
         descriptor = guest.descriptor.fileno()
-        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst)
+        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
         self._agent = Link(descriptor, descriptor, *hears, max_line=self._outside.max_line)
         for kept in self._take_kept():
             self._agent.send(kept)
@@ -126,7 +126,7 @@ class Relay:
 
     def started(self, child: Child) -> None:
         spawned = child.spawned
-        hears = (self._server_says, self._server_over, self._server_has_room, self._burst)
+        hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
         self._server = Link(spawned.stdout, spawned.stdin, *hears, max_line=self._outside.max_line)
         self._is_alive = False
         self.exchange.attached(probe=self._probe)
@@ -218,6 +218,12 @@ class Relay:
         self.exchange.from_server(line)
         if server.held > held and server.is_full:
             server.pause()
+
+    def _agent_broke(self, error: Exception) -> None:
+        self.exchange.mishaps.add("the agent", error)
+
+    def _server_broke(self, error: Exception) -> None:
+        self.exchange.mishaps.add(f"the MCP server {self.name}", error)
 
     def _burst(self, is_on: bool) -> None:
         """What comes in one piece goes on in one piece."""

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
-from acp_launch.session.connection import Connection
+from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Permission, SessionReady
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.permission.gate import Decision, Gate
@@ -178,7 +179,13 @@ class Client:
         self._observer.cancelled(unfinished)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
-        decision = await self._gate.asked(call, question.options)
+        try:
+            decision = await self._gate.asked(call, question.options)
+        except LaunchError:
+            raise
+        except Exception as error:  # a bug of ours costs the question, not the session
+            self._connection.mishaps.add(AGENT, error)
+            decision = Decision(False, None, "it could not be asked")
         self._questions.pop(bytes(question.id), None)
         self._answered = asyncio.get_running_loop().time()
         self._answer(question, call, decision)

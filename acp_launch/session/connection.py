@@ -8,7 +8,7 @@ ended and its last words (C-12).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -19,14 +19,16 @@ from acp_launch.errors import (
     AgentRefused,
     AuthRequired,
     LaunchError,
+    LocalProtocolError,
     RemoteProtocolError,
     WaitExpired,
     first,
 )
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.conversation import Conversation
-from acp_launch.protocol.event import Completed, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.event import Completed, Event, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
+from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
@@ -35,6 +37,7 @@ from acp_launch.session.waits import awaited
 from acp_launch.transport.base import Transport, TransportClosed
 
 T = TypeVar("T")
+AGENT = "the agent"
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers an agent may leave unread
 LAST_WORDS = 1.0  # seconds for an agent that closed its stdin to end, so that we can say how
 
@@ -69,6 +72,7 @@ class Connection:
         self._unsent = 0
         self._heard = asyncio.get_running_loop().time()
         self._junk = 0
+        self.mishaps = Mishaps(observer.note)  # failures of ours with what the agent said
 
     def listen(self, listener: Listener) -> None:
         self._listener = listener
@@ -194,18 +198,51 @@ class Connection:
             self._end(lambda method: self._death(how, last_words, method))
 
     def _handle(self, line: bytes) -> None:
-        for event in self.conversation.receive(line):
-            if isinstance(event, Updated):
-                if self._listener:
-                    self._listener.updated(event)
-            elif isinstance(event, Answered):
-                self._answer(event)
-            elif isinstance(event, Junk):
-                self._note_junk(event, line)
-            elif isinstance(event, Reply):
-                self.reply(event.line)
-            else:
-                self._tell(event)
+        """A bug of ours costs the event in which it shows, and nothing beside it."""
+        events, is_whole = self._received(line)
+        for event in events:
+            try:
+                self._take(event, line)
+            except LaunchError:
+                raise
+            except Exception as error:
+                self.mishaps.add(AGENT, error)
+                is_whole = False
+        if not is_whole:
+            self._make_good(line)
+
+    def _received(self, line: bytes) -> tuple[Sequence[Event], bool]:
+        """The events of a line, and whether it could be read."""
+        try:
+            return self.conversation.receive(line), True
+        except LaunchError:
+            raise
+        except Exception as error:
+            self.mishaps.add(AGENT, error)
+            return (), False
+
+    def _make_good(self, line: bytes) -> None:
+        """Whoever waits for what we failed to handle waits no longer."""
+        number, reply = self.conversation.spoilt(line)
+        if reply:
+            self.reply(reply)
+        method, future = self._waiting.get(-1 if number is None else number, ("", None))
+        if future is not None and not future.done():
+            said = f"the agent's answer to {method} was left out, by a bug in acp-launch"
+            future.set_exception(LocalProtocolError(said))
+
+    def _take(self, event: Event, line: bytes) -> None:
+        if isinstance(event, Updated):
+            if self._listener:
+                self._listener.updated(event)
+        elif isinstance(event, Answered):
+            self._answer(event)
+        elif isinstance(event, Junk):
+            self._note_junk(event, line)
+        elif isinstance(event, Reply):
+            self.reply(event.line)
+        else:
+            self._tell(event)
 
     def _tell(self, event: Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn) -> None:
         match self._listener, event:

@@ -202,10 +202,10 @@ def choose(allow: bool, options: Sequence[Any], always: bool = False) -> str | N
 
     `always` prefers one that the agent itself is to remember.
     """
-    offered: dict[object, object] = {}
+    offered: dict[str, object] = {}
     for option in options:
-        if isinstance(option, dict):
-            offered.setdefault(option.get("kind"), option.get("optionId"))
+        if isinstance(option, dict) and isinstance(kind := option.get("kind"), str):
+            offered.setdefault(kind, option.get("optionId"))
     kinds = ALLOW if allow else DENY
     for kind in reversed(kinds) if always else kinds:
         if isinstance(found := offered.get(kind), str):

@@ -62,6 +62,7 @@ def test_always_is_chosen_only_where_once_is_not_offered() -> None:
         ["x", None, 3, {}],
         [{"kind": "reject_once"}],
         [{"kind": "reject_once", "optionId": 7}],
+        [{"kind": {"reject_once": True}, "optionId": "x"}, {"kind": ["reject_once"], "optionId": "y"}],
     ],
 )
 def test_nothing_is_invented_where_nothing_can_be_rejected(offered: list[Any]) -> None:
