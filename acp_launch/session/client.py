@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.event import WORDS, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Permission, SessionReady
 from acp_launch.session.options.state import SessionState
@@ -26,7 +26,6 @@ from acp_launch.session.serving import Serving
 from acp_launch.session.toolcall import KINDS, ToolCalls, call_id, title
 
 DENIED = "it was denied"
-CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 
 class Settled(Struct, frozen=True):
@@ -97,7 +96,7 @@ class Client:
             self.history_complete = update.kind == "agent_message_chunk" or (
                 self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
             )
-        if update.kind not in CHUNKS:
+        if update.kind not in WORDS:
             self._take(update)
         self._observer.update(update)
 

@@ -23,6 +23,18 @@ def test_a_message_is_shown_once_however_it_was_cut() -> None:
     assert screen.text == "Hello world.\n\n • one\n • two\n\nEnd"
 
 
+def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
+    screen = Screen(say=None)
+    screen.live.update(chunk("[MODE] ", outside=True))
+    screen.live.update(chunk("auto", outside=True))
+    screen.live.tell("> hi", "")  # the prompt, in an interactive session
+    screen.live.update(chunk("It is *fine*."))
+    screen.live.ended(end())
+    screen.live.update(chunk("The build is done.", outside=True))
+    screen.live.tell("> next", "")
+    assert screen.text == "outside a turn:\n[MODE] auto\n> hi\nIt is fine.\noutside a turn:\nThe build is done.\n> next"
+
+
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
     screen = Screen()
     screen.live.update(chunk("Half "))
