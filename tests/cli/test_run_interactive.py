@@ -146,6 +146,47 @@ def test_what_is_entered_in_a_turn_waits_for_its_end(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@contextmanager
+def typed_ahead(typed: str, *, cwd: Path, **env: str) -> Iterator[Terminal]:
+    """A session that begins when `typed` is typed already, and the terminal is nobody's yet."""
+    argv = ["sh", "-c", 'read -r go; exec "$@"', "sh", sys.executable, "-m", "acp_launch", "run", "demo"]
+    with on_screen(*argv, cwd=cwd, columns=100, rows=40, env=env) as terminal:
+        terminal.types(f"go\r{typed}")
+        terminal.until(typed.split()[-1])  # its echo
+        yield terminal
+
+
+SUMS = f"add 1 1{ENTER}add 20 2{ENTER}add 300 3{ENTER}"
+
+
+def test_each_line_that_was_typed_before_there_was_a_prompt_is_one(tmp_path: Path) -> None:
+    with typed_ahead(f"{SUMS}add 4", cwd=tmp_path) as terminal:
+        terminal.until_it(lambda: "303" in after(terminal, "add 300 3"), "the third answer")
+        assert "2" in after(terminal, "add 1 1")
+        assert "22" in after(terminal, "add 20 2")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> add 4", "what is not entered yet")
+        terminal.types(f"000 4{ENTER}")
+        terminal.until_it(lambda: "4004" in after(terminal, "add 4000 4"), "its answer")
+        leaves(terminal)
+
+
+def test_a_paste_that_is_marked_as_one_is_one_prompt_whenever_it_came(tmp_path: Path) -> None:
+    with typed_ahead(f"add 1 1{ENTER}\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}", cwd=tmp_path) as terminal:
+        terminal.until("You said: first second third")  # of Markdown a line end is a space
+        assert "2" in after(terminal, "add 1 1")
+        leaves(terminal)
+
+
+def test_on_a_dumb_terminal_each_line_that_was_typed_ahead_is_a_prompt_as_well(tmp_path: Path) -> None:
+    paste = f"\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}"
+    with typed_ahead(f"{SUMS}{paste}", cwd=tmp_path, TERM="dumb") as terminal:
+        terminal.until("You said: first\nsecond third")
+        answers = [row for row in terminal.all if row.isdecimal()]
+        assert answers == ["2", "22", "303"]
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
+
+
 def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
