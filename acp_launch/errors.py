@@ -164,6 +164,6 @@ class WaitExpired(LaunchError):  # noqa: N818
 class Stopped(LaunchError):  # noqa: N818
     """Raised when a signal ended the run; `signal_number` decides the exit code as shells do."""
 
-    def __init__(self, message: str, *, signal_number: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, signal_number: int, detail: Sequence[str] = ()) -> None:
+        super().__init__(message, detail=detail)
         self.exit_code = 128 + signal_number

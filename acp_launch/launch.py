@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from acp_launch.bridged import Bridged, Supplies, bridged
-from acp_launch.errors import Stopped, WaitExpired
+from acp_launch.errors import AgentError, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.opened import LogIn, Reconnect, Wanted, after_login, once, open_wanted
 from acp_launch.plan.model import LaunchPlan
@@ -61,11 +61,19 @@ async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observe
         async def story(connection: Connection, job: Job = job) -> TurnEnd:
             return await _turn(plan, job, connection, interrupts, servers)
 
+        async def called() -> TurnEnd:
+            try:
+                return await call_on(plan, job, spawned, observer, interrupts, story, servers)
+            except Reconnect:
+                again = partial(story, job=replace(job, log_in=once(job.log_in)))
+                return await call_on(plan, job, job.respawn(), observer, interrupts, again, servers)
+
         try:
-            end = await call_on(plan, job, spawned, observer, interrupts, story, servers)
-        except Reconnect:
-            again = partial(story, job=replace(job, log_in=once(job.log_in)))
-            end = await call_on(plan, job, job.respawn(), observer, interrupts, again, servers)
+            end = await called()
+        except (AgentError, WaitExpired) as error:
+            if (number := interrupts.signal_number) is None:
+                raise
+            raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
         check(interrupts)
         return end
 

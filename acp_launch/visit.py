@@ -15,7 +15,7 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.stop import stop
+from acp_launch.process.stop import GRACE, HASTY, stop
 from acp_launch.process.vigil import kept
 from acp_launch.protocol.offers import Offers
 from acp_launch.secret.value import Secret
@@ -66,7 +66,7 @@ async def call_on(
     servers: Bridged | None = None,
 ) -> T:
     """The same within a launch, which may call on its agent more than once. `servers` are told when it is the last."""
-    is_orderly = False
+    is_orderly, grace = False, GRACE
     async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
@@ -79,10 +79,11 @@ async def call_on(
             is_orderly = interrupts.signal_number is None
         except (WaitExpired, AgentRefused) as error:
             error.detail = (*error.detail, *child.stderr_tail())
+            grace = HASTY if isinstance(error, WaitExpired) else GRACE
             raise
         finally:
             interrupts.stopping()
             if servers is not None:
                 servers.stopping(is_orderly=is_orderly)
-            await stop(child, hurry=interrupts.hurry)
+            await stop(child, grace=grace, hurry=interrupts.hurry)
         return outcome

@@ -6,11 +6,8 @@ typed by then (while the session starts, or while another program had the termin
 but for what is marked as a paste.
 """
 
-import array
-import fcntl
 import os
 import re
-import termios
 from typing import Any, TextIO
 
 from prompt_toolkit.input.posix_utils import PosixStdinReader
@@ -81,6 +78,10 @@ def entered(text: str) -> str:
 
 
 def _unread(descriptor: int) -> int:
+    import array
+    import fcntl
+    import termios
+
     waiting = array.array("i", [0])
     try:
         fcntl.ioctl(descriptor, termios.FIONREAD, waiting)

@@ -165,8 +165,11 @@ class Client:
         self.denied = ""
         self._gate.new_turn()
 
-    def cancel(self, session_id: str) -> None:
-        """`session/cancel`; open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63)."""
+    def cancel(self, session_id: str, grace: float) -> None:
+        """`session/cancel`; open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63).
+
+        `grace` is how many seconds the turn has to end.
+        """
         for line in self._connection.conversation.cancel(session_id):
             self._connection.send(line)
         for _, task in self._questions.values():
@@ -175,7 +178,7 @@ class Client:
         self._serving.cancel(session_id)
         unfinished = self.calls.cancel()
         self._excused.update(call_id(call) for call in unfinished)
-        self._observer.cancelled(unfinished)
+        self._observer.cancelled(unfinished, grace)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
         try:

@@ -135,6 +135,26 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
         assert terminal.is_cooked()
 
 
+def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path) -> None:
+    """The agent counts as hung; whoever leaves meanwhile is not asked about it."""
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"hang{ENTER}")
+        terminal.until("End me with a signal.")
+        terminal.types(CTRL_C)
+        terminal.until("cancelling the turn; giving up in 3 s, Ctrl-C stops at once")
+        terminal.until("the agent went on for 3 s after its turn was cancelled")
+        terminal.until("[y] Start it again")
+        terminal.types("y")
+        terminal.until("the prompt it did not answer is ready to be edited and sent again")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
+        terminal.until("ready ·")
+        terminal.types(ENTER)
+        terminal.until_it(lambda: terminal.shown.count("End me with a signal.") == 2, "the second turn")
+        leaves(terminal)
+        assert terminal.shown.count("[y] Start it again") <= 1
+
+
 def test_what_is_entered_in_a_turn_waits_for_its_end(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")

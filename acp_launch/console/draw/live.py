@@ -144,8 +144,8 @@ class Live(Notices):
         self._tell(self._work.served(step))
         self._pace.wake()
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
-        super().cancelled(())
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+        super().cancelled((), grace)
         self._flush()
         self._print(self._work.cancel(calls))
         self._pace.wake()

@@ -80,9 +80,9 @@ class Discreet:
         self._seams.release()
         self._output.served(self._struct(step))
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
         self._seams.release()
-        self._output.cancelled(self._redactor.tree(calls))
+        self._output.cancelled(self._redactor.tree(calls), grace)
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         self._output.waiting(self._redactor.text(what), seconds, limit)

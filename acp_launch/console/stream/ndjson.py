@@ -60,8 +60,8 @@ class Ndjson:
     def served(self, step: FileServed | TerminalServed) -> None:
         self.emit(*_served(step))
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
-        self.emit("cancelled", {"toolCalls": calls})
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+        self.emit("cancelled", {"toolCalls": calls, "limit": grace})
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         self.emit("waiting", {"for": what, "seconds": float(waited), "limit": float(limit)})

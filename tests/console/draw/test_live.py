@@ -113,7 +113,7 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
     """C-63."""
     screen = Screen()
     screen.live.update(tool("1", "in_progress", title="Build", kind="execute"))
-    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}])
+    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0)
     screen.live.ended(end())
     assert screen.text == "– Build  execute  cancelled"
 
