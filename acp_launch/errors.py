@@ -17,6 +17,7 @@ LaunchError                 unexpected                                        1
 ├── AuthRequired            the agent wants a login first                     6
 ├── NotTrusted              a project's profile that was not accepted         7
 ├── WaitExpired             a named wait passed its deadline                124
+│   └── RunExpired            there is no time left for the whole run
 └── Stopped                 Ctrl-C, SIGTERM or SIGHUP           130, 143 or 129
 
 Only `cli.main` turns one into text and an exit code.
@@ -159,6 +160,10 @@ class WaitExpired(LaunchError):  # noqa: N818
     """Raised when a named wait passes its deadline."""
 
     exit_code = 124
+
+
+class RunExpired(WaitExpired):
+    """Raised when a run has taken as long as it may (`--timeout`)."""
 
 
 class Stopped(LaunchError):  # noqa: N818

@@ -22,6 +22,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Connection, connect
 from acp_launch.session.negotiate import negotiate
 from acp_launch.session.observer import Observer
+from acp_launch.session.waits import in_profile, on_command_line
 from acp_launch.transport.stdio import StdioTransport
 
 T = TypeVar("T")
@@ -70,7 +71,10 @@ async def call_on(
     async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
-            async with connect(StdioTransport(child), observer, max_line=needs.max_line) as connection:
+            longer = in_profile if plan.file else on_command_line
+            async with connect(
+                StdioTransport(child), observer, max_line=needs.max_line, longer=longer, budget=interrupts.budget
+            ) as connection:
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
                 return await story(connection)
 

@@ -17,8 +17,9 @@ class TurnedByHand(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        if not self._ready and scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, scheduled[0].when())
+        due = [timer.when() for timer in scheduled if not timer.cancelled()]
+        if due and not self._ready:  # type: ignore[attr-defined]
+            self.now = max(self.now, min(due))
         super()._run_once()  # type: ignore[misc]
 
 

@@ -3,13 +3,13 @@
 import sys
 from typing import TYPE_CHECKING
 
-from acp_launch.errors import LaunchError, Stopped
+from acp_launch.errors import LaunchError, RunExpired, Stopped
 
 if TYPE_CHECKING:
     from acp_launch.console.stream.discreet import Output
     from acp_launch.session.person import Person
 
-LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop
+LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop, or should have
 
 
 class Screen:
@@ -75,7 +75,7 @@ class Screen:
         from acp_launch.console.stream.outlet import OutputClosed
 
         self.observer.failed(error)
-        patience = LAST_WORDS if isinstance(error, Stopped) else None
+        patience = LAST_WORDS if isinstance(error, Stopped | RunExpired) else None
         try:
             asyncio.run(asyncio.wait_for(self.observer.drain(), patience))
         except (OutputClosed, TimeoutError):

@@ -11,10 +11,11 @@ from acp_launch.session.client import Client, usage
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import TurnEnd
 
-KNOB = "agent.timeouts.silence"
+KNOB = "silence"
 CANCELLED = Raw(b'{"stopReason":"cancelled"}')
 # Seconds for an agent to end a turn that is cancelled; real ones need less than 0.2. Then the agent counts as hung.
 GRACE = 3.0
+LATE_GRACE = 1.0  # when the run has taken as long as it may: nobody waits who could say that it is enough
 STUCK_GRACE = 0.5  # when nobody takes our output, so that we cannot read how it ends
 
 
