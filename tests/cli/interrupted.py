@@ -2,8 +2,8 @@
 acp-launch, with signals that it sends to itself: `interrupted.py SIGNAL,CALL[,CALL...] ARGUMENTS...`.
 
 The first signal comes at the CALL-th call or return of a function after signals are listened to, which is the first
-thing we do (until then they are Python's), each other one so many after the one before; beyond the last one, none comes. With `0,0` none is sent, and the last line on stderr says how
-many there were.
+thing we do (until then they are Python's), each other one so many after the one before; beyond the last one, none
+comes. With `0,0` none is sent, and the last line on stderr says how many there were.
 """
 
 import os

@@ -25,6 +25,18 @@ def test_a_message_is_shown_once_however_it_was_cut() -> None:
     assert screen.text == "Hello world.\n\n • one\n • two\n\nEnd"
 
 
+def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
+    screen = Screen(say=None)
+    screen.live.update(chunk("[MODE] ", outside=True))
+    screen.live.update(chunk("auto", outside=True))
+    screen.live.tell("> hi", "")  # the prompt, in an interactive session
+    screen.live.update(chunk("It is *fine*."))
+    screen.live.ended(end())
+    screen.live.update(chunk("The build is done.", outside=True))
+    screen.live.tell("> next", "")
+    assert screen.text == "outside a turn:\n[MODE] auto\n> hi\nIt is fine.\noutside a turn:\nThe build is done.\n> next"
+
+
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
     screen = Screen()
     screen.live.update(chunk("Half "))
@@ -103,7 +115,7 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
     """C-63."""
     screen = Screen()
     screen.live.update(tool("1", "in_progress", title="Build", kind="execute"))
-    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}])
+    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0)
     screen.live.ended(end())
     assert screen.text == "– Build  execute  cancelled"
 
