@@ -35,9 +35,11 @@ def carry_out(wish: Wish) -> int:
 
 
 def _carried_out(wish: Wish, screen: Screen) -> int:
+    from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
 
     require_platform()
+    require_descriptors()
     settings = load()
     profile, words = _profile_and_words(wish)
     if is_interactive := prompt.is_left_open(words, wish.file) and wish.output == "text":

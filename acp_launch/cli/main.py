@@ -30,10 +30,23 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _stdout_is_gone()
         return SIGPIPE
-    except OSError as error:
-        if error.filename is not None:
-            raise
+    except (OSError, RuntimeError, BaseExceptionGroup) as error:
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> int:
+    """What the system refused us, in a line; whatever else it is, is a bug."""
+    from acp_launch.console.failure import show
+    from acp_launch.errors import first
+    from acp_launch.process.failure import exhausted
+
+    cause = first(error) if isinstance(error, BaseExceptionGroup) else error
+    if failure := exhausted(cause):
+        show(failure)
+        return failure.exit_code
+    if isinstance(error, OSError) and error.filename is None:
         return _stdout_is_full(error)  # only a descriptor we were given has no name
+    raise error
 
 
 def _run(arguments: Sequence[str]) -> int:

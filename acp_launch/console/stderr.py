@@ -1,6 +1,5 @@
 """Everything that is not the answer: one line a thing, on stderr, coloured only for a terminal (NO_COLOR)."""
 
-import errno
 import os
 import re
 import sys
@@ -9,13 +8,17 @@ DIM, RED, YELLOW = "2", "31", "33"
 
 
 def say(text: str, *, style: str = "") -> None:
-    """Write a line to stderr. Once the terminal there has gone, nobody is told, and the exit code is what it was."""
+    """Write a line to stderr."""
+    put(f"{paint(text, style)}\n")
+
+
+def put(text: str) -> None:
+    """Write to stderr. Where that cannot be written (its terminal has gone, its disk is full, its reader has ended)
+    nobody is told any more: the answer on stdout and the exit code are what they would have been."""
     try:
-        sys.stderr.write(f"{paint(text, style)}\n")
+        sys.stderr.write(text)
         sys.stderr.flush()
-    except OSError as error:
-        if error.errno != errno.EIO:
-            raise
+    except OSError:
         _stderr_is_gone()
 
 

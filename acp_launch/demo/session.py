@@ -8,7 +8,7 @@ from acp_launch.demo.offered import Offered
 from acp_launch.demo.options import Options
 from acp_launch.demo.store import Store
 from acp_launch.demo.turn import Turn, TurnCancelled
-from acp_launch.demo.wire import INTERNAL_ERROR, INVALID_REQUEST, Message, RpcError, Wire
+from acp_launch.demo.wire import INTERNAL_ERROR, INVALID_REQUEST, Message, RpcError, Wire, aside
 
 WINDOW = 100_000  # words; what `usage_update` gives as the size of our context
 JOIN = 1.0  # seconds; a cancelled turn ends in a few milliseconds, unless the client stopped reading
@@ -85,14 +85,17 @@ class Session:
         """Begin a turn; its thread answers the request.
 
         Raises:
-            RpcError: a turn is running already.
+            RpcError: a turn is running already, or none can be begun.
         """
         if self.turn is not None:
             raise RpcError(INVALID_REQUEST, "a prompt is still running in this session")
-        self._turns += 1
-        self.turn = Turn(self, self._wire, request, blocks)
-        self._thread = threading.Thread(target=self._run, args=(self.turn,), daemon=True)
-        self._thread.start()
+        turn = Turn(self, self._wire, request, blocks)
+        self.turn, self._turns = turn, self._turns + 1  # before its thread, which takes the turn away again
+        try:
+            self._thread = aside(lambda: self._run(turn))
+        except RpcError:
+            self.turn, self._turns = None, self._turns - 1
+            raise
 
     def close(self) -> None:
         """Cancel the running turn, wait until its prompt is answered, end the MCP servers."""

@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import acp_launch
-from acp_launch.demo.wire import METHOD_NOT_FOUND, Call, Mailbox, Message, RpcError, Wire, decode, result_of
+from acp_launch.demo.wire import METHOD_NOT_FOUND, Call, Mailbox, Message, RpcError, Wire, aside, decode, result_of
 
 if TYPE_CHECKING:
     import subprocess
@@ -41,7 +41,11 @@ class Server:
         self._changing = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._wire: Wire | None = None
-        threading.Thread(target=self._open, daemon=True).start()
+        try:
+            aside(self._open)
+        except RpcError as error:
+            self.problem = str(error)
+            self.ready.set()
 
     def ask_tool(self, tool: str, arguments: Message, mail: Mailbox) -> Call:
         if self._wire is None:
@@ -100,7 +104,8 @@ class Server:
             )
             assert process.stdin is not None
             self._process, self._wire = process, Wire(process.stdin.fileno())
-        threading.Thread(target=self._read, args=(process, self._wire), daemon=True).start()
+        wire = self._wire
+        aside(lambda: self._read(process, wire))
         return process
 
     def _shake_hands(self) -> None:

@@ -70,7 +70,11 @@ class Disk:
             except RuntimeError:  # the loop has ended meanwhile: nobody wants to know
                 return
 
-        threading.Thread(target=work, name="completion", daemon=True).start()
+        try:
+            threading.Thread(target=work, name="completion", daemon=True).start()
+        except RuntimeError:  # the user may have no further thread
+            self._is_busy.release()
+            return []
         try:
             return await asyncio.wait_for(answer, PATIENCE)
         except TimeoutError:
