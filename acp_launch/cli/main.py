@@ -52,7 +52,7 @@ def _failed(error: BaseException) -> int:
 def _run(arguments: Sequence[str]) -> int:
     from acp_launch.profile.reading import reading
 
-    reading.say = _say_reading
+    reading.begin(_say_reading)
     if arguments[:1] == ["run"] and not HELP & set(arguments):
         from acp_launch.cli.quick import plain_wish
 
@@ -66,7 +66,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _say_reading(file: str, seconds: float) -> None:
     from acp_launch.console.stderr import DIM, harmless, say
 
-    say(harmless(f"acp-launch: still reading {file} after {seconds:g} s", keep=""), style=DIM)
+    say(harmless(f"acp-launch: still reading {file} after {seconds:.0f} s", keep=""), style=DIM)
 
 
 def _typer(arguments: Sequence[str]) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from acp_launch.cli.signals import on_signals, stopped
-from acp_launch.console.stderr import YELLOW, harmless, put, say, uncoloured
+from acp_launch.console.stderr import YELLOW, harmless, put, say, share, uncoloured
 from acp_launch.plan.model import LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
@@ -27,6 +27,7 @@ def guarded(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     Raises:
         Exhausted: it needs more open files than there can be.
     """
+    share()
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
     _clear(settings)
     record = LaunchRecord(settings.state, _note)
@@ -98,6 +99,8 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
     """Takes the agent's stderr into a file of the state directory; `echo` shows it too, and lets
     it do nothing to the terminal."""
     log = LogFile(settings.state / "log", plan.profile)
+    if echo:
+        share(at_once=True)
 
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
 

@@ -29,6 +29,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.statusline import cut
 from acp_launch.interactive.ways import Row, room, ways
+from acp_launch.mark import marked
 
 PROMPT = "> "
 MENU = 8  # rows
@@ -115,7 +116,7 @@ def asked(question: Question | None) -> str:
     """What stands before a line that is asked for."""
     if question is None:
         return ""
-    return f"{question.prompt} [{question.default}] " if question.default else f"{question.prompt} "
+    return marked(f"{question.prompt} [{question.default}] " if question.default else f"{question.prompt} ")
 
 
 def _input(control: BufferControl, prefix: Callable[[], str]) -> Window:

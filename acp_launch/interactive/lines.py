@@ -8,19 +8,18 @@ is not the answer goes to stderr.
 import asyncio
 import codecs
 import os
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
-from acp_launch.console.stderr import DIM, YELLOW, harmless, paint, say
+from acp_launch.console.ask.question import tell
+from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.session.person import Choice, Person, Tone
 
 STDIN = 0
 CHUNK = 65536  # bytes
 PROMPT = "> "
-STYLES: dict[Tone, str] = {"plain": "", "dim": DIM, "heading": "1", "warning": YELLOW}
 READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is waited for
 
 
@@ -87,13 +86,13 @@ class Lines:
             yield
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        say(text, style=STYLES[tone])
+        tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """By its key or, where no key is a digit, by its number; anything else is asked again."""
-        say(prompt)
+        tell(prompt)
         for choice in choices:
-            say(f"  [{choice.key}] {choice.label}")
+            tell(f"  [{choice.key}] {choice.label}")
         keys = {choice.key: choice.key for choice in choices}
         if not any(map(str.isdecimal, keys)):
             keys |= {str(number): choice.key for number, choice in enumerate(choices, 1)}
@@ -110,12 +109,12 @@ class Lines:
         """A line; what was typed before it was asked for is none."""
         forget_typed()
         self._unread = ""
-        _write(prompt)
+        ask(prompt)
         self._answer = asyncio.get_running_loop().create_future()
         try:
             return await self._answer
         except asyncio.CancelledError:
-            _write("\n")
+            put("\n")
             raise
         finally:
             self._answer = None
@@ -138,7 +137,7 @@ class Lines:
     def _ended(self) -> None:
         """Ctrl-D, after which a terminal can be read again; or the end of a pipe, or of the terminal, which cannot."""
         if os.isatty(STDIN):
-            _write("\n")
+            put("\n")
         else:
             asyncio.get_running_loop().remove_reader(STDIN)
         if self._answer and not self._answer.done():
@@ -161,9 +160,4 @@ class Lines:
 
     def _invite(self) -> None:
         self._is_invited = True
-        _write(paint(PROMPT, DIM))
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+        put(paint(PROMPT, DIM))

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-Tone = Literal["plain", "dim", "heading", "warning"]
+Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint"]  # the last two: words of others
 
 
 class Choice(Struct, frozen=True):

@@ -26,7 +26,7 @@ def words(svg: str) -> str:
 def lasting(svg: str) -> list[str]:
     """The rows in no order: a server is ready when it is. That a file was read is told before a question or after it,
     as frames fall."""
-    return sorted(row for row in words(svg).splitlines() if not row.startswith("read ~/"))
+    return sorted(row for row in words(svg).splitlines() if not row.startswith("▐ read ~/"))
 
 
 @pytest.mark.parametrize("name", shots.SCENES)

@@ -43,7 +43,7 @@ def _show(person: Person, call: dict[str, Any]) -> None:
     call = redactor.tree(call)
     person.say(f"The agent asks for permission: {_name(title(call))}", "warning")
     for line in _particulars(call):
-        person.say(_indented(_shortened(harmless(line))))
+        person.say(_indented(_shortened(harmless(line))), "quote")
     diffs = list(_diffs(call))
     for diff in diffs[:MOST]:
         _show_change(person, diff)
@@ -98,7 +98,7 @@ def _show_change(person: Person, diff: dict[str, Any]) -> None:
     wide = len(str(max((line.number for line in made.lines), default=0)))
     for line in made.lines[:LINES]:
         shown = f"{line.number or '':>{wide}} {line.sign} {_shortened(harmless(line.text, keep=''))}"
-        person.say(f"      {shown}", "plain" if line.sign in "+-" else "dim")
+        person.say(f"      {shown}", "quote" if line.sign in "+-" else "faint")
     if len(made.lines) > LINES:
         person.say(f"      [... {len(made.lines) - LINES:,} lines are not shown ...]", "warning")
 

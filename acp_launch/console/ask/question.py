@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
-from acp_launch.console.stderr import DIM, YELLOW, say
+from acp_launch.console.stderr import DIM, QUOTE, QUOTED, YELLOW, ask, headed, paint, put
 from acp_launch.session.person import Choice, Tone
 
 STDIN = 0
-STYLES: dict[Tone, str] = {"plain": "", "dim": DIM, "heading": "1", "warning": YELLOW}
+STYLES: dict[Tone, str] = {"dim": DIM, "heading": "1", "warning": YELLOW, "quote": QUOTE, "faint": QUOTED}
 WORDS = {"yes": "y", "no": "n"}
 NOTHING = ("", "n", "no")  # an empty line is a no, and so is the end of input
 
@@ -19,6 +19,12 @@ NOTHING = ("", "n", "no")  # an empty line is a no, and so is the end of input
 def possible() -> bool:
     """Whether there is somebody to ask: stdin to read from and stderr to ask on are both terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def tell(text: str, tone: Tone = "plain") -> None:
+    """A line of a question, or above one; marked whoever else writes."""
+    style = STYLES.get(tone, "")
+    put(f"{headed(paint(text, style), style)}\n")
 
 
 class Questions:
@@ -36,12 +42,12 @@ class Questions:
             yield
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        say(text, style=STYLES[tone])
+        tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """By key or by number; anything unclear is asked again. None for an empty line, and for the end of input."""
         for number, choice in enumerate(choices, 1):
-            say(f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}")
+            tell(f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}")
         forget_typed()  # an answer typed before the question is none
         keys = [choice.key for choice in choices if choice.key.isalpha()]
         while True:
@@ -62,14 +68,13 @@ class Questions:
 
 async def _asked(prompt: str) -> str:
     """The line, with its end; "" at the end of input."""
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
+    ask(prompt)
     line = ""
     try:
         line = await _line()
     finally:
         if not line.endswith("\n"):  # Ctrl-D, Ctrl-C or a time-out: the next words begin on a line of their own
-            sys.stderr.write("\n")
+            put("\n")
     return line
 
 

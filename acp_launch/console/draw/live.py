@@ -26,7 +26,7 @@ from acp_launch.console.draw.pace import Pace
 from acp_launch.console.draw.region import Region
 from acp_launch.console.draw.talk import Talk
 from acp_launch.console.draw.work import Work
-from acp_launch.console.stderr import DIM, RED, YELLOW, say
+from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, headed, say
 from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.plain import SAME_MESSAGE
 from acp_launch.errors import LaunchError
@@ -36,7 +36,7 @@ from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.toolcall import KINDS as CALLS
 
-STYLES = {DIM: "dim", RED: "red", YELLOW: "yellow"}
+STYLES = {DIM: "dim", QUOTED: "dim", RED: "red", YELLOW: "yellow"}
 MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
 
 Say = Callable[[str, str], None]
@@ -159,7 +159,7 @@ class Live(Notices):
         """Beside the answer: on stderr, which may be the same screen, or above what is drawn."""
         self._settle()
         if self._say is None:
-            self._canvas.print(Text(text, STYLES.get(style, "")))
+            self._canvas.print(Text(headed(text, style), STYLES.get(style, "")))
             self._pace.wake()
             return
         was_drawn = self._canvas.erase()

@@ -46,7 +46,7 @@ def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest(
     screen.live.waiting("sign of life", 3, 60)
     screen.live.update(chunk("o."))
     screen.live.ended(end())
-    assert screen.text == "One.\nacp-launch: no sign of life for 3 s; giving up at 60 s\n\nTwo."
+    assert screen.text == "One.\n▐ acp-launch: no sign of life for 3 s; giving up at 60 s\n\nTwo."
 
 
 def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> None:
@@ -222,7 +222,7 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
     screen.live.ready(SessionReady("s1", "fix", "load", 1, Raw(b"{}")))
     screen.live.update(chunk("today"))
     screen.live.ended(end())
-    assert screen.text == "yesterday\nacp-launch: continuing session fix (1 updates of its history)\ntoday"
+    assert screen.text == "yesterday\n▐ acp-launch: continuing session fix (1 updates of its history)\ntoday"
 
 
 def test_what_is_typed_is_not_shown_again() -> None:
