@@ -83,11 +83,10 @@ def log(
     import json
 
     from acp_launch.console import permissions, stdout
-    from acp_launch.session.permission.auditread import entries, file_of, files
+    from acp_launch.session.permission.auditread import entries, files
 
     state = _settings().state
-    chosen = files(state) if profile is None else [file for file in [file_of(state, _name(profile))] if file.exists()]
-    found, damaged = entries(chosen, last)
+    found, damaged = entries(files(state, None if profile is None else _name(profile)), last)
     for entry in found if as_json else ():
         stdout.put_json(json.dumps(entry))
     if found and not as_json:
