@@ -337,8 +337,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
             for factor, found in [
                 ("0.5", "the number 0.5"),
                 ("101", "the number 101"),
-                (".inf", "the number inf"),
-                (".nan", "the number nan"),
+                (".inf", "the number .inf"),
+                (".nan", "the number .nan"),
                 ("true", "the truth value true"),
                 ("x2", 'the text "x2"'),
             ]
@@ -939,3 +939,10 @@ def test_what_no_config_option_can_be_set_to_is_refused(session: str, expected: 
 )
 def test_a_service_is_given_or_not(client: str, expected: str) -> None:
     assert complaints(f"version: 1\nagent: {{command: x}}\nclient: {{{client}}}\n") == [expected]
+
+
+@pytest.mark.parametrize("written", ["1.50", "1e3", "0x1F", "007", "8080"])
+def test_a_number_in_a_texts_place_is_quoted_as_it_is_written(written: str) -> None:
+    """Whoever does what the message says gets what they wrote."""
+    (problem,) = complaints(f"version: 1\nagent: {{command: x, env: {{V: {written}}}}}\n")
+    assert problem.endswith(f'expected text, found the number {written}\n    fix: quote it: "{written}"')
