@@ -24,49 +24,36 @@ def main() -> None:
 
         answer(sys.argv[2:])
         return
-    from acp_launch.cli.main import run
+    from acp_launch import leave
 
+    leave.listen()
+    import gc
+
+    gc.disable()  # what is made while we start stays; `Interrupts` turns it on for what runs longer
     if forgotten:
         _say_forgotten(forgotten)
     code = 1
     try:
+        from acp_launch.cli.main import run
+
         code = run(sys.argv[1:])
     except BaseException:
-        if not _gave_up():
-            raise
+        if leave.is_due():  # whatever a signal in the midst of anything was turned into
+            leave.at_once(leave.code())
         sys.excepthook(*sys.exc_info())
-    if _gave_up():
-        _leave(code)
+    leave.finish(code)
     sys.exit(code)
-
-
-def _gave_up() -> bool:
-    if "acp_launch.secret.bounded" not in sys.modules:
-        return False
-    from acp_launch.secret.bounded import gave_up
-
-    return gave_up()
-
-
-def _leave(code: int) -> None:
-    """Exit now: the interpreter would wait for threads that will never end."""
-    from acp_launch.process.capture import end_all
-    from acp_launch.secret.bounded import end_children
-
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    finally:  # whatever that raises, a signal included: the code is known
-        end_all()
-        end_children()
-        os._exit(code)
 
 
 def _forget_relative_entries() -> list[str]:
     """Those of PYTHONPATH lead into whatever directory we are started in; site has made them absolute by now."""
-    given = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")
-    entries = given.split(os.pathsep) if given else []
+    given = os.environ.get("PYTHONPATH")
+    if not given or sys.flags.ignore_environment:
+        return []
+    entries = given.split(os.pathsep)
     relative = [entry for entry in entries if not os.path.isabs(entry)]  # noqa: PTH117
+    if not relative:
+        return []
     try:
         forgotten = {os.path.abspath(entry) for entry in relative} - set(entries)  # noqa: PTH100
     except OSError:  # the directory is gone, and so are they

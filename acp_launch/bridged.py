@@ -5,23 +5,26 @@ The stdio servers of a launch as its story sees them: run beside the agent, wait
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from acp_launch.bridge.offer import Way, is_bridged
-from acp_launch.errors import ServerError
+from acp_launch.errors import ServerError, WaitExpired
 from acp_launch.plan.model import LaunchPlan, StdioPlan
-from acp_launch.process.change import Change, Standing
+from acp_launch.problem import ours
+from acp_launch.process.change import OVERDUE, Change, Standing
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.secret.value import Secret
 from acp_launch.session.observer import Observer
+from acp_launch.session.waits import awaited
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running
 
+OVER = ("failed", "stopped")
 SILENT = 3.0  # seconds after which a process that lives and says nothing passes: not every server answers a ping
 
 
@@ -88,7 +91,8 @@ class Bridged:
             return
         servers = self._inner.servers
         waits = {servers.up(plan): plan for plan in _ours(self._plan) if plan.required}
-        deadline = asyncio.get_running_loop().time() + SILENT
+        patience = min(SILENT, max((plan.timeouts.start for plan in waits.values()), default=0.0))
+        deadline = asyncio.get_running_loop().time() + patience
         while waits:
             left = deadline - asyncio.get_running_loop().time()
             done, _ = await asyncio.wait(waits, timeout=max(0.0, left), return_when=asyncio.FIRST_COMPLETED)
@@ -97,10 +101,10 @@ class Bridged:
             for task in done:
                 plan = waits.pop(task)
                 if not task.result():
-                    raise _failed(self._plan.profile, servers.last(plan), plan.name)
+                    raise _failed(self._plan.called, servers.last(plan), plan.name)
         for task, plan in waits.items():
             task.cancel()
-            self.note(f"{plan.name} has said nothing for {SILENT:g} s; going on, it may still come")
+            self.note(f"{plan.name} has said nothing for {patience:g} s; going on, it may still come")
 
     def standings(self) -> list[Standing]:
         """How each server of ours stands now, in the profile's order."""
@@ -134,6 +138,40 @@ class Bridged:
             self._is_told = True
             self._observer.standing(standings, "opened")
         self._observer.standing(standings, "turn")
+
+    async def proven(self) -> None:
+        """Wait for the first answer of each required server that has not given one, until its `timeouts.start` is over.
+
+        With one that the agent has not opened we shake hands ourselves, as `doctor` does: not every server answers
+        before that.
+
+        Raises:
+            ServerError: one has not answered; the work was done without it.
+        """
+        if self._inner is None:
+            return
+        servers = self._inner.servers
+        waits = [plan for plan in _ours(self._plan) if plan.required and not servers.has_answered(plan)]
+        opened = {standing.server for standing in servers.standings() if standing.opened}
+        with ExitStack() as connections:
+            for plan in waits:
+                if plan.name not in opened:
+                    connections.enter_context(servers.greet(plan, _hello()))
+            for plan in waits:
+                await self._answer_of(plan)
+
+    async def _answer_of(self, plan: StdioPlan) -> None:
+        assert self._inner is not None
+        servers, what = self._inner.servers, f'answer from the MCP server "{plan.name}"'
+        up = servers.up(plan)
+        try:
+            has_answered = await awaited(up, what=what, limit=servers.patience(plan), waiting=self.waiting)
+        except WaitExpired:
+            has_answered = False
+        finally:
+            up.cancel()
+        if not has_answered:
+            raise _unproven(self._plan.called, plan, servers.last(plan))
 
     def stopping(self, *, is_orderly: bool) -> None:
         """The agent is about to be stopped. After an orderly end its servers are stopped when it has let go of them,
@@ -192,16 +230,32 @@ def _mark(change: Change) -> str:
     return ", ".join(filter(None, words))
 
 
+def _hello() -> bytes:
+    from acp_launch.mcp.client import Client
+
+    return Client(()).initialize().line
+
+
+def _unproven(called: str, plan: StdioPlan, last: Change | None) -> ServerError:
+    """Why a run cannot be said to have had a server that it needs."""
+    if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
+        return _failed(called, last, plan.name)
+    from acp_launch.mcp.handshake import silent  # what `doctor` says of it
+
+    error = silent(plan.name, plan.timeouts.start)
+    error.fix = f"{error.fix}; with required: false a run does without it"
+    return error
+
+
 def _is_settled(standing: Standing) -> bool:
     """Whether there is more to tell than that it has been started."""
-    is_over = standing.state in ("failed", "stopped")
-    return is_over or (standing.state == "ready" and standing.tools is not None)
+    return standing.state in OVER or (standing.state == "ready" and standing.tools is not None)
 
 
-def _failed(profile: str, change: Change | None, name: str) -> ServerError:
+def _failed(called: str, change: Change | None, name: str) -> ServerError:
     how = "; ".join(filter(None, (change.exit, change.reason))) if change else "it was stopped"
     return ServerError(
         f'the MCP server "{name}" failed: {how}',
-        fix=f"acp-launch logs {profile} {name} shows all it said; with required: false the session opens without it",
+        fix=f"{ours('logs', called, name)} shows all it said; with required: false the session opens without it",
         detail=change.detail if change else (),
     )

@@ -59,7 +59,12 @@ class UsageError(LaunchError):
 
 
 class ProblemsError(LaunchError):
-    """Raised with every problem of one stage at once."""
+    """Raised with every problem of one stage at once.
+
+    `outcome` is what became of the work, and ends the line that counts them.
+    """
+
+    outcome = "nothing was started"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -76,6 +81,7 @@ class SettingsError(ProblemsError):
     """Raised when the user's own settings are wrong."""
 
     exit_code = 2
+    outcome = "nothing was done"
 
 
 class MachineError(ProblemsError):

@@ -5,17 +5,21 @@ Ctrl-C, SIGTERM and SIGHUP while the event loop runs.
     Ctrl-C before one     the run ends (130)
     SIGTERM, SIGHUP       the run ends (143, 129)
     a second one          no more patience: what is left is killed at once
+    another, later        this process leaves, and its guards end what is left (leave.py)
 """
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
+from acp_launch import leave
 from acp_launch.errors import Stopped
 
+HURRY = 2.0  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")
 
 
@@ -27,18 +31,19 @@ class Interrupts:
         self.signal_number: int | None = None
         self._cancel_turn: Callable[[], None] | None = None
         self._story: asyncio.Task[Any] | None = None
+        self._hurried = 0.0  # when a signal first made us hurry, on the loop's clock
 
     async def __aenter__(self) -> "Interrupts":
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) != signal.SIG_IGN:  # nohup, or a job in the background of a script
-                loop.add_signal_handler(number, self._arrived, number)
+        self._loop = asyncio.get_running_loop()
+        leave.heed(self._take)
+        gc.freeze()  # what is there by now stays to the end, and need not be looked through again
+        gc.enable()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # The handlers stay: a signal between here and the end of the process must not leave anything half-stopped.
+        # We go on listening until the loop is closed: a signal must not leave anything half-stopped.
         self._story = None
 
     async def watch(self, story: Coroutine[Any, Any, T]) -> T:
@@ -72,7 +77,17 @@ class Interrupts:
         """From here on a signal only makes us hurry."""
         self._story = None
 
+    def _take(self, number: int) -> bool:
+        """A signal, in the midst of anything."""
+        if self._loop.is_closed():
+            return False
+        # A flood of them fills the loop's own pipe, of which Python would complain on stderr.
+        signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
+        self._loop.call_soon_threadsafe(self._arrived, number)
+        return True
+
     def _arrived(self, number: int) -> None:
+        leave.heard()
         if number == signal.SIGINT and self._on_interrupt is not None:
             self._on_interrupt()
             return
@@ -85,7 +100,13 @@ class Interrupts:
             self._cancel_turn()
             return
         if not first or self._story is None:
-            self.hurry.set()
+            self._hurry(number)
         if self._story is not None:
             self._story.cancel()
             self._story = None
+
+    def _hurry(self, number: int) -> None:
+        self.hurry.set()
+        self._hurried = self._hurried or self._loop.time()
+        if self._loop.time() - self._hurried > HURRY:
+            leave.at_once(128 + number)

@@ -43,6 +43,7 @@ class Job(Talks, frozen=True, kw_only=True):
     wanted: Wanted
     blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, as far as the agent takes it
     timeout: float | None  # seconds for the whole turn
+    over: Callable[[TurnEnd], None]  # keeps in the store how it ended
 
 
 async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observer) -> TurnEnd:
@@ -50,6 +51,7 @@ async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observe
 
     Raises:
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+        ServerError: a required server has never answered, so that the turn was done without it.
     """
     supplies = Supplies(secrets=job.secrets, max_line=job.max_line, logs=job.server_logs)
     async with (
@@ -93,7 +95,9 @@ async def _turn(
         end = await after_login(prompted, connection, job.log_in)
     if interrupts.signal_number is not None:
         raise Stopped("cancelled", signal_number=interrupts.signal_number)
+    job.over(end)
     await connection.observer.drain()
+    await servers.proven()
     return end
 
 

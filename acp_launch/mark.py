@@ -7,6 +7,7 @@ character: wherever it is shown on a terminal, and wherever it goes to the same 
 """
 
 MARK = "▐"
+COLUMNS = 2  # at the beginning of each line of what is marked, and of what stands below it
 _VISIBLE = MARK.encode("unicode_escape").decode()
 
 

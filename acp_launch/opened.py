@@ -8,7 +8,7 @@ from msgspec import Struct
 from acp_launch.bridge import offer
 from acp_launch.bridged import Bridged
 from acp_launch.errors import AuthRequired, MachineError
-from acp_launch.plan.model import LaunchPlan, RemotePlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
 from acp_launch.problem import Problem
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import How
@@ -104,14 +104,23 @@ def once(log_in: LogIn) -> LogIn:
     return refused
 
 
+def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str) -> list[Problem]:
+    """A problem for each server that this agent cannot be given. A run ends with them, and `doctor` tells them before.
+
+    `otherwise` is what to call an agent that has not said its name.
+    """
+    name = agent.title or otherwise
+    return [_untakeable(name, server) for server in offer.untakeable(servers, agent.capabilities)]
+
+
 def _stay(
     plan: LaunchPlan, secrets: Mapping[str, Secret], negotiated: Negotiated, observer: Observer, servers: Bridged
 ) -> Stay:
     """Where the session will live, as far as the agent can take it."""
     able = negotiated.capabilities
     agent = negotiated.title or plan.agent.name
-    if refused := offer.untakeable(plan.servers, able):
-        raise MachineError([_untakeable(agent, server) for server in refused])
+    if problems := untakeable(plan.servers, negotiated, plan.agent.name):
+        raise MachineError(problems)
     if plan.additional_directories and not able.additional_directories:
         names = ", ".join(map(str, plan.additional_directories))
         observer.note(f"{agent} takes no additional directories; it is not told about {names}")

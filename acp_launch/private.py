@@ -62,6 +62,15 @@ def make_private(directory: Path) -> None:
     directory.chmod(0o700)
 
 
+def is_private(directory: Path) -> bool:
+    """Whether it is a directory of the user's, no link, that nobody else may enter."""
+    try:
+        seen = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid() and stat.S_IMODE(seen.st_mode) == 0o700
+
+
 def create(path: Path, content: bytes, *, is_shared: bool = False) -> None:
     """Write a new file, down to the disk; nothing is left of it when that fails. A shared one is as the umask has it.
 

@@ -50,6 +50,13 @@ class Problem:
         }
 
 
+def ours(*words: str) -> str:
+    """One of our commands for a fix, as a shell reads it; empty words are left out."""
+    import shlex  # the rare path
+
+    return shlex.join(["acp-launch", *filter(None, words)])
+
+
 def errors(problems: Iterable[Problem]) -> list[Problem]:
     """Those that stop us; the rest are warnings."""
     return [problem for problem in problems if problem.severity == "error"]

@@ -4,6 +4,7 @@ the last line is the same: the agent and everything it started are ended.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from acp_launch.session.negotiate import negotiate
 from acp_launch.session.observer import Observer
 from acp_launch.transport.stdio import StdioTransport
 
+NO_REASON = ": Internal error ("  # what an agent says that does not say why
 T = TypeVar("T")
 Story = Callable[[Connection], Awaitable[T]]
 
@@ -50,6 +52,18 @@ async def visit(plan: LaunchPlan, needs: Visit, spawned: Spawned, observer: Obse
         return outcome
 
 
+def explained(plan: LaunchPlan, error: AgentRefused) -> None:
+    """Add what can be done about it to a refusal that names a variable which the agent does not have."""
+    from acp_launch.session.advice import Advice  # most agents refuse nothing
+
+    has = {name for name, value in plan.agent.env.items() if any(value.parts)}
+    command = plan.agent.command.name
+    advice = Advice(profile=plan.called, is_built_in=plan.is_built_in, command=command, has=has)
+    if lacking := advice.lacking((error.message, *error.detail)):
+        error.fix, lines = advice.giving(lacking)
+        error.detail = (*error.detail, *lines)
+
+
 def check(interrupts: Interrupts) -> None:
     """Raise `Stopped` if a signal came, the agent being stopped just then for instance."""
     if interrupts.signal_number is not None:
@@ -70,7 +84,9 @@ async def call_on(
     async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
-            async with connect(StdioTransport(child), observer, max_line=needs.max_line) as connection:
+            transport, command = StdioTransport(child), plan.agent.display
+            async with connect(transport, observer, max_line=needs.max_line, command=command) as connection:
+                connection.explain = partial(explained, plan)
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
                 return await story(connection)
 
@@ -78,7 +94,12 @@ async def call_on(
             outcome = await interrupts.watch(met())
             is_orderly = interrupts.signal_number is None
         except (WaitExpired, AgentRefused) as error:
-            error.detail = (*error.detail, *child.stderr_tail())
+            last_words = child.stderr_tail()
+            error.detail = (*error.detail, *last_words)
+            if NO_REASON in error.message and not error.fix:
+                from acp_launch.session.advice import more
+
+                error.fix = more(plan.called, has_log=bool(last_words))
             raise
         finally:
             interrupts.stopping()

@@ -61,7 +61,8 @@ def test_every_option_of_the_verbs_about_other_tools_trust_and_beginning_is_told
     lines = _section("Commands").splitlines()
     for verb in ("init", "import", "export", "trust", "doctor", "profile add-server", "show"):
         (line,) = [line for line in lines if line.startswith(f"| `{verb} ")]
-        options = [max(option.opts, key=len) for option in verbs[verb].params if option.opts[0].startswith("-")]
+        spelled = [each for one in verbs[verb].params for each in (one.opts, one.secondary_opts) if each]
+        options = [max(each, key=len) for each in spelled if each[0].startswith("-")]
         assert [option for option in options if option not in line and option != "--help"] == [], verb
 
 

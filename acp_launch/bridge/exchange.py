@@ -25,6 +25,7 @@ from acp_launch.bridge.refusal import TIMED_OUT, Lost
 from acp_launch.bridge.replay import INITIALIZE
 from acp_launch.bridge.reprise import Reprise
 from acp_launch.bridge.talk import CANCELLED, PING, Phase, Surroundings, Talk
+from acp_launch.protocol.mishap import Mishaps
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -52,6 +53,11 @@ class Exchange:
         self._reprise = Reprise(self._talk)
         self.from_agent = FromAgent(self._talk)
         self.from_server = FromServer(self._talk, self._reprise)
+
+    @property
+    def mishaps(self) -> Mishaps:
+        """Takes failures of ours with a message of either side."""
+        return self._talk.mishaps
 
     @property
     def phase(self) -> Phase:

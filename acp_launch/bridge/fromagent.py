@@ -36,13 +36,30 @@ _params = msgspec.json.Decoder(_Params)
 class FromAgent:
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
+        self._settled: Raw | None = None  # the server's question that the message in hand answers, by its own id
 
     def __call__(self, line: bytes) -> None:
         """One line, without its newline."""
-        if (rest := each(line, self._message)) is not None:
+        if (rest := each(line, self._message, self._broke)) is not None:
             self._talk.around.to_server(rest)
 
+    def _broke(self, line: bytes, error: Exception) -> None:
+        """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
+        talk = self._talk
+        talk.mishaps.add("the agent", error)
+        message = jsonrpc.decode(line)
+        if message is None or message.id is UNSET:
+            return
+        if message.method is UNSET:
+            if self._settled is not None:
+                talk.around.to_server(refusal.error(self._settled, jsonrpc.INTERNAL_ERROR, refusal.BROKEN))
+            return
+        talk.around.to_agent(refusal.error(message.id, jsonrpc.INTERNAL_ERROR, refusal.BROKEN))
+        talk.queue.withdraw(message.id)
+        talk.ledger.settle(message.id)
+
     def _message(self, line: bytes) -> bytes | None:
+        self._settled = None
         message = jsonrpc.decode(line)
         if message is None or (message.method is UNSET and message.id is UNSET):
             self._unreadable(line)
@@ -71,7 +88,7 @@ class FromAgent:
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
-        own = self._talk.questions.settle(message.id)
+        own = self._settled = self._talk.questions.settle(message.id)
         if own is None:
             return None  # the question died with its server, or there was none
         return line if key(own) == key(message.id) else with_id(line, own)

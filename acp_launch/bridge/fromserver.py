@@ -36,13 +36,28 @@ class FromServer:
         self._numbers = Numbers()
         self._junk_bytes = 0  # since its last message
         self._has_noise = False
+        self._settled: Asked | None = None  # what the message in hand answers
 
     def __call__(self, line: bytes) -> None:
         """One line, without its newline."""
-        if (rest := each(line, self._message)) is not None:
+        if (rest := each(line, self._message, self._broke)) is not None:
             self._talk.around.to_agent(rest)
 
+    def _broke(self, line: bytes, error: Exception) -> None:
+        """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
+        talk = self._talk
+        talk.mishaps.add(f"the MCP server {talk.server}", error)
+        message = jsonrpc.decode(line)
+        if message is None or message.id is UNSET:
+            return
+        if message.method is not UNSET:
+            talk.around.to_server(refusal.error(message.id, jsonrpc.INTERNAL_ERROR, refusal.BROKEN))
+            talk.questions.withdraw(message.id)
+        elif asked := self._settled or talk.ledger.settle(message.id):
+            talk.around.to_agent(refusal.error(asked.id, jsonrpc.INTERNAL_ERROR, refusal.BROKEN))
+
     def _message(self, line: bytes) -> bytes | None:
+        self._settled = None
         if line[:64].lstrip()[:1] not in STARTS:
             self._noise(line)
             return None
@@ -81,7 +96,7 @@ class FromServer:
         assert message.id is not UNSET
         if self._reprise.answered(message, line):
             return None
-        asked = self._talk.ledger.settle(message.id)
+        asked = self._settled = self._talk.ledger.settle(message.id)
         if self._talk.phase == "replaying" and key(message.id) == self._talk.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
         opening, self._talk.opening = self._talk.opening, None

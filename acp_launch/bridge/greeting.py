@@ -1,11 +1,22 @@
-"""The line a shim begins with, `acp-launch 1 TOKEN NAME`, and who is let in. Sans-IO."""
+"""
+How a shim and its seat begin, and which shim is let in. Sans-IO.
+
+    shim    acp-launch 2 TOKEN NAME and a line end
+    seat    `+`, or nothing more: it has hung up
+    shim    `+`, and with it its stdin and stdout; or `=`, where no descriptors can be passed
+
+After `+` the seat reads and writes what the shim was started with, and the connection only tells when either of them
+ends; after `=` the bytes of the conversation go over the connection.
+"""
 
 from collections.abc import Container
 
 LONGEST = 4096  # bytes, with its newline
 SHOWN = 80  # characters of what a stranger said
 
-_WORD, _VERSION = b"acp-launch", b"1"
+LET_IN = b"+"
+
+_WORD, _VERSION = b"acp-launch", b"2"
 
 
 class Unwelcome(Exception):  # noqa: N818 - not an error of ours
@@ -24,7 +35,7 @@ def welcome(line: bytes, token: str, names: Container[str]) -> str:
     if word != _WORD:
         raise Unwelcome("it did not begin as a shim does")
     if version != _VERSION:
-        raise Unwelcome(f"its shim speaks version {_shown(version)}, this acp-launch version 1")
+        raise Unwelcome(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
     import hmac  # loads OpenSSL: not while an agent is being started
 
     if not (separator and hmac.compare_digest(given, token.encode())):

@@ -10,16 +10,23 @@ from collections.abc import Container
 import msgspec
 from msgspec import Raw
 
+from acp_launch.protocol.acp import decoded
+from acp_launch.protocol.written import written
+
 OURS = "acp-launch:"  # begins the ids of what we ask a server, or an agent, ourselves
 NULL = b"null"
 
 
 def key(id: Raw) -> bytes:
-    """What two ways of writing the same id have in common."""
-    written = bytes(id)
-    if not written.startswith(b'"') or (b"\\" not in written and written.isascii()):
-        return written
-    return msgspec.json.encode(msgspec.json.decode(written))
+    """What two ways of writing the same id have in common. Never fails: an id may hold half a surrogate pair."""
+    text = bytes(id)
+    if not text.startswith(b'"') or (b"\\" not in text and text.isascii()):
+        return text
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = decoded(text)  # as `protocol.jsonrpc` lets it pass
+        return text if said is None else written(said)
 
 
 class Numbers:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from acp_launch.process.flow import CHUNK, Inflow, Outflow
+from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
 from acp_launch.protocol.framing import LineFramer, LineTooLong
 
 
@@ -21,21 +21,22 @@ class Link:
 
     `line` gets each line without its end; `over` is called once, when nothing more can come or go. `room` is called
     when what was kept for a slow reader has been taken; `burst` with True before several lines that came in one piece,
-    and with False after them.
+    and with False after them. Should `line` raise, `broke` is told, and the other lines come all the same.
     """
 
     def __init__(
         self,
-        source: int,
-        sink: int,
+        source: int | Lent,
+        sink: int | Lent,
         line: Callable[[bytes], None],
         over: Callable[[Over], None],
         room: Callable[[], None],
         burst: Callable[[bool], None],
+        broke: Callable[[Exception], None],
         *,
         max_line: int,
     ) -> None:
-        self._source, self._line, self._over, self._burst = source, line, over, burst
+        self._source, self._line, self._over, self._burst, self._broke = source, line, over, burst, broke
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self._is_paused = False
@@ -77,11 +78,6 @@ class Link:
     def release(self) -> None:
         self._out.release()
 
-    def feed(self, chunk: bytes) -> None:
-        """What was read of it before there was a link."""
-        if chunk:
-            self._took(chunk)
-
     def pause(self) -> None:
         self._is_paused = True
         self._in.pause()
@@ -114,10 +110,16 @@ class Link:
             for line in self._framer.feed(chunk):
                 if self._is_closed:
                     return
-                self._line(line)
+                self._handle(line)
         except LineTooLong:
             self._in.close()  # what follows is the rest of that line, and may look like one of its own
             self._end(Over(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            self._line(line)
+        except Exception as error:
+            self._broke(error)
 
     def _end(self, over: Over) -> None:
         if not (self._is_told or self._is_closed):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> Program:
     """`name` tells two processes of one server apart."""
+    assert plan.cwd is not None, "whoever runs servers gives each a directory"
     argv = (str(plan.command), *(arg.reveal(secrets) for arg in plan.args))
     env = {variable: value.reveal(secrets) for variable, value in plan.env.items()}
     return Program(name=name, argv=argv, env=env, cwd=plan.cwd)

@@ -14,6 +14,7 @@ from acp_launch.protocol.written import written
 SERVER_LOST = -32010
 TIMED_OUT = -32011
 AGAIN, NOT_STARTED = "it is being started again", "could not be started"
+BROKEN = "this message was not passed on, by a bug in acp-launch"
 WORDS = 5  # stderr lines repeated in a message: agents mostly show nothing but the message
 
 

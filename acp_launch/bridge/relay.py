@@ -32,6 +32,19 @@ LINGER = 0.5  # seconds for answers to an agent that has said all it had to say
 DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
 
 
+def own_time(begun: float, first: float | None, asked: float, now: float) -> float:
+    """Seconds that a server needed itself, from its start to the answer it has just given its agent.
+
+    `first` is when it said anything before that answer, None if it did not; `asked` is when the agent came with what
+    is answered now. In between it waited for the agent, which may have taken its time, or waited for a person. What
+    was silent until it was asked may have been ready all along.
+    """
+    asked = max(begun, asked)
+    if first is None:
+        return now - asked
+    return now - begun if first >= asked else first - begun + now - asked
+
+
 class Outside(Struct, frozen=True, kw_only=True):
     """Whom a relay tells what."""
 
@@ -50,7 +63,7 @@ class Relay:
         self.name = program.name
         self.plan = plan
         self.standing: Change | None = None  # the last
-        self.took: float | None = None  # seconds to READY, the first time
+        self.took: float | None = None  # seconds its latest process needed itself to be READY
         self.left = asyncio.Event()
         self.is_claimed = False
         self._outside = outside
@@ -60,8 +73,12 @@ class Relay:
         self._kept: list[bytes] = []
         self._kept_bytes = 0
         self._probe = True
-        self._is_expected = self._is_alive = False
-        self._time = asyncio.get_running_loop().time
+        self._is_expected = False
+        self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
+        self._asked: float | None = None  # when the agent first said anything
+        self._begun = self._first = 0.0  # when the latest process was started, and first said anything
+        self._messages = 0  # of it, up to two
         self._was_stopped = False
         self._dying: asyncio.TimerHandle | None = None
         self._parting: asyncio.TimerHandle | None = None
@@ -90,20 +107,22 @@ class Relay:
         """The agent has come; from here on the descriptor is ours."""
         self.is_claimed = True
         self._guest = guest
-        descriptor = guest.descriptor.fileno()
-        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst)
-        self._agent = Link(descriptor, descriptor, *hears, max_line=self._outside.max_line)
+        hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
+        self._agent = Link(guest.source, guest.sink, *hears, max_line=self._outside.max_line)
         for kept in self._take_kept():
             self._agent.send(kept)
         if self._server is not None and not self._agent.is_full:
             self._server.resume()
-        self._agent.feed(guest.first)
+        if guest.lent:
+            self._loop.add_reader(guest.line, self.close)  # it says nothing: its shim has died
 
     def close(self) -> None:
         """Let the agent go."""
         if self._agent is not None:
             self._agent.close()
         if self._guest is not None:
+            if self._guest.lent:
+                self._loop.remove_reader(self._guest.line)
             self._guest.close()
         if self._parting is not None:
             self._parting.cancel()
@@ -113,7 +132,7 @@ class Relay:
     def tick(self) -> None:
         """Called now and then: time-outs, processes that stand still, an agent that left while it was not read."""
         if self._agent is not None and self._agent.is_paused and self._agent.has_hung_up:
-            self.left.set()
+            self.close()
         if self._server is not None and self._server.is_paused:
             self.exchange.excuse()
         is_stopped = self.exchange.is_waiting and self._is_stopped()
@@ -126,9 +145,9 @@ class Relay:
 
     def started(self, child: Child) -> None:
         spawned = child.spawned
-        hears = (self._server_says, self._server_over, self._server_has_room, self._burst)
+        hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
         self._server = Link(spawned.stdout, spawned.stdin, *hears, max_line=self._outside.max_line)
-        self._is_alive = False
+        self._begun, self._messages = self._time(), 0
         self.exchange.attached(probe=self._probe)
 
     def ending(self) -> None:
@@ -157,7 +176,8 @@ class Relay:
 
     def to_agent(self, line: bytes) -> None:
         if self._agent is None:
-            self._keep(line)
+            if not self.left.is_set():
+                self._keep(line)
             return
         self._agent.send(line)
         if self._agent.is_full and self._server is not None:
@@ -171,12 +191,17 @@ class Relay:
             self._agent.pause()
 
     def alive(self) -> None:
-        if not self._is_alive:  # said of every line
-            self._is_alive = True
-            self.supervisor.answered()
+        if self._messages < 2:  # said of every message
+            self._messages += 1
+            if self._messages == 1:
+                self._first = self._time()
+                self.supervisor.answered()
 
     def ready(self) -> None:
-        self.supervisor.ready()
+        now = self._time()
+        first = self._first if self._messages > 1 else None
+        asked = now if self._asked is None else self._asked
+        self.supervisor.ready(own_time(self._begun, first, asked, now))
 
     def listed(self) -> None:
         self._outside.listed()
@@ -204,6 +229,8 @@ class Relay:
         agent = self._agent
         assert agent is not None
         held = agent.held
+        if self._asked is None:
+            self._asked = self._time()
         self.exchange.from_agent(line)
         if agent.held > held and agent.is_full:
             agent.pause()
@@ -218,6 +245,12 @@ class Relay:
         self.exchange.from_server(line)
         if server.held > held and server.is_full:
             server.pause()
+
+    def _agent_broke(self, error: Exception) -> None:
+        self.exchange.mishaps.add("the agent", error)
+
+    def _server_broke(self, error: Exception) -> None:
+        self.exchange.mishaps.add(f"the MCP server {self.name}", error)
 
     def _burst(self, is_on: bool) -> None:
         """What comes in one piece goes on in one piece."""
@@ -238,7 +271,7 @@ class Relay:
 
     def _changed(self, change: Change) -> None:
         self.standing = change
-        if change.state == "ready" and self.took is None:
+        if change.state == "ready":
             self.took = change.after
         self._outside.changed(change)
 
@@ -246,9 +279,9 @@ class Relay:
         if over.is_fault:
             self._outside.note(f"the agent's connection to {self.name} is closed: it {over.why}")
         if over.is_fault or not self._owes_answers():
-            self.left.set()
+            self.close()
         else:
-            self._parting = asyncio.get_running_loop().call_later(LINGER, self.left.set)
+            self._parting = self._loop.call_later(LINGER, self.close)
 
     def _owes_answers(self) -> bool:
         """An agent that has closed its side may still read, as one does that pipes its requests."""
@@ -256,7 +289,7 @@ class Relay:
 
     def _see_off(self) -> None:
         if self._parting is not None and not self._owes_answers():
-            self.left.set()
+            self.close()
 
     def _agent_has_room(self) -> None:
         self._resume(self._server, self._agent)
@@ -283,7 +316,7 @@ class Relay:
             if self.supervisor.child is child:
                 self.supervisor.condemn(over.why)
 
-        self._dying = asyncio.get_running_loop().call_later(DYING, help_along)
+        self._dying = self._loop.call_later(DYING, help_along)
 
     def _is_stopped(self) -> bool:
         child = self.supervisor.child

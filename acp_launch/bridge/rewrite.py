@@ -9,12 +9,23 @@ from acp_launch.protocol import jsonrpc
 ROOTS = b'{"listChanged":true}'
 
 
-def each(line: bytes, one: Callable[[bytes], bytes | None]) -> bytes | None:
-    """Let `one` see every message of a line; a batch stays the line it was if all of it passes."""
+def each(line: bytes, one: Callable[[bytes], bytes | None], broke: Callable[[bytes, Exception], None]) -> bytes | None:
+    """Let `one` see every message of a line; a batch stays the line it was if all of it passes.
+
+    Should `one` raise, `broke` is told, and that message does not pass.
+    """
+
+    def contained(part: bytes) -> bytes | None:
+        try:
+            return one(part)
+        except Exception as error:
+            broke(part, error)
+            return None
+
     parts = jsonrpc.batch(line)
     if not parts:
-        return one(line)
-    passed = [rest for part in parts if (rest := one(part)) is not None]
+        return contained(line)
+    passed = [rest for part in parts if (rest := contained(part)) is not None]
     if passed == parts:
         return line
     return b"[" + b",".join(passed) + b"]" if passed else None

@@ -2,8 +2,9 @@
 Our end of every MCP connection of the agent: a unix socket that shims (shim.py) connect to.
 
 A connection is let in when it comes from our own user and its first line (greeting.py) holds this launch's token and
-the name of a server of ours, within two seconds. All others are closed without a word, and we say why. No connection
-has a task: each is a descriptor the loop watches, and a deadline. However many say nothing, the next is heard.
+the name of a server of ours, within two seconds; it then lends us the pipes it was started with, or copies. All others
+are closed without a word, and we say why. No connection has a task: each is a descriptor the loop watches, and a
+deadline. However many say nothing, the next is heard.
 """
 
 import asyncio
@@ -15,14 +16,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.bridge.greeting import LONGEST, Unwelcome, welcome
+from acp_launch.bridge.greeting import LET_IN, LONGEST, Unwelcome, welcome
 from acp_launch.bridge.peeruid import peer_uid
 from acp_launch.bridge.seatdir import SOCKET, directory
+from acp_launch.process.flow import Lent, lend
 
 PATIENCE = 2.0  # seconds for the greeting; a shim says it in the moment it connects
 MOST = 64  # connections that have not greeted yet; the oldest makes room for a further one
 BACKLOG = 256  # that wait in the kernel, unaccepted; more than an agent has servers
+HUNG_UP = "it hung up before it had said what it wants"
 REST = 1.0  # seconds, when no connection can be taken for want of descriptors or memory
+
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class Seat(Struct, frozen=True):
@@ -38,19 +43,30 @@ class Seat(Struct, frozen=True):
 class Guest(Struct, eq=False):
     """A connection that was let in, from now on its taker's to close.
 
-    `descriptor` does not block; `first` is what was read behind the greeting.
+    `line` does not block. What the agent says comes from `source`, what it is told goes to `sink`: pipes that the shim
+    has lent, while `line` only tells of its end; or `line` itself.
     """
 
     name: str
     uid: int | None
-    descriptor: socket.socket
-    first: bytes
+    line: socket.socket
+    lent: tuple[Lent, Lent] | None = None
+
+    @property
+    def source(self) -> int | Lent:
+        return self.lent[0] if self.lent else self.line.fileno()
+
+    @property
+    def sink(self) -> int | Lent:
+        return self.lent[1] if self.lent else self.line.fileno()
 
     def __repr__(self) -> str:
         return f"Guest({self.name})"
 
     def close(self) -> None:
-        self.descriptor.close()
+        for end in self.lent or ():
+            end.close()
+        self.line.close()
 
 
 @asynccontextmanager
@@ -104,6 +120,9 @@ class _Door:
         self._listener, self._uid_of = listener, uid_of
         self._loop = asyncio.get_running_loop()
         self._greeters: dict[_Greeter, None] = {}  # the oldest first
+        self._entering: set[_Greeter] = (
+            set()
+        )  # those that are let in, and have not said yet how they give what they say
         self._is_crowded = False
         self._is_open = False
         self._rest: asyncio.TimerHandle | None = None
@@ -113,12 +132,19 @@ class _Door:
         self._shut()
         if self._rest is not None:
             self._rest.cancel()
-        for greeter in self._greeters:
+        for greeter in (*self._greeters, *self._entering):
             greeter.dismiss()
         self._greeters.clear()
+        self._entering.clear()
+
+    def let_in(self, greeter: "_Greeter") -> None:
+        """It belongs to no crowd any more."""
+        self.part(greeter)
+        self._entering.add(greeter)
 
     def part(self, greeter: "_Greeter") -> None:
-        del self._greeters[greeter]
+        self._entering.discard(greeter)
+        self._greeters.pop(greeter, None)
         self._is_crowded = self._is_crowded and bool(self._greeters)
 
     def _open(self) -> None:
@@ -174,11 +200,12 @@ class _Door:
 
 
 class _Greeter:
-    """Somebody who has not said yet what they want."""
+    """A connection that has not said yet what it wants, or how it gives it."""
 
     def __init__(self, connection: socket.socket, uid: int | None, door: _Door) -> None:
         self._connection, self._uid, self._door = connection, uid, door
         self._heard = b""
+        self._name = ""  # once it is let in
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection, self._read)
         late = f"it did not say within {door.patience:g} s what it wants"
@@ -198,6 +225,9 @@ class _Greeter:
         self._door.refused(why)
 
     def _read(self) -> None:
+        if self._name:
+            self._take()
+            return
         try:
             chunk = self._connection.recv(LONGEST - len(self._heard))
         except BlockingIOError:
@@ -208,24 +238,55 @@ class _Greeter:
         if b"\n" in chunk:
             self._greet()
         elif not chunk:
-            self._refuse("it hung up before it had said what it wants")
+            self._refuse(HUNG_UP)
         elif len(self._heard) >= LONGEST:
             self._refuse(f"its first line is longer than {LONGEST} bytes")
 
     def _greet(self) -> None:
-        line, _, first = self._heard.partition(b"\n")
+        line, _, rest = self._heard.partition(b"\n")
         try:
             name = self._door.check(line)
-        except Unwelcome as why:
+            if rest:
+                raise Unwelcome("it did not wait for an answer")
+            self._connection.send(LET_IN)
+        except (Unwelcome, OSError) as why:
             self._refuse(str(why))
             return
-        self._let_go()
-        self._door.part(self)
-        self._seat(Guest(name, self._uid, self._connection, first))
+        self._name = name
+        self._door.let_in(self)
+
+    def _take(self) -> None:
+        """How it gives what the agent says: by its pipes, or byte by byte."""
+        try:
+            word, descriptors = _received(self._connection)
+        except BlockingIOError:
+            return
+        except OSError:
+            word, descriptors = b"", []
+        lent = [lend(descriptor, reads=not number) for number, descriptor in enumerate(descriptors)]
+        match word, lent:
+            case (b"+", [Lent() as source, Lent() as sink]):
+                self._seat(Guest(self._name, self._uid, self._connection, (source, sink)))
+            case (b"=", []):
+                self._seat(Guest(self._name, self._uid, self._connection))
+            case _:
+                for end in filter(None, lent):
+                    end.close()
+                self._refuse("it gave neither its pipes nor a word that it copies" if word else HUNG_UP)
 
     def _seat(self, guest: Guest) -> None:
+        self._let_go()
+        self._door.part(self)
         try:
             self._door.seated(guest)
         except BaseException:
             guest.close()
             raise
+
+
+def _received(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """One byte, and the descriptors that came with it, at most two of them."""
+    word, descriptors, _, _ = socket.recv_fds(connection, 1, 2, _CLOSE_ON_EXEC)
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # where the kernel cannot do it at once
+    return word, descriptors

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from acp_launch.errors import StateError
+from acp_launch.private import is_private
 
 SOCKET = "seat"
 LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
@@ -67,22 +68,14 @@ def _fits(home: Path, prefix: str) -> bool:
 def _runtime() -> Path | None:
     """`acp-launch` in the user's runtime directory, made if need be; None where that is not private or not there."""
     given = Path(os.environ.get("XDG_RUNTIME_DIR") or "-")
-    if not (given.is_absolute() and _is_private(given)):
+    if not (given.is_absolute() and is_private(given)):
         return None
     ours = given / "acp-launch"
     try:
         ours.mkdir(mode=0o700, exist_ok=True)
     except OSError:  # full, read-only, or no directory at all: there are other places
         return None
-    return ours if _is_private(ours) else None
-
-
-def _is_private(path: Path) -> bool:
-    try:
-        seen = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.geteuid() and stat.S_IMODE(seen.st_mode) == 0o700
+    return ours if is_private(ours) else None
 
 
 def _sweep(home: Path, start: str) -> None:
@@ -91,7 +84,7 @@ def _sweep(home: Path, start: str) -> None:
     for left in home.glob(f"{start}[0-9]*-*"):
         pid, _, made_up = left.name.removeprefix(start).partition("-")
         is_named_so = pid.isdecimal() and len(made_up) == len(_MADE_UP)
-        if is_named_so and _is_private(left) and not _is_running(int(pid)) and _holds_a_deserted_socket(left):
+        if is_named_so and is_private(left) and not _is_running(int(pid)) and _holds_a_deserted_socket(left):
             _remove(left)
 
 

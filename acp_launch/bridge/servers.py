@@ -8,6 +8,7 @@ return.
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,7 +53,9 @@ class Servers:
         self._needs, self._tasks = needs, tasks
         self._relays: list[Relay] = []
         self._lives: set[asyncio.Task[None]] = set()
-        self._opened: dict[str, Relay] = {}  # the latest the agent has opened, by the server's name
+        self._seated: dict[str, Relay] = {}  # the latest that the agent opened and has not left, by the server's name
+        self._opened: set[str] = set()  # the names of those that the agent has ever opened
+        self._proven: set[str] = set()  # the names of those of which a process that is gone has ever answered
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
@@ -64,12 +67,35 @@ class Servers:
             return
         plan = self._plans[guest.name]
         relay = self._waiting_for(plan) or self._ahead(plan)
-        self._opened[plan.name] = relay
+        self._seated[plan.name] = relay
+        self._opened.add(plan.name)
         relay.seat(guest)
+
+    def greet(self, plan: StdioPlan, hello: bytes) -> socket.socket:
+        """Begin a handshake in the place of an agent that has not opened this server; `hello` is its first line.
+
+        What is given is the agent's end of the connection, the caller's to close; what the server says there is not
+        of interest, only that it does.
+        """
+        ours, its = socket.socketpair()
+        ours.setblocking(False)
+        relay = self._waiting_for(plan) or self._ahead(plan)
+        relay.seat(Guest(plan.name, None, ours))
+        its.sendall(hello)
+        return its
 
     def up(self, plan: StdioPlan) -> "asyncio.Task[bool]":
         """Wait for the process that is ahead: True once it has answered, False when it never will."""
         return self._tasks.create_task(self._first(plan).supervisor.up())
+
+    def has_answered(self, plan: StdioPlan) -> bool:
+        """Whether any process of this server has ever said anything sensible."""
+        return plan.name in self._proven or any(relay.supervisor.has_answered for relay in self._of(plan))
+
+    def patience(self, plan: StdioPlan) -> float:
+        """Seconds that its process still has for its first answer."""
+        relay = self._seated.get(plan.name) or self._first(plan)
+        return relay.supervisor.patience
 
     def last(self, plan: StdioPlan) -> Change | None:
         """What was last heard of its process."""
@@ -144,6 +170,10 @@ class Servers:
         finally:
             relay.close()
             self._relays.remove(relay)
+            if relay.supervisor.has_answered:
+                self._proven.add(relay.plan.name)
+            if self._seated.get(relay.plan.name) is relay:
+                del self._seated[relay.plan.name]
             self._needs.log_end(relay.name)
         if not self._is_stopping and self._waiting_for(relay.plan) is None:
             self._ahead(relay.plan)
@@ -163,7 +193,7 @@ class Servers:
         return next(candidate for candidate in numbered if candidate not in taken)
 
     def _standing(self, plan: StdioPlan) -> Standing:
-        relay = self._opened.get(plan.name) or next(self._of(plan), None)
+        relay = self._seated.get(plan.name) or next(self._of(plan), None)
         change = relay.standing if relay else None
         return Standing(
             server=plan.name,

@@ -10,6 +10,7 @@ from acp_launch.bridge.ledger import Asked, Ledger, Questions
 from acp_launch.bridge.refusal import Lost
 from acp_launch.bridge.replay import Memory
 from acp_launch.bridge.waiting import Queue, Waiting
+from acp_launch.protocol.mishap import Mishaps
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -73,6 +74,7 @@ class Talk:
         self.phase: Phase = "absent"
         self.memory = Memory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()
+        self.mishaps = Mishaps(around.note)
         self.lost = Lost(server=server, why="has not been started yet")
         self.agent_has_roots = False
         self.handshake = b""  # the key of the agent's `initialize`

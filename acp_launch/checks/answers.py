@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.checks.check import Check, of_error, ok, problem, warning
 from acp_launch.checks.parts import Part
-from acp_launch.errors import AuthRequired, LaunchError, WaitExpired
+from acp_launch.errors import LaunchError, WaitExpired
+from acp_launch.problem import ours
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.authmethod import AuthMethod
+from acp_launch.session.advice import more
 
 if TYPE_CHECKING:
     from acp_launch.mcp.survey import Survey
@@ -53,7 +56,7 @@ def session(after: float) -> Check:
     return ok("session", "", f"opened in {milliseconds(after)}", timings={"session/new": round(after, 4)})
 
 
-def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: float) -> Check:
+def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: float, has_log: bool = True) -> Check:
     """`hidden` are the tools the profile keeps from the agent; `after` is how many seconds its handshake took."""
     assert part.stdio is not None
     who, limit = found.server, part.stdio.timeouts.start
@@ -74,7 +77,8 @@ def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: flo
     )
     if "tools/list" in found.refused:
         text = f"{text}; {found.refused['tools/list']}"
-        return warning("server", part.server, text, f"acp-launch logs {profile} {part.server}", **facts)
+        fix = ours("logs", profile, part.server) if has_log else "mend it: it says that it has tools"
+        return warning("server", part.server, text, fix, **facts)
     if after > SLOW * limit:
         fix = f"raise mcp_servers.{part.server}.timeouts.start ({limit:g} s) in the profile"
         return warning("server", part.server, f"{text}, near its limit", fix, **facts)
@@ -100,25 +104,31 @@ def remote(part: Part, reached: float | str | None) -> Check:
     return ok("server", part.server, said, **facts, timings=timings)
 
 
-def failed(part: Part, error: LaunchError, profile: str) -> Check:
-    """An error of the agent or of a server; one that a session opens without is only a warning."""
+def failed(part: Part, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
+    """An error of the agent or of a server; one that a session opens without is only a warning. `has_log`: it has said
+    something on stderr."""
     (check, *_) = of_error("server" if part.server else "agent", error)
-    fix = error.fix or f"acp-launch logs {profile} {part.server}".rstrip()
-    detail = tuple(error.detail)[-LAST_WORDS:]
+    fix = error.fix or more(profile, part.server, has_log=has_log)
+    command = [line for line in error.detail if line.startswith("command: ")][:1]
+    words = [line for line in error.detail if line not in command]
+    detail = (*command, *words[-LAST_WORDS:])
     if not part.is_required:
         return Check(name="server", subject=part.server, standing="warning", text=check.text, fix=fix, detail=detail)
     code = 8 if part.server else 4 if isinstance(error, WaitExpired) else error.exit_code
-    if isinstance(error, AuthRequired):
-        fix = f"acp-launch login {profile}"
     return Check(
         name=check.name, subject=part.server, standing="problem", text=check.text, fix=fix, detail=detail, code=code
     )
 
 
-def no_session(error: LaunchError, profile: str) -> Check:
-    """`session/new` was refused, or not answered."""
-    check = failed(Part(), error, profile)
-    return problem("session", "", check.text, check.fix, check.code)
+def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
+    """None can be opened, or not as the profile wants it."""
+    return replace(failed(Part(), error, profile, has_log=has_log), name="session")
+
+
+def unopened(profile: str) -> Check:
+    """It was not asked for one."""
+    text = "none was opened (--no-session); a run may be refused one"
+    return warning("session", "", text, ours("doctor", profile))
 
 
 def capabilities(able: Capabilities) -> list[str]:

@@ -11,10 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.checks.check import MACHINE, Check, of_problem
-from acp_launch.plan.environment import environment
-from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.plan.needs import Need
 from acp_launch.plan.resolve import Resolved, resolve
+from acp_launch.plan.servers import process
 from acp_launch.problem import Problem
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent
@@ -96,17 +96,11 @@ def _server(loaded: Loaded, place: Place, name: str) -> Part:
     (planned,) = resolved.plan.servers
     if isinstance(planned, RemotePlan):
         return replace(part, whole=resolved.plan, remote=planned)
-    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=_process(planned, place)))
+    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=process(planned, place.environ)))
 
 
 def _resolved(loaded: Loaded, place: Place) -> Resolved:
     return resolve(loaded, cwd=place.cwd, environ=place.environ, cwd_override=place.override)
-
-
-def _process(server: StdioPlan, place: Place) -> ProcessPlan:
-    """What an agent would start itself gets what any server inherits."""
-    env = server.env if server.bridge else environment(place.environ, "minimal", server.env)
-    return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=server.cwd)
 
 
 def _is_required(server: object) -> bool:

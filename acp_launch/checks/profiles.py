@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from shlex import quote
 
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import ProfileError
-from acp_launch.problem import Problem, errors
+from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import inspect
 
@@ -25,7 +24,7 @@ def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
 
 def _bad(found: Found, faults: Sequence[Problem]) -> Check:
     text = f"{len(faults)} problem{'s' if len(faults) != 1 else ''} ({found.origin})"
-    fix = f"acp-launch validate {quote(str(found.file))}"
+    fix = ours("validate", str(found.file))
     if found.shadowed_by is not None:
         return warning("profile", found.name, text, fix, problems=len(faults))
     return problem("profile", found.name, text, fix, ProfileError.exit_code, problems=len(faults))

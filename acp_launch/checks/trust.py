@@ -52,5 +52,5 @@ def _why(found: Standing) -> str:
 def _fix(loaded: Loaded, found: Standing) -> str:
     if found.how == "doubtful":
         return "make the file your own, and writable by nobody else, inside the project"
-    name = quote(loaded.found.name if loaded.found.origin != "path" else str(loaded.label))
+    name = quote(loaded.found.called)
     return f"if you want all of this: acp-launch trust {name}; for this once: --trust"

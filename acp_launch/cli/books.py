@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from acp_launch.errors import LaunchError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.permission.audit import Audit
@@ -11,6 +13,7 @@ from acp_launch.session.permission.gate import Decision, How
 from acp_launch.session.permission.links import of_launch
 from acp_launch.session.permission.policy import Remembered, remember
 from acp_launch.session.permission.remembered import Shelf, keep
+from acp_launch.session.person import Holds
 
 
 class Ledger:
@@ -23,15 +26,19 @@ class Ledger:
         self._note = note
         self._audit = Audit(shelf.state, plan.profile, project=str(plan.project), note=note)
 
-    def keep(self, call: dict[str, Any], *, allowed: bool) -> Remembered | None:
+    def keep(self, call: dict[str, Any], *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
         answer = remember(call, allowed, cwd=self._cwd, home=self._home, since=time.time(), links=self._links)
         if answer is None:
             self._note("this answer holds for this once: the call does not say enough to be known again")
             return None
+        here = replace(answer, session=session)
+        if holds != "always":
+            return here
         try:
             keep(self._shelf, answer)
         except LaunchError as error:
-            self._note(f"the answer holds for this run and was not kept: {error.message}")
+            self._note(f"the answer holds in this session and was not kept: {error.message}")
+            return here
         return answer
 
     def record(self, how: How, call: dict[str, Any], options: list[Any], decision: Decision, session: str) -> None:

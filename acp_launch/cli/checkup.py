@@ -4,59 +4,78 @@ Start a profile's agent and its servers, all at once, shake hands with each, and
 They do not know of one another: the agent is given no server, and each server has us for its client. What one of them
 does is no reason to stop looking at the others. All of this is imported before anything is started, so that the times
 are theirs.
+
+What an agent's answers mean for a run is not decided here: what a run holds its servers against its capabilities with,
+opens and sets up its session with, and advises a login with, does so here too (`opened`, `cli.login`).
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
 
 from acp_launch.bridge.toolpolicy import ToolPolicy
+from acp_launch.bridged import Bridged
 from acp_launch.checks import answers
-from acp_launch.checks.check import Check
+from acp_launch.checks.check import MACHINE, Check, of_problem
 from acp_launch.checks.parts import Part
-from acp_launch.cli.start import guarded, started, stderr_log
+from acp_launch.cli.login import logging_in
+from acp_launch.cli.start import guarded, housed_alone, started, stderr_log
+from acp_launch.cli.talk import wished
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.discreet import Discreet
 from acp_launch.console.stream.notices import Notices
-from acp_launch.errors import AgentError, AgentRefused, LaunchError, Stopped, WaitExpired
+from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
-from acp_launch.mcp.client import Client
+from acp_launch.mcp.client import Client as ServerClient
 from acp_launch.mcp.handshake import shake_hands
 from acp_launch.mcp.message import Server
 from acp_launch.mcp.stdio import Connection as ServerConnection
 from acp_launch.mcp.stdio import connect as connect_server
 from acp_launch.mcp.survey import PING, ROOTS, Survey, survey
+from acp_launch.opened import Wanted, open_wanted, untakeable
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import Problem
 from acp_launch.process.child import Child, attach
+from acp_launch.process.foreground import available
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.stop import stop
 from acp_launch.process.vigil import kept
-from acp_launch.protocol.acp import Capabilities, read_session_id
+from acp_launch.protocol.acp import Capabilities, Negotiated
+from acp_launch.protocol.offers import Offers
 from acp_launch.secret.value import Secret
+from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect
 from acp_launch.session.negotiate import negotiate
-from acp_launch.session.opening import KNOB
+from acp_launch.session.opening import how_to_continue
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import policy
+from acp_launch.session.store.registry import Record
 from acp_launch.session.waits import awaited
 from acp_launch.settings.model import Settings
 from acp_launch.transport.stdio import StdioTransport
+from acp_launch.visit import explained
 
 T = TypeVar("T")
 Log = Callable[[bytes], None]
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """`profile` is how a command names it. `heard` takes each answer as soon as it is known."""
+    """`profile` is how a command names it. `heard` takes each answer as soon as it is known. `remotes` are the servers
+    that the agent connects to itself; `continued` is the session that a run would go on with."""
 
     profile: str
     settings: Settings
     secrets: Mapping[str, Secret]
     heard: Callable[[Part, Check], None]
-    opens_session: bool  # whether the agent is asked for a session, which may cost something
+    remotes: Sequence[Part]
+    continued: Record | None
+    opens_session: bool
 
 
 class _Begun(Struct, frozen=True):
@@ -95,9 +114,10 @@ def check_up(parts: Sequence[Part], needs: Needs) -> None:
 
 def _begin(part: Part, plan: LaunchPlan, needs: Needs, stack: ExitStack) -> _Begun | None:
     try:
+        plan = stack.enter_context(housed_alone(needs.settings, plan)) if part.server else plan
         spawned = stack.enter_context(started(plan, needs.secrets))
-    except AgentError as error:
-        needs.heard(part, answers.failed(part, error, needs.profile))
+    except (AgentError, StateError) as error:
+        needs.heard(part, answers.failed(part, error, needs.profile, has_log=False))
         return None
     return _Begun(part, plan, spawned, time.monotonic())
 
@@ -115,8 +135,9 @@ async def _visit(one: _Begun, needs: Needs, interrupts: Interrupts, log: Log) ->
         try:
             await (_server(one, child, needs) if one.part.server else _agent(one, child, needs))
         except LaunchError as error:
+            has_log = bool(child.stderr_tail())
             error.detail = (*error.detail, *_last_words(error, child))
-            needs.heard(one.part, answers.failed(one.part, error, needs.profile))
+            needs.heard(one.part, answers.failed(one.part, error, needs.profile, has_log=has_log))
         finally:
             await stop(child, hurry=interrupts.hurry)
 
@@ -129,27 +150,47 @@ def _last_words(error: LaunchError, child: Child) -> list[str]:
 
 async def _agent(one: _Begun, child: Child, needs: Needs) -> None:
     limit = one.plan.timeouts.initialize
-    async with connect(StdioTransport(child), Discreet(Notices()), max_line=needs.settings.max_line) as connection:
-        negotiated = await negotiate(connection, limit=limit)
+    transport, command = StdioTransport(child), one.plan.agent.display
+    max_line = needs.settings.max_line
+    async with connect(transport, Discreet(Notices()), max_line=max_line, command=command) as connection:
+        connection.explain = partial(explained, one.plan)
+        negotiated = await negotiate(connection, limit=limit, offers=Offers(terminal_login=available()))
         shaken = answers.Handshake(negotiated, time.monotonic() - one.at, limit)
         needs.heard(one.part, answers.agent(shaken))
-        if needs.opens_session:
-            needs.heard(one.part, await _session(one, connection, needs.profile))
+        for part, problem in _untakeable(one.plan, needs.remotes, negotiated):
+            needs.heard(part, of_problem("server", part.server, problem, MACHINE))
+        check = await _session(one, connection, child, needs) if needs.opens_session else None
+        needs.heard(one.part, check or answers.unopened(needs.profile))
 
 
-async def _session(one: _Begun, connection: Connection, profile: str) -> Check:
-    """Whether one can be opened; it is given back to an agent that takes it."""
-    begun = time.monotonic()
-    call = connection.conversation.open("new", "", cwd=str(one.plan.cwd), servers=[], directories=[])
-    limit = one.plan.timeouts.session
+def _untakeable(plan: LaunchPlan, remotes: Sequence[Part], agent: Negotiated) -> Iterator[tuple[Part, Problem]]:
+    for part in remotes:
+        assert part.remote is not None
+        for problem in untakeable([part.remote], agent, plan.agent.name):
+            yield part, problem
+
+
+async def _session(one: _Begun, connection: Connection, child: Child, needs: Needs) -> Check:
+    """Whether one can be opened and set up as the profile wants it; it is given back to an agent that takes it."""
+    plan, able, moments = one.plan, connection.agent.capabilities, [time.monotonic()]
+    wanted = Wanted(
+        name="doctor",
+        continued=None,
+        replay=False,
+        wishes=wished(plan),
+        opened=lambda ready, agent: moments.append(time.monotonic()),
+    )
+    client = Client(connection, name=wanted.name, gate=Gate(policy(plan, approve="none")))
+    log_in = logging_in((plan, needs.secrets), None)
     try:
-        answer = await connection.call(call, what="answer about a new session from the agent", limit=limit, knob=KNOB)
-        session_id = read_session_id(answer)
-        after = time.monotonic() - begun
-        await _give_back(connection, session_id, connection.agent.capabilities, limit)
+        if needs.continued is not None:
+            how_to_continue(able, replay=True, name=needs.continued.name)
+        none = Bridged(plan, connection.observer)
+        ready = await open_wanted(plan, wanted, needs.secrets, connection, client, none, log_in)
+        await _give_back(connection, ready.session_id, able, plan.timeouts.session)
     except LaunchError as error:
-        return answers.no_session(error, profile)
-    return answers.session(after)
+        return answers.no_session(error, needs.profile, has_log=bool(child.stderr_tail()))
+    return answers.session(moments[-1] - moments[0])
 
 
 async def _give_back(connection: Connection, session_id: str, able: Capabilities, limit: float) -> None:
@@ -169,7 +210,7 @@ async def _server(one: _Begun, child: Child, needs: Needs) -> None:
     stdio, plan = one.part.stdio, one.plan
     assert stdio is not None
     roots, limit = (plan.cwd, *plan.additional_directories), stdio.timeouts.start
-    client = Client(roots, declares_roots=stdio.roots == "session")
+    client = ServerClient(roots, declares_roots=stdio.roots == "session")
     telling = Telling(stdio.name, verbose=False)
     async with connect_server(
         stdio.name, child, client, telling, _awaited, max_line=needs.settings.max_line
@@ -179,7 +220,9 @@ async def _server(one: _Begun, child: Child, needs: Needs) -> None:
         found = await _surveyed(connection, server, limit)
         policy = ToolPolicy(stdio.name, stdio.tools)
         hidden = sum(not policy.allows(name) for name in found.tool_names)
-        needs.heard(one.part, answers.server(one.part, found, needs.profile, hidden=hidden, after=after))
+        has_log = bool(child.stderr_tail())
+        told = answers.server(one.part, found, needs.profile, hidden=hidden, after=after, has_log=has_log)
+        needs.heard(one.part, told)
 
 
 async def _surveyed(connection: ServerConnection, server: Server, limit: float) -> Survey:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import Standing
     from acp_launch.secret.outcome import Outcome
+    from acp_launch.session.store.registry import Record
     from acp_launch.settings.model import Settings
 
 NODE_PATIENCE = 5.0  # seconds for `node --version`
@@ -27,12 +29,14 @@ Name = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on stdout.")]
 Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
-Session = Annotated[bool, typer.Option("--session", help="Open a session too, which may cost something.")]
+Session = Annotated[
+    bool, typer.Option("--session/--no-session", help="Whether the agent is asked for a session, as a run asks it.")
+]
 Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this once.")]
 
 
 def doctor(
-    name: Name = None, as_json: Json = False, cwd: Directory = None, session: Session = False, trust: Trust = False
+    name: Name = None, as_json: Json = False, cwd: Directory = None, session: Session = True, trust: Trust = False
 ) -> None:
     """Check this machine, and a profile: its agent, its servers, its secrets. Fit to be pasted into a bug report."""
     from acp_launch.checks.check import exit_code
@@ -63,7 +67,7 @@ class Checkup:
         except Stopped as stopped:
             return stopped.exit_code
         except KeyboardInterrupt:
-            return 130
+            return leave.code()
         except LaunchError as error:  # of the launch itself: there is no place for its guard, say
             self._note(_of_error("acp-launch", error))
         finally:
@@ -144,7 +148,8 @@ class Checkup:
         require_platform()
         self._note(_commands(found))
         outcomes = self._secrets(found, settings, asked)
-        self._start(found, settings, outcomes, loaded)
+        record = self._session(found, settings)
+        self._start(found, settings, outcomes, loaded, record)
 
     def _would_run(self, loaded: "Loaded") -> "Callable[[Standing], Iterator[str]]":
         from acp_launch.cli.planning import resolved_from
@@ -166,11 +171,32 @@ class Checkup:
         self._note(unfit_checks(parts, found))
         return found
 
-    def _start(
-        self, parts: "Sequence[Part]", settings: "Settings", outcomes: "Mapping[str, Outcome]", loaded: "Loaded"
-    ) -> None:
-        from shlex import quote
+    def _session(self, parts: "Sequence[Part]", settings: "Settings") -> "Record | None":
+        """The session that a run would continue. It is held for a moment: another process in it keeps a run out."""
+        plan = parts[0].plan
+        if plan is None or plan.session is None or not (settings.state / "sessions").exists():
+            return None
+        from contextlib import ExitStack
 
+        from msgspec.structs import replace
+
+        from acp_launch.cli.job import session_of
+
+        try:
+            with ExitStack() as stack:
+                return session_of(plan, settings, stack, stack)[2]
+        except LaunchError as error:
+            self._note([replace(each, subject=plan.session) for each in _of_error("session", error)])
+            return None
+
+    def _start(
+        self,
+        parts: "Sequence[Part]",
+        settings: "Settings",
+        outcomes: "Mapping[str, Outcome]",
+        loaded: "Loaded",
+        record: "Record | None",
+    ) -> None:
         from acp_launch.checks import answers
         from acp_launch.checks.secrets import way_out
         from acp_launch.cli.checkup import Needs, check_up
@@ -185,14 +211,22 @@ class Checkup:
         self._asked = [part for part in parts if part.plan is not None or part.remote is not None]
         able = [part for part in self._asked if part.label not in self._answers]
         _say_starting(able)
-        profile = quote(str(loaded.label) if loaded.found.origin == "path" else loaded.found.name)
         needs = Needs(
-            profile=profile, settings=settings, secrets=known, heard=self._heard, opens_session=self._opens_session
+            profile=loaded.found.called,
+            settings=settings,
+            secrets=known,
+            heard=self._heard,
+            remotes=[part for part in parts if part.remote is not None],
+            continued=record,
+            opens_session=self._opens_session,
         )
         check_up(able, needs)
 
     def _heard(self, part: "Part", check: "Check") -> None:
-        self._answers.setdefault(part.label, []).append(check)
+        """That a remote server takes connections is of no use when the agent makes none to it."""
+        before = self._answers.get(part.label, [])
+        kept = before if part.remote is None else [each for each in before if each.standing == "problem"]
+        self._answers[part.label] = [*kept, check]
 
     def _collect(self) -> None:
         """The answers, in the order of the profile; whoever gave none was interrupted."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from acp_launch.errors import ProblemsError, ProfileError, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.document.keypath import KeyPath
@@ -127,15 +128,13 @@ def _path(key: str) -> "KeyPath":
 
 
 def _added(text: str, profile: str, name: str, entry: dict[str, Any]) -> str:
-    import shlex
-
     from acp_launch.document.tree import parse
     from acp_launch.profile.edit import put
 
     document, _ = parse(text, "")
     servers = document.root.get("mcp_servers") if document else None
     if isinstance(servers, dict) and name in servers:
-        fix = f"choose another name, or first: acp-launch profile remove {shlex.quote(profile)} mcp_servers.{name}"
+        fix = f"choose another name, or first: {ours('profile', 'remove', profile, f'mcp_servers.{name}')}"
         raise UsageError(f'there is a server "{name}" already', fix=fix)
     return put(text, ("mcp_servers", name), entry)
 
@@ -208,8 +207,8 @@ def _elsewhere(found: "Found", path: "KeyPath") -> str:
     for step in path:
         value = value.get(step) if isinstance(value, dict) else None
     if value is None:
-        return f"acp-launch show {found.name} prints what is there"
-    return f"another file has it; to do without: acp-launch profile set {found.name} {dotted(path)} null"
+        return f"{ours('show', found.called)} prints what is there"
+    return f"another file has it; to do without: {ours('profile', 'set', found.called, dotted(path), 'null')}"
 
 
 def _refuse(error: ProblemsError) -> None:
@@ -231,13 +230,11 @@ def _is_trusted(found: "Found") -> bool:
 
 
 def _remarks(profile: str, revision: "Revision", *, was_trusted: bool) -> None:
-    import shlex
-
     from acp_launch.console import problems
     from acp_launch.console.interop import note, warn
 
     problems.show(revision.warnings, as_json=False)
     if revision.remaining:
-        warn(f"something else is wrong with it: acp-launch validate {shlex.quote(profile)}")
+        warn(f"something else is wrong with it: {ours('validate', profile)}")
     if was_trusted:
-        note(f"before it runs again: acp-launch trust {shlex.quote(profile)}")
+        note(f"before it runs again: {ours('trust', profile)}")

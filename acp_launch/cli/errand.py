@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from acp_launch.errors import AuthRequired
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection]
     require_platform()
     plan, secrets = planned
     log_file = stderr_log(settings, plan, echo=False)
+
+    async def advised(connection: "Connection") -> T:
+        try:
+            return await story(connection)
+        except AuthRequired as wanted:
+            from acp_launch.cli.login import logging_in
+
+            await logging_in(planned, None)(connection, wanted, is_second=True)  # says which command would
+            raise
+
     with guarded(settings, plan, "session") as guard, started(plan, secrets) as spawned, log_file as log:
         needs = Visit(guard=guard, secrets=secrets, max_line=settings.max_line, log=log)
-        return asyncio.run(visit(plan, needs, spawned, Discreet(Notices()), story))
+        return asyncio.run(visit(plan, needs, spawned, Discreet(Notices()), advised))

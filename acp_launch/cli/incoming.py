@@ -24,7 +24,8 @@ from acp_launch.interop.places import Machine, Tool
 from acp_launch.interop.source import Source, at_home, read, sources
 from acp_launch.interop.survey import survey
 from acp_launch.interop.target import Target, target
-from acp_launch.profile.discover import project_of
+from acp_launch.problem import ours
+from acp_launch.profile.discover import HOLDER, project_of
 from acp_launch.profile.load import shown
 from acp_launch.secret.redact import redactor
 from acp_launch.settings.load import load
@@ -66,7 +67,16 @@ def list_(*, as_json: bool) -> None:
     found = list(survey(machine(), project_of(here())))
     show_findings(found, as_json=as_json)
     if not found and not as_json:
-        note("no other tool is configured here; a file is given by its path: acp-launch import FILE")
+        note("no other tool is configured here; a file is given by its path: acp-launch import FILE --into PROFILE")
+
+
+def found(source: str, tool: Tool | None) -> tuple[Source, ...]:
+    """The files of `source`; with `tool` it is the path of one of that tool's.
+
+    Raises:
+        LaunchError: it is neither a tool nor a file, or is not what it should be.
+    """
+    return (read(here() / at_home(source), tool),) if tool else sources(source, machine(), project_of(here()), here())
 
 
 def take(source: str, into: str, tool: Tool | None, wish: Wish) -> None:
@@ -74,9 +84,9 @@ def take(source: str, into: str, tool: Tool | None, wish: Wish) -> None:
     Raises:
         LaunchError: the source, the profile or the store is not what it should be; nothing was written.
     """
-    settings, project = load(), project_of(here())
-    found = (read(here() / at_home(source), tool),) if tool else sources(source, machine(), project, here())
-    _Import(found, project, target(into, settings, start=here()), Shelving(settings), wish).run()
+    settings, files_found = load(), found(source, tool)
+    goal = target(into, settings, start=here())
+    _Import(files_found, project_of(here()), goal, Shelving(settings), wish).run()
 
 
 class _Import:
@@ -173,7 +183,8 @@ class _Import:
         what = f"{shown(self._goal.file)} is not there yet, and nothing here says what its agent is"
         if agents:
             return UsageError(what, fix=f"name the agent, and the servers you want: --only {listed(agents)}")
-        return UsageError(what, fix=f"begin it first: acp-launch init {self._goal.file.stem}")
+        name, is_named = self._goal.file.stem, self._goal.file.parent.name == HOLDER
+        return UsageError(what, fix=f"begin it first: {ours('init', name)}{'' if is_named else f', and --into {name}'}")
 
     def _only_agents(self, drafts: Sequence[Draft]) -> UsageError | None:
         """What is there are agents, of which a profile has one; it is never replaced unasked."""

@@ -5,12 +5,12 @@ On a terminal it asks, without one the options say. Everything is decided before
 written is taken back if the rest cannot be.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.drafting import Draft
@@ -31,7 +31,6 @@ Servers = Annotated[
 
 
 def init(
-    context: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="What it is to be called.")] = None,
     agent: Agent = None,
     extends: Extends = None,
@@ -51,7 +50,7 @@ def init(
     found = place(settings, draft.name, is_users=draft.is_users)
     _require(found, draft, settings, force=force)
     _write(found, draft, shelving)
-    _finish(found, draft, settings, _verbs(context))
+    _finish(found, draft, settings)
 
 
 def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: bool) -> None:
@@ -101,7 +100,7 @@ def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
     beside.write(found.file, text)
 
 
-def _finish(found: "Found", draft: "Draft", settings: "Settings", verbs: Sequence[str]) -> None:
+def _finish(found: "Found", draft: "Draft", settings: "Settings") -> None:
     from acp_launch.cli import profiles
     from acp_launch.console.stderr import YELLOW, harmless, say
     from acp_launch.profile.load import shown
@@ -114,7 +113,7 @@ def _finish(found: "Found", draft: "Draft", settings: "Settings", verbs: Sequenc
         say(harmless(f"acp-launch: {error.message}", keep=""), style=YELLOW)
         is_trusted = False
     say("next:", style="1")
-    for command in _next(draft, verbs, is_trusted=is_trusted):
+    for command in _next(draft, is_trusted=is_trusted):
         say(harmless(f"    {command}", keep=""))
 
 
@@ -132,7 +131,7 @@ def _accept(found: "Found", draft: "Draft", settings: "Settings") -> bool:
     return standing(loaded, settings).is_trusted
 
 
-def _next(draft: "Draft", verbs: Sequence[str], *, is_trusted: bool) -> list[str]:
+def _next(draft: "Draft", *, is_trusted: bool) -> list[str]:
     import shutil
 
     from acp_launch.profile.agents import PYTHON
@@ -140,11 +139,5 @@ def _next(draft: "Draft", verbs: Sequence[str], *, is_trusted: bool) -> list[str
     agent = draft.agent
     is_missing = agent is not None and agent.command != PYTHON and not shutil.which(agent.command)
     install = [agent.install] if agent and agent.install and is_missing else []
-    wanted = [verb for verb in ("trust", "doctor") if verb in verbs and not (verb == "trust" and is_trusted)]
-    return [*install, *(f"acp-launch {verb} {draft.name}" for verb in (*wanted, "run"))]
-
-
-def _verbs(context: typer.Context) -> Sequence[str]:
-    """All there are."""
-    group = context.parent.command if context.parent else None
-    return tuple(getattr(group, "commands", ()))
+    trusting = [] if is_trusted else [ours("trust", draft.name)]
+    return [*install, *trusting, ours("doctor", draft.name), ours("run", draft.name)]

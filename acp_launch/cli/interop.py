@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acp_launch.errors import UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.interop.places import Tool
@@ -33,17 +34,20 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Take over servers and agents of other tools. Without a source: list what there is on this machine."""
-    from acp_launch.cli.incoming import Wish, list_, take
+    from acp_launch.cli.incoming import Wish, found, list_, take
 
     if source is None:
         if into is not None:
             raise UsageError("import what?", fix="acp-launch import lists what there is on this machine")
         list_(as_json=as_json)
         return
+    tool = _tool(origin) if origin else None
     if into is None:
-        raise UsageError("import into which profile?", fix=f"acp-launch import {source} --into PROFILE")
+        found(source, tool)  # first what is wrong with that: a profile would not help
+        whose = ("--from", origin) if origin else ()
+        raise UsageError("import into which profile?", fix=ours("import", source, *whose, "--into", "PROFILE"))
     wish = Wish(tuple(only or ()), as_name or "", dry_run=dry_run, yes=yes, force=force)
-    take(source, into, _tool(origin) if origin else None, wish)
+    take(source, into, tool, wish)
 
 
 def export(

@@ -4,11 +4,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from acp_launch import leave
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import guarded, started
+from acp_launch.cli.start import guarded, housed, started
 from acp_launch.cli.wish import Kept, Wish
-from acp_launch.errors import LaunchError, UsageError
+from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
 from acp_launch.settings.model import Settings
@@ -32,14 +33,20 @@ def carry_out(wish: Wish) -> int:
     except LaunchError as error:
         screen.failed(error)
         raise
+    except KeyboardInterrupt:
+        stopped = Stopped("stopped", signal_number=leave.code() - 128)
+        screen.failed(stopped)
+        raise stopped from None
 
 
 def _carried_out(wish: Wish, screen: Screen) -> int:
+    from acp_launch.process.guard import stand_by
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
 
     require_platform()
     require_descriptors()
+    stand_by()
     settings = load()
     profile, words = _profile_and_words(wish)
     if is_interactive := prompt.is_left_open(words, wish.file) and wish.output == "text":
@@ -49,7 +56,9 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     _examine(wish.attach)
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
-        registry, name, record = _session(wish, plan, settings, stack, held)
+        if wish.latest and (wish.session or wish.new):
+            raise UsageError("--continue takes the latest session, so it goes without --session and --new")
+        registry, name, record = session_of(plan, settings, stack, held, latest=wish.latest, is_new=wish.new)
         kept = Kept(settings, secrets, registry, name, record)
         if is_interactive:
             from acp_launch.cli.sit import sit
@@ -94,30 +103,42 @@ def _plan(profile: str, words: tuple[str, ...], wish: Wish, settings: Settings, 
     return planned(resolved, settings, waiting=screen.waiting)
 
 
-def _session(
-    wish: Wish, plan: LaunchPlan, settings: Settings, stack: ExitStack, held: ExitStack
+def session_of(
+    plan: LaunchPlan,
+    settings: Settings,
+    stack: ExitStack,
+    held: ExitStack,
+    *,
+    latest: bool = False,
+    is_new: bool = False,
 ) -> "tuple[Registry, str, Record | None]":
     """The store, the session's name, its record when it is continued; open until `stack` closes, and held by `held`.
 
     The store is opened for a new session too: what is wrong with it is said before anything starts.
+
+    Raises:
+        SessionError: the store cannot be used, another process is in the session, or it is of another directory.
     """
     from acp_launch.session.store import choice
     from acp_launch.session.store.hold import hold
     from acp_launch.session.store.registry import open_registry
 
-    if wish.latest and (wish.session or wish.new):
-        raise UsageError("--continue takes the latest session, so it goes without --session and --new")
     registry = stack.enter_context(open_registry(settings.state))
-    name = choice.latest_name(registry, plan) if wish.latest else plan.session or choice.fresh_name()
+    name = choice.latest_name(registry, plan) if latest else plan.session or choice.fresh_name()
     held.enter_context(hold(settings.state, (str(plan.project), plan.profile, name)))
-    if wish.new or not (wish.latest or plan.session):
+    if is_new or not (latest or plan.session):
         return registry, name, None
-    return registry, name, choice.continued(registry, plan, name, latest=wish.latest)
+    return registry, name, choice.continued(registry, plan, name, latest=latest)
 
 
 def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:
     """Spawn the agent, and only then import what talks to it: both take their time together."""
-    with guarded(kept.settings, plan, "run") as guard, started(plan, kept.secrets) as spawned:
+    settings = kept.settings
+    with (
+        guarded(settings, plan, "run") as guard,
+        housed(settings, plan) as plan,
+        started(plan, kept.secrets) as spawned,
+    ):
         import asyncio
 
         from acp_launch.cli.talk import talks, wanted
@@ -131,10 +152,9 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
                 wanted=wanted(wish, plan, kept, keeper),
                 blocks=_blocks(wish, plan, text),
                 timeout=wish.timeout,
+                over=lambda end: keeper.ended(end.title),
             )
-            end = asyncio.run(launch(plan, job, spawned, screen.observer))
-    keeper.ended(end.title)
-    return exit_code(end)
+            return exit_code(asyncio.run(launch(plan, job, spawned, screen.observer)))
 
 
 def _blocks(wish: Wish, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":

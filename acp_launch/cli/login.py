@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from acp_launch.errors import AuthRequired, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
@@ -46,7 +47,7 @@ def login(
 
     agent, used = _on_visit(settings, planned, "login", lambda *visit: _logged_in(planned, method, *visit))
     say(harmless(f'acp-launch: logged in to {agent} with "{used}"', keep=""))
-    say(harmless(f"    whether that is all it wants: acp-launch run {planned[0].profile}", keep=""))
+    say(harmless(f"    whether that is all it wants: {ours('run', planned[0].called)}", keep=""))
 
 
 def logout(profile: Profile, trust: Trust = False) -> None:
@@ -215,7 +216,8 @@ def _place(planned: "Planned", person: "Person | None", aloud: "Aloud | None", i
     same = StdioPlan(name=agent.name, command=agent.command, args=agent.args, env=agent.env, cwd=agent.cwd)
     return Place(
         program=program(same, agent.name, secrets),
-        profile=plan.profile if plan.file else "",
+        profile=plan.called,
+        is_built_in=plan.is_built_in,
         adviser=Logins(person, aloud) if person else None,
         in_front=(in_front or _in_front(person)) if available() else None,
     )

@@ -1,5 +1,6 @@
 """`logs`: what an agent and its MCP servers said on stderr."""
 
+import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,29 +25,29 @@ def logs(
     profile: Profile = None, server: Server = None, follow: Follow = False, lines: Last = None, as_json: Json = False
 ) -> None:
     """Show what the agent and the MCP servers of the latest launch said on stderr."""
-    from acp_launch.cli.signals import Interrupt
+    from acp_launch import leave
     from acp_launch.console.logs import Shown
     from acp_launch.console.logwatch import Watch
     from acp_launch.settings.load import load
 
-    interrupt = Interrupt()
     settings = load()
     directory = settings.state / "log"
     name = None if profile is None else _profile(profile, directory, settings)
     of = None if server is None else _server(server, name, directory)
     shown = Shown(as_json=as_json)
-    watch = Watch(directory, shown, profile=name, server=of, follow=follow, is_enough=lambda: interrupt.has_arrived)
-    watch.look(lines)
+    watch = Watch(directory, shown, profile=name, server=of, follow=follow, is_enough=leave.is_due)
+    with leave.deferred():  # until no line is half shown
+        watch.look(lines)
     if not watch.has_logs:
         shown.note(_nothing(watch, directory, name, of) + ("; waiting for some" if follow else ""))
     try:
+        gc.enable()  # it may go on for days
         while follow:
-            with interrupt.welcome():
-                _pause()
-            watch.look()
+            _pause()
+            with leave.deferred():
+                watch.look()
     finally:
         watch.end()
-    interrupt.raise_if_arrived()
 
 
 def _profile(given: str, directory: Path, settings: "Settings") -> str:

@@ -5,9 +5,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from acp_launch.errors import LaunchError
+from acp_launch import leave
+from acp_launch.errors import LaunchError, Stopped
 
-INTERRUPTED, SIGPIPE = 130, 141
+SIGPIPE = 141
+LAST_WORDS = 0.5  # seconds for stderr to take them, once a signal has ended us
 HELP = {"-h", "--help"}
 
 
@@ -16,22 +18,27 @@ def run(arguments: Sequence[str]) -> int:
     if _missing_streams():
         return _stdout_is_full(OSError(errno.EBADF, "it is closed"))
     try:
-        code = _run(arguments)
+        with leave.undoing():
+            code = _run(arguments)
         sys.stdout.flush()  # here, where a reader that is gone is told by the exit code
         return code
     except LaunchError as error:
         from acp_launch.console.failure import show
 
+        if isinstance(error, Stopped):
+            leave.within(LAST_WORDS, error.exit_code)
         show(error)
         return error.exit_code
     except KeyboardInterrupt:
         _stdout_is_gone()  # nor does a reader that has stopped reading keep us
-        return INTERRUPTED
+        return leave.code()
     except BrokenPipeError:
         _stdout_is_gone()
         return SIGPIPE
     except (OSError, RuntimeError, BaseExceptionGroup) as error:
         return _failed(error)
+    finally:
+        _dismiss_guards()
 
 
 def _failed(error: BaseException) -> int:
@@ -47,6 +54,12 @@ def _failed(error: BaseException) -> int:
     if isinstance(error, OSError) and error.filename is None:
         return _stdout_is_full(error)  # only a descriptor we were given has no name
     raise error
+
+
+def _dismiss_guards() -> None:
+    """Those that were forked for a launch that did not come to be."""
+    if guard := sys.modules.get("acp_launch.process.guard"):
+        guard.stand_down()
 
 
 def _run(arguments: Sequence[str]) -> int:

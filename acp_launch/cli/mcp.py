@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acp_launch.errors import UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -174,7 +175,7 @@ def _unknown(wanted: "Probe", tool: str, known: list[str]) -> UsageError:
     hint = f'; did you mean "{near[0]}"?' if near else ""
     name = wanted.server.name
     return UsageError(
-        f'the MCP server "{name}" has no tool "{tool}"{hint}', fix=f"acp-launch mcp tools {wanted.plan.profile} {name}"
+        f'the MCP server "{name}" has no tool "{tool}"{hint}', fix=ours("mcp", "tools", wanted.plan.called, name)
     )
 
 
@@ -200,7 +201,7 @@ def _allowed(wanted: "Probe", tool: str | None) -> str:
     """
     from acp_launch.protocol.jsonrpc import request
 
-    shown = f"acp-launch mcp tools {wanted.plan.profile} {wanted.server.name} lists them"
+    shown = f"{ours('mcp', 'tools', wanted.plan.called, wanted.server.name)} lists them"
     if tool is None:
         raise UsageError("which tool?", fix=shown)
     if tool.encode(errors="replace").decode() != tool:

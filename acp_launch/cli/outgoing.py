@@ -21,6 +21,7 @@ from acp_launch.interop.places import Machine, Tool, own_place
 from acp_launch.interop.source import at_home, read
 from acp_launch.interop.target import refuse_strays
 from acp_launch.interop.writers import Exported, exported
+from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.secret.redact import redactor
 from acp_launch.settings import load as settings
@@ -78,7 +79,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
     try:
         new = handing.handed(source.text if source else None, tool, wanted, found.inputs)
     except Misfit as misfit:
-        fix = f"add it by hand: acp-launch export {loaded.found.name} --to {tool.name} prints it"
+        fix = f"add it by hand: {ours('export', loaded.found.called, '--to', tool.name)} prints it"
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
     show_change(file, source.text if source else None, new)
     _agree(wish)

@@ -152,7 +152,7 @@ def _shelf(profile: str) -> "Shelf":
     if profile.startswith(PREFIX):
         return Shelf(_settings().state, str(project_of(here())), profile)
     found = find(profile, start=here(), settings=_settings())
-    return Shelf(_settings().state, str(found.project), found.name)
+    return Shelf(_settings().state, str(found.project), found.name, found.called)
 
 
 def _name(profile: str) -> str:

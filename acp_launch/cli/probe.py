@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.planning import at_home, here, loaded_profile, planned, resolved_from
-from acp_launch.cli.start import guarded, started
+from acp_launch.cli.start import guarded, housed_alone, started
 from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.notices import Notices
@@ -30,9 +30,10 @@ from acp_launch.mcp.client import Client
 from acp_launch.mcp.handshake import shake_hands
 from acp_launch.mcp.message import Server
 from acp_launch.mcp.stdio import Connection, connect
-from acp_launch.plan.environment import environment
-from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
 from acp_launch.plan.resolve import resolve
+from acp_launch.plan.servers import process
+from acp_launch.problem import ours
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
 from acp_launch.process.serverlog import ServerLogs
@@ -103,7 +104,8 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> P
     plan, secrets = planned(resolve(alone, cwd=here(), environ=os.environ, cwd_override=at_home(cwd)), settings)
     (server,) = plan.servers
     assert isinstance(server, StdioPlan)
-    return Probe(plan=replace(plan, agent=_process(server)), server=server, secrets=secrets, settings=settings)
+    plan = replace(plan, agent=process(server, os.environ))
+    return Probe(plan=plan, server=server, secrets=secrets, settings=settings)
 
 
 def visit(how: Visit, story: "Story[T]") -> T:
@@ -116,8 +118,9 @@ def visit(how: Visit, story: "Story[T]") -> T:
     probe = how.probe
     with ExitStack() as stack:
         guard = stack.enter_context(guarded(probe.settings, probe.plan, "mcp"))
+        plan = stack.enter_context(housed_alone(probe.settings, probe.plan))
         try:
-            spawned = stack.enter_context(started(probe.plan, probe.secrets))
+            spawned = stack.enter_context(started(plan, probe.secrets))
         except AgentError as error:
             raise ServerError(
                 f'the MCP server "{probe.server.name}": {error.message}', fix=error.fix, detail=error.detail
@@ -168,12 +171,6 @@ def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], N
     return both
 
 
-def _process(server: StdioPlan) -> ProcessPlan:
-    """What an agent would start itself gets what any server inherits."""
-    env = server.env if server.bridge else environment(os.environ, "minimal", server.env)
-    return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=server.cwd)
-
-
 def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
     """
     Raises:
@@ -181,7 +178,7 @@ def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
     """
     if name is not None and name in servers:
         return name
-    shown = f"acp-launch mcp list {profile}"
+    shown = ours("mcp", "list", profile)
     if name is None and not servers:
         raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
     if name is None:
@@ -203,7 +200,7 @@ def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
             [
                 where.problem(
                     f"acp-launch cannot talk to {server.type} servers itself yet; the agent connects to it",
-                    f"ask the agent: acp-launch run {profile} 'which tools does {name} have?'",
+                    f"ask the agent: {ours('run', profile, f'which tools does {name} have?')}",
                 )
             ]
         )

@@ -26,7 +26,11 @@ def reap(as_json: Json = False) -> None:
     from acp_launch.console.processes import show_ended
     from acp_launch.process.leftovers import clear
     from acp_launch.process.spawn import require_platform
+    from acp_launch.process.workdir import sweep
     from acp_launch.settings.load import load
 
     require_platform()
-    show_ended(clear(load().state), as_json=as_json)
+    state = load().state
+    ended = clear(state)
+    sweep(state)
+    show_ended(ended, as_json=as_json)

@@ -3,9 +3,11 @@
 import sys
 from typing import TYPE_CHECKING
 
+from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
+    from acp_launch.console.stillclock import StillClock
     from acp_launch.console.stream.discreet import Output
     from acp_launch.session.person import Person
 
@@ -17,6 +19,7 @@ class Screen:
         """`output` is text, json or quiet."""
         self._output = output
         self._observer: Output | None = None
+        self._clock: StillClock | None = None  # of what is drawn
 
     @property
     def observer(self) -> "Output":
@@ -33,8 +36,10 @@ class Screen:
     def _make(self) -> "Output":
         if self._output == "text" and sys.stdout.isatty():
             from acp_launch.console.draw.live import Live
+            from acp_launch.console.stillclock import StillClock
 
-            return Live()
+            self._clock = StillClock()
+            return Live(clock=self._clock)
         from acp_launch.console.stream.outlet import Outlet
 
         if self._output == "json":
@@ -51,7 +56,12 @@ class Screen:
 
         if not possible():
             return None
-        return Questions(self.observer.pause)
+        questions = Questions(self.observer.pause)
+        if self._clock is None:
+            return questions
+        from acp_launch.console.stillclock import Unhurried
+
+        return Unhurried(questions, self._clock)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         """Say what is awaited before there is anything to observe."""
@@ -74,9 +84,10 @@ class Screen:
 
         from acp_launch.console.stream.outlet import OutputClosed
 
+        if isinstance(error, Stopped):
+            leave.within(LAST_WORDS, error.exit_code)
         self.observer.failed(error)
-        patience = LAST_WORDS if isinstance(error, Stopped) else None
         try:
-            asyncio.run(asyncio.wait_for(self.observer.drain(), patience))
-        except (OutputClosed, TimeoutError):
-            return  # nobody is left to tell
+            asyncio.run(self.observer.drain())
+        except OutputClosed:
+            return  # the reader is gone

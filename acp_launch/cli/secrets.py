@@ -5,18 +5,36 @@ A value comes from a hidden prompt, from stdin or from a variable; never from th
 shell's history would show it.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from acp_launch.errors import MachineError, SecretError, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from acp_launch.cli.vault import Vault
 
-app = typer.Typer(help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
+SHOWING = ("get", "show", "print", "read", "cat")  # what a person tries who wants to see a value
+
+
+class _Verbs(TyperGroup):
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """
+        Raises:
+            UsageError: it would show a value. The nearest of our verbs, `set`, is no help with that.
+        """
+        if args[0] in SHOWING:
+            name = next((word for word in args[1:] if not word.startswith("-")), "NAME")
+            fix = f"a command gets it in a variable: {ours('secret', 'copy-to-env', name, '--', 'COMMAND')}"
+            raise UsageError(f"No such command '{args[0]}': a value is never shown", fix=fix)
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(cls=_Verbs, help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]

@@ -59,7 +59,9 @@ def received(name: str, from_variable: str | None) -> Secret:
     text = _from_variable(from_variable) if from_variable else _typed(name) if _is_terminal() else _piped()
     redactor.register(secret := Secret(text))
     if not text:
-        raise UsageError("the value is empty; nothing was kept", fix="give a value; acp-launch secret rm removes one")
+        raise UsageError(
+            "the value is empty; nothing was kept", fix="give a value; acp-launch secret rm NAME removes one"
+        )
     if "\0" in text:
         raise UsageError("the value holds a NUL character, which no variable can", fix="give text")
     if (held := size(text)) is None:

@@ -6,6 +6,7 @@ import typer
 
 from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
+from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
@@ -119,7 +120,8 @@ def _end(how: Any, record: "Record", *, trust: bool) -> bool:
     planned = _plan_of(record, trust=trust)
 
     async def story(connection: "Connection") -> bool:
-        return await end_session(connection, how, record.session_id, limit=planned[0].timeouts.session)
+        limit = planned[0].timeouts.session
+        return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
     return errand(planned, _settings(), story)
 
@@ -154,7 +156,6 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
 def _plan_of(record: "Record", *, trust: bool) -> "Planned":
     """The plan that runs a session's agent, as it is configured now."""
-    import shlex
     from pathlib import Path
 
     from acp_launch.cli.planning import agent_plan
@@ -164,7 +165,7 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
         # Only a digest of that command line is kept: an argument may be a secret.
         raise SessionError(
             f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',
-            fix=f"to forget it here: acp-launch session rm {shlex.quote(record.name)} --local",
+            fix=f"to forget it here: {ours('session', 'rm', record.name, '--local')}",
         )
     try:
         return agent_plan(record.profile, _settings(), cwd=Path(record.cwd), trust=trust)
@@ -173,7 +174,7 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
     except LaunchError as error:
         raise SessionError(
             f'the agent of the session "{record.name}" cannot be started: its profile "{record.profile}" has problems',
-            fix=f"mend it, or forget the session here: acp-launch session rm {shlex.quote(record.name)} --local",
+            fix=f"mend it, or forget the session here: {ours('session', 'rm', record.name, '--local')}",
             detail=str(error).splitlines(),
         ) from error
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from acp_launch.cli.planning import checked_name, here
-from acp_launch.cli.start import guarded, started
+from acp_launch.cli.start import guarded, housed, started
 from acp_launch.cli.talk import talks, wished
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.store.hold import hold
@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
     """Gives the exit code; `held` holds the first session."""
-    with guarded(kept.settings, plan, "run") as guard, started(plan, kept.secrets) as spawned:
+    settings = kept.settings
+    with (
+        guarded(settings, plan, "run") as guard,
+        housed(settings, plan) as plan,
+        started(plan, kept.secrets) as spawned,
+    ):
         return asyncio.run(_sat(wish, plan, kept, held, guard, spawned))
 
 
 async def _sat(
     wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
+    from acp_launch.console.stillclock import StillClock, Unhurried
     from acp_launch.console.stream.discreet import Discreet
     from acp_launch.interactive.heard import heard
     from acp_launch.interactive.rooms import Rooms
@@ -38,7 +44,8 @@ async def _sat(
     from acp_launch.launch import Talks
 
     shown = front(kept.settings.state / "history" / _history_name(plan))
-    output = heard(shown.canvas)
+    clock = StillClock()
+    output = heard(shown.canvas, clock)
     rooms = Rooms(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
     async def in_front(program: "Program") -> "Exit":
@@ -48,7 +55,7 @@ async def _sat(
             return await foreground(program)
 
     observer = Discreet(output)
-    with talks(wish, plan, kept, guard, shown.person, observer.note, in_front) as needs:
+    with talks(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
         seating = Seating(
             needs=Talks(**needs),
             front=shown,
@@ -57,7 +64,7 @@ async def _sat(
             rooms=rooms,
             room=rooms.first(kept.name, kept.record, held),
             replay=wish.replay,
-            wishes=wished(wish, plan),
+            wishes=wished(plan, wish.sets),
             blocks=partial(_blocks, plan),
             here=here(),
         )

@@ -1,12 +1,15 @@
 """Start a plan's agent before anything that talks to it is imported, and be sure it ends, whatever becomes of us."""
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from acp_launch.cli.signals import on_signals, stopped
+from msgspec.structs import replace
+
 from acp_launch.console.stderr import YELLOW, harmless, put, say, share, uncoloured
-from acp_launch.plan.model import LaunchPlan, StdioPlan
+from acp_launch.errors import ProblemsError
+from acp_launch.leave import deferred
+from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
 from acp_launch.process.logfile import LogFile
@@ -15,6 +18,8 @@ from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
+
+TOLD = 5  # names of files
 
 
 @contextmanager
@@ -32,20 +37,15 @@ def guarded(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     _clear(settings)
     record = LaunchRecord(settings.state, _note)
     guard = Guard(record, _note)
-    arrived: list[int] = []  # a signal within `start` would lose the process it has just started
-    on_signals(lambda number, frame: arrived.append(number))
     try:
-        record.begin(verb, plan.profile)
-        guard.start()
-        on_signals(stopped)
-        if arrived:
-            stopped(arrived[0], None)
+        with deferred():  # a signal within `start` would lose what it has just started
+            record.begin(verb, plan.profile)
+            guard.start()
         yield guard
     finally:
-        on_signals(lambda number, frame: None)
-        guard.dismiss()
-        record.remove()
-        on_signals(stopped)
+        with deferred():
+            guard.dismiss()
+            record.remove()
 
 
 def _clear(settings: Settings) -> None:
@@ -65,20 +65,53 @@ def _note(text: str) -> None:
 
 
 @contextmanager
+def housed(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
+    """The plan with a directory for each server that has none: an empty one, removed when the block is left.
+
+    Raises:
+        StateError: there is no place for them.
+    """
+    lacking = [server.name for server in plan.servers if isinstance(server, StdioPlan) and server.cwd is None]
+    if not lacking:
+        yield plan
+        return
+    from acp_launch.process.workdir import workdirs
+
+    with workdirs(settings.state, lacking, _left) as made:
+        given = (replace(each, cwd=made[each.name]) if each.name in made else each for each in plan.servers)
+        yield replace(plan, servers=tuple(given))
+
+
+@contextmanager
+def housed_alone(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
+    """The same where `plan.agent` is the process of its only server."""
+    with housed(settings, plan) as given:
+        (server,) = given.servers
+        assert isinstance(server, StdioPlan) and server.cwd is not None
+        yield replace(given, agent=replace(given.agent, cwd=server.cwd))
+
+
+def _left(server: str, names: Sequence[str]) -> None:
+    shown = ", ".join([*names[:TOLD], *(["…"] if len(names) > TOLD else [])])
+    what = f"mcp server {server} wrote into its own directory, which is removed now: {shown}"
+    _note(harmless(f"{what}; to keep such files, give it a cwd", keep=""))
+
+
+@contextmanager
 def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
     """The agent's process; leaving kills whatever of its tree is left."""
-    arrived: list[int] = []  # a signal within `spawn` would lose the process it has just started
-    on_signals(lambda number, frame: arrived.append(number))
-    spawned = spawn_agent(plan, secrets)
+    spawned = None
     try:
-        on_signals(stopped)  # until the event loop listens
-        if arrived:
-            stopped(arrived[0], None)
+        with deferred():  # a signal within `spawn` would lose the process it has just started
+            spawned = spawn_agent(plan, secrets)
         yield spawned
+    except ProblemsError as error:
+        error.outcome = "what was started has been stopped"
+        raise
     finally:
-        on_signals(lambda number, frame: None)  # nobody's impatience interrupts the kill
-        end_now(spawned)
-        on_signals(stopped)
+        if spawned is not None:
+            with deferred():
+                end_now(spawned)
 
 
 def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
@@ -90,8 +123,10 @@ def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
 
 
 def open_env(plan: LaunchPlan) -> dict[str, str]:
-    """The agent's environment without what holds a secret."""
-    return {name: value.reveal({}) for name, value in plan.agent.env.items() if not value.secrets}
+    """The agent's environment without what holds a secret, and without what keeps the agent from the project."""
+    return {
+        name: value.reveal({}) for name, value in plan.agent.env.items() if not value.secrets and value.origin != OURS
+    }
 
 
 @contextmanager

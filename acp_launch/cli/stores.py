@@ -18,13 +18,10 @@ T = TypeVar("T")
 
 
 def keep_to_ourselves() -> None:
-    """Before the first secret: what is printed passes the redactor, others cannot look in, and who ends us ends what
-    works for us."""
-    from acp_launch.cli.signals import TERMINATING, on_signals, stopped
+    """Before the first secret: what is printed passes the redactor, and others cannot look in."""
     from acp_launch.process.private import hide
     from acp_launch.secret.streams import install
 
-    on_signals(stopped, TERMINATING)
     hide()
     install()
 

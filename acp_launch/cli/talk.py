@@ -1,12 +1,14 @@
 """What a session needs from the command line's side: its policy and books, its person, its logs."""
 
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.cli.books import Ledger
+from acp_launch.cli.planning import here
 from acp_launch.cli.start import open_env, spawn_agent, stderr_log
 from acp_launch.console.ask.aloud import Aloud
 from acp_launch.console.ask.permit import permitting
@@ -16,6 +18,7 @@ from acp_launch.opened import LogIn, Wanted
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.serverlog import ServerLogs
+from acp_launch.profile.discover import project_of
 from acp_launch.served import Elicit, Means, offers
 from acp_launch.session.connection import Connection
 from acp_launch.session.options import configure
@@ -46,7 +49,7 @@ def talks(
 
     `in_front` runs a program on the terminal where something has to leave that first.
     """
-    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile)
+    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
     rules = policy(plan, approve=wish.approve, remembered=load(shelf), home=home)
     with (
@@ -55,7 +58,7 @@ def talks(
         closing(Ledger(plan, shelf, home, note)) as books,
     ):
         offered = offers(plan, has_person=person is not None)
-        gate = Gate(rules, permitting(person) if person else None, books)
+        gate = Gate(rules, permitting(person, _listing(wish, plan)) if person else None, books)
         aloud = Aloud(log_file, sys.stderr)
         yield {
             "guard": guard,
@@ -70,6 +73,15 @@ def talks(
             "respawn": lambda: spawn_agent(plan, kept.secrets),
             "server_logs": server_logs,
         }
+
+
+def _listing(wish: "Wish", plan: LaunchPlan) -> str:
+    """The command that lists what is kept for good, to be typed here."""
+    words = ["acp-launch", "permission", "list"]
+    if wish.agent is None:
+        return shlex.join([*words, wish.words[0]])
+    listing = shlex.join([*words, "--", plan.profile])
+    return listing if plan.project == project_of(here()) else f"cd {shlex.quote(str(plan.project))}; {listing}"
 
 
 def _eliciting(person: Person) -> Elicit:
@@ -99,16 +111,16 @@ def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Want
         name=kept.name,
         continued=kept.record,
         replay=wish.replay,
-        wishes=wished(wish, plan),
+        wishes=wished(plan, wish.sets),
         opened=keeper.opened,
     )
 
 
-def wished(wish: "Wish", plan: LaunchPlan) -> list[configure.Wish]:
+def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[configure.Wish]:
     """Mode and options, of the profile and of `--set`."""
 
     def place(path: KeyPath) -> str:
         origin = plan.origins[path]
         return f"{origin} {origin.path}"
 
-    return configure.wishes(plan.mode, plan.config, wish.sets, place=place)
+    return configure.wishes(plan.mode, plan.config, sets, place=place)

@@ -62,5 +62,5 @@ def _fix(loaded: "Loaded", how: str) -> str:
 
     if how == "doubtful":
         return "make the file your own, and writable by nobody else, inside the project"
-    name = shlex.quote(loaded.found.name if loaded.found.origin != "path" else str(loaded.label))
+    name = shlex.quote(loaded.found.called)
     return f"if you want all of this: acp-launch trust {name}; for this once: --trust"

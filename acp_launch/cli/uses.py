@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from acp_launch.plan.needs import Need, needs
+from acp_launch.problem import ours
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -64,5 +65,5 @@ def _usable(settings: Settings) -> "list[Loaded]":
             found.append(loaded)
         else:
             file = shown(each.file)
-            say(f"acp-launch: {file} has problems and is passed over: acp-launch validate {file}", style=YELLOW)
+            say(f"acp-launch: {file} has problems and is passed over: {ours('validate', str(file))}", style=YELLOW)
     return found

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from acp_launch.console.problems import show as show_problems
 from acp_launch.console.stderr import QUOTED, RED, harmless, say
-from acp_launch.errors import LaunchError, ProblemsError, SettingsError
+from acp_launch.errors import LaunchError, ProblemsError
 
 STDOUT_CLOSED = 141
 
@@ -14,8 +14,7 @@ def show(error: LaunchError) -> None:
     if error.exit_code == STDOUT_CLOSED:
         return  # whoever closed it, head(1) for instance, had enough: no words, as with cat
     if isinstance(error, ProblemsError):
-        outcome = "nothing was done" if isinstance(error, SettingsError) else "nothing was started"
-        show_problems(error.problems, as_json=False, outcome=outcome)
+        show_problems(error.problems, as_json=False, outcome=error.outcome)
         return
     for text, style in lines(error):
         say(text, style=style)

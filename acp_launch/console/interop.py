@@ -6,7 +6,6 @@ redactor, and only lines that change are shown.
 """
 
 import json
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from acp_launch.console.columns import columns
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.interop.survey import Finding
+from acp_launch.problem import ours
 from acp_launch.profile.load import shown
 from acp_launch.secret.credential import masked
 from acp_launch.secret.redact import redactor
@@ -47,7 +47,7 @@ def show_findings(found: Sequence[Finding], *, as_json: bool) -> None:
     usable = [one for one in found if one.servers or one.agents]
     for one in usable:
         say(
-            f"    acp-launch import {shlex.quote(discreet(shown(one.file)))} --from {one.tool.name} --into PROFILE",
+            f"    {ours('import', discreet(shown(one.file)), '--from', one.tool.name, '--into', 'PROFILE')}",
             style=DIM,
         )
 

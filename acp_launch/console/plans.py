@@ -9,7 +9,7 @@ with `***` where somebody wrote a credential down.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from acp_launch.console import problems, stdout
 from acp_launch.console.secretstates import state_lines, states
@@ -72,7 +72,7 @@ def described(plan: LaunchPlan) -> dict[str, Any]:
         "client": asdict(plan.client),
         "timeouts": {name: float(seconds) for name, seconds in _timeouts(plan).items()},
         "agent": {**_program(plan.agent), "cwd": str(plan.agent.cwd)},
-        "mcp_servers": [_server(server) for server in plan.servers],
+        "mcp_servers": [_server(server, plan) for server in plan.servers],
         "secrets": [secret.name for secret in plan.secrets],
         "origins": {masked(origin.path): str(origin) for origin in plan.origins.values() if origin.path},
     }
@@ -102,26 +102,33 @@ def _program(program: ProcessPlan | StdioPlan) -> dict[str, Any]:
     }
 
 
-def _server(server: ServerPlan) -> dict[str, Any]:
+def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
-        return {"name": server.name, "type": "stdio", **_program(server), **_supervision(server)}
+        return {"name": server.name, "type": "stdio", **_program(server), **_supervision(server, plan)}
     headers = _origins(server.headers)
     return {"name": server.name, "type": server.type, "url": masked(server.url.display()), "headers": headers}
 
 
-def _supervision(server: StdioPlan) -> dict[str, Any]:
+def _supervision(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
     """Without a bridge the agent decides what is not here."""
-    chosen = {"required": server.required, "bridge": server.bridge}
+    cwd = None if server.cwd is None else str(server.cwd)
+    chosen = {"cwd": cwd, "cwd_from": _chosen_by(server, plan), "required": server.required, "bridge": server.bridge}
     if not server.bridge:
         return chosen
     return {
-        "cwd": str(server.cwd),
         **chosen,
         "restart": asdict(server.restart),
         "timeouts": asdict(server.timeouts),
         "tools": asdict(server.tools),
         "roots": server.roots,
     }
+
+
+def _chosen_by(server: StdioPlan, plan: LaunchPlan) -> Literal["private", "profile", "session"]:
+    """Where its directory comes from."""
+    if server.cwd is None:
+        return "private"
+    return "profile" if server.bridge and ("mcp_servers", server.name, "cwd") in plan.origins else "session"
 
 
 def _origins(values: Mapping[str, Value]) -> dict[str, dict[str, Any]]:
@@ -179,11 +186,10 @@ def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator
     declared = _at(plan, (*path, "type"), (*path, "required"))
     yield f"mcp server {server.name} (stdio{'' if server.required else ', not required'}){declared}"
     yield from _program_lines(server, path, plan, verbose)
+    yield f"  directory  {_directory(server, plan)}"
     if not server.bridge:
         yield f"  bridge     none: the agent starts it, secrets and all{_at(plan, (*path, 'bridge'))}"
         return
-    if server.cwd != plan.cwd:
-        yield f"  directory  {server.cwd}{_at(plan, (*path, 'cwd'))}"
     yield f"  restart    {_restart(server.restart)}{_at(plan, (*path, 'restart'))}"
     timeouts = f"start {server.timeouts.start}, call {server.timeouts.call or 'none'}"
     yield f"  timeouts   {timeouts}{_at(plan, (*path, 'timeouts'))}"
@@ -191,6 +197,15 @@ def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator
         yield f"  tools      {_tools(server.tools)}{_at(plan, (*path, 'tools'))}"
     if server.roots == "session":
         yield f"  roots      the session's directories, whatever the agent declares{_at(plan, (*path, 'roots'))}"
+
+
+def _directory(server: StdioPlan, plan: LaunchPlan) -> str:
+    where = _at(plan, ("mcp_servers", server.name, "cwd"))
+    return {
+        "private": "(an empty one of its own; cwd chooses another)",
+        "profile": f"{server.cwd}{where}",
+        "session": f"{server.cwd}  (the session's)",
+    }[_chosen_by(server, plan)]
 
 
 def _restart(restart: Restart) -> str:

@@ -9,7 +9,7 @@ from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
-from acp_launch.problem import Problem, errors
+from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.secret.credential import masked
@@ -98,7 +98,7 @@ def _description(loaded: Loaded | None) -> str:
 
 def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> str:
     count = len(errors(problems))
-    wrong = f"({count} problem{'s' if count != 1 else ''}: acp-launch validate {shown(found.file)})" if count else ""
+    wrong = f"({count} problem{'s' if count != 1 else ''}: {ours('validate', shown(found.file))})" if count else ""
     hidden = f"(shadowed by {shown(found.shadowed_by)})" if found.shadowed_by else ""
     description = _description(loaded)
     return " ".join(filter(None, (description, wrong, hidden))) or shown(found.file)

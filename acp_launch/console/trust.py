@@ -18,6 +18,7 @@ from acp_launch.console.stderr import DIM, RED, harmless, paint
 from acp_launch.console.wouldrun import parts
 from acp_launch.document.keypath import KeyPath
 from acp_launch.profile.accepted import changes
+from acp_launch.profile.display import shown
 from acp_launch.profile.model import Profile
 from acp_launch.profile.trust import Acceptance, Standing
 
@@ -42,12 +43,13 @@ def report(profile: Profile, found: Mapping[KeyPath, Path], standing: Standing) 
     for doubt in standing.doubts:
         yield paint(f"  {_plain(doubt)}", RED)
     said = [*parts(profile, found, standing.now)]
-    width = max(len(label) for label, _ in said)
-    for label, text in said:
-        yield from _rows(f"  {label:{width}}  ", _plain(text))
-    if foreign := _foreign("".join([standing.label, *(text for _, text in said)])):
+    width = max(len(part.label) for part in said)
+    for part in said:
+        rows = _rows(f"  {part.label:{width}}  ", _plain(part.text))
+        yield from (paint(row, RED) if part.is_potent else row for row in rows)
+    if foreign := _foreign("".join([standing.label, *(part.text for part in said)])):
         yield paint(f"  look twice: not everything is in ASCII, and may look like something else: {foreign}", RED)
-    if any(len(text) > WIDEST for _, text in said):
+    if any(len(part.text) > WIDEST for part in said):
         yield paint("  look twice: not all of it is shown here; read the file before you accept it", RED)
     if standing.before is not None and standing.how == "changed":
         yield from _news(standing.before, standing.now)
@@ -79,18 +81,17 @@ def _columns() -> int:
 def _news(before: Acceptance, now: Sequence[str]) -> Iterator[str]:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(before.since))
     yield f"changed since you accepted it on {when}:"
-    found = list(changes(before.lines, _shareable(now)))
+    found = list(changes(before.lines, [str(shown(line)) for line in now]))
     for line in _cut(found):
-        yield paint(f"  {_plain(line)}", RED if line.startswith("-") else GREEN)
+        yield paint(f"  {_plain(_marked(line))}", RED if line.startswith("-") else GREEN)
     if not found:
         yield "  a credential that is written in it, which is not shown"
 
 
-def _shareable(lines: Sequence[str]) -> list[str]:
-    """Without the credentials that somebody wrote down."""
-    from acp_launch.secret.credential import masked
-
-    return [masked(line) for line in lines]
+def _marked(line: str) -> str:
+    """A line of a difference, with what its variable can do."""
+    said = shown(line[2:])
+    return f"{line[:2]}{said.path}, which {said.can}: {said.value}" if said.can else line
 
 
 def _foreign(text: str) -> str:

@@ -28,15 +28,16 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 from rich.text import Text
 
+from acp_launch.console.ask.echo import given_back
 from acp_launch.interactive import keys
 from acp_launch.interactive.above import streams_above
-from acp_launch.interactive.asking import Asking
+from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.canvas import Board
 from acp_launch.interactive.completion import Completing
 from acp_launch.interactive.drawing import Drawing, terminal_size
 from acp_launch.interactive.front import Event, Interrupted, Left, Status, Submitted, Vocabulary
 from acp_launch.interactive.history import Past
-from acp_launch.interactive.layout import Screen
+from acp_launch.interactive.layout import Screen, room_above
 from acp_launch.interactive.statusline import statusline
 from acp_launch.interactive.tty import Tty
 from acp_launch.secret.redact import Redactor, redactor
@@ -90,7 +91,7 @@ class Application:
             enable_cpr=False,
         )
         self.canvas = Board(console, output.get_size, self._frame)
-        self._asking = Asking(self.canvas, self._refocus)
+        self._asking = Asking(self.canvas, self._refocus, self._room)
         self.person: Person = self._asking
         self._completing = Completing()
         self._past = Past(history, source, lambda text: self.canvas.print(Text(text, "dim")))
@@ -114,12 +115,14 @@ class Application:
     async def run(self) -> None:
         if self._closed.is_set():
             return
+        taken_back = given_back()
         with streams_above(self.canvas.write), self._signals():
             try:
                 with suppress(EOFError):
                     await self._app.run_async(handle_sigint=False, set_exception_handler=False)
             finally:
                 self.canvas.stop()
+                taken_back()
         self._drawing.finish()
         if not self._closed.is_set():  # the terminal is gone; the story may still have to end its turn
             self.events.put_nowait(Left())
@@ -182,9 +185,12 @@ class Application:
             [
                 keys.everywhere(self._interrupted, self._stop, lambda: self._drawing.clear()),
                 keys.of_prompt(self._prompt, self._submit, self._leave),
-                keys.of_answer(self._answer, self._asking, self._default, self._leave),
+                keys.of_answer(self._answer, self._asking, self._default),
             ]
         )
+
+    def _room(self, question: Question) -> tuple[int, int]:
+        return room_above(question, self._prompt.text, self._queued, self._app.output.get_size())
 
     def _leave(self) -> None:
         self.events.put_nowait(Left())

@@ -39,11 +39,14 @@ class Question:
 class Asking:
     """A `Person`."""
 
-    def __init__(self, board: Board, changed: Callable[[], None]) -> None:
-        """`changed` is called when a question comes, opens and goes."""
+    def __init__(
+        self, board: Board, changed: Callable[[], None], room: Callable[["Question"], tuple[int, int]]
+    ) -> None:
+        """`changed` is called when a question comes, opens and goes; `room` is what one leaves of the screen."""
         self.question: Question | None = None
         self._board = board
         self._changed = changed
+        self._room = room
         self._turn = asyncio.Lock()
         self._typed = float("-inf")
         self._after_line = False
@@ -59,6 +62,9 @@ class Asking:
                 self._after_line = False
                 self._changed()
                 self._board.release()
+
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        return self._room(Question(prompt, choices, is_open=True))
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         self._board.say(Text(headed(text, STYLES.get(tone, "")), TONES.get(tone, "")))

@@ -216,7 +216,7 @@ COMMANDS = {
     ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),
     ":servers": Command(_servers, "", "how the MCP servers stand"),
     ":restart": Command(_restart, "SERVER", "start an MCP server again"),
-    ":permissions": Command(_permissions, "", "what may be done without asking, and what was answered for good"),
+    ":permissions": Command(_permissions, "", "what may be done without asking, and what you answered before"),
     ":usage": Command(_usage, "", "context, tokens and cost as the agent tells them"),
     ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),
     ":quit": Command(_quit, "", "end the session; it can be continued later", in_turn=False),

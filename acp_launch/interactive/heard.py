@@ -45,8 +45,8 @@ class HeardPlain(Heard, Plain):
     is_drawn = False
 
 
-def heard(canvas: Canvas | None) -> "HeardLive | HeardPlain":
-    """What a session is shown by, where there is a canvas and where there is none."""
-    output = HeardPlain(Outlet(), is_watched=True) if canvas is None else HeardLive(canvas, history=True)
+def heard(canvas: Canvas | None, clock: Callable[[], float]) -> "HeardLive | HeardPlain":
+    """What a session is shown by, where there is a canvas and where there is none. `clock` measures what is drawn."""
+    output = HeardPlain(Outlet(), is_watched=True) if canvas is None else HeardLive(canvas, history=True, clock=clock)
     output.transcript = Transcript()
     return output

@@ -5,7 +5,7 @@ The keys of an interactive session, besides those of every Emacs-like line edito
     Alt-Enter, Ctrl-J     a new line
     Tab, Shift-Tab        complete
     Ctrl-C                clear what was typed; otherwise, and while a turn runs, interrupt
-    Ctrl-D                leave, when nothing is typed
+    Ctrl-D                leave, when nothing is typed; where a line is asked for, dismiss that
     Ctrl-L                begin at the top of the screen; what was there scrolls away
     Ctrl-Z                stop, until `fg`
     Escape                close the menu, dismiss a question
@@ -47,8 +47,8 @@ def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], No
     return keys
 
 
-def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str], leave: Callable[[], None]) -> KeyBindings:
-    """While a line is asked for."""
+def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> KeyBindings:
+    """While a line is asked for. Ctrl-D ends what is being filled in, as it would on a bare terminal."""
     keys = KeyBindings()
     here = has_focus(answer)
     is_open = Condition(lambda: asking.open is not None)  # between two lines of a form Enter says nothing
@@ -62,7 +62,7 @@ def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str], leave:
         keys.add(key, filter=here & is_open)(_calling(enter))
         keys.add(key, filter=here & ~is_open)(lambda event: None)
     keys.add("escape", filter=here)(lambda event: asking.answer(None))
-    keys.add("c-d", filter=here & Condition(lambda: not answer.text))(_calling(leave))
+    keys.add("c-d", filter=here & Condition(lambda: not answer.text))(lambda event: asking.answer(None))
     return keys
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition, has_completions, is_searching
 from prompt_toolkit.formatted_text import AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
@@ -29,10 +30,13 @@ from prompt_toolkit.widgets import SearchToolbar
 from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.statusline import cut
 from acp_launch.interactive.ways import Row, room, ways
-from acp_launch.mark import marked
+from acp_launch.mark import COLUMNS, marked
 
 PROMPT = "> "
 MENU = 8  # rows
+NARROW = 24  # columns; on fewer, names have the room that there is
+APART = 2  # columns between a name and its meaning
+LEAST = 9  # columns that a meaning is shown in
 QUEUED = 3  # prompts that are shown of those that wait
 Rows = Callable[[int], list[StyleAndTextTuples]]
 
@@ -112,6 +116,15 @@ class Screen:
         self.layout.focus(due)
 
 
+def room_above(question: Question, typed: str, queued: Sequence[str], size: Size) -> tuple[int, int]:
+    """The columns beside our mark, and the rows above a question: queue, draft and status stand below it."""
+    columns, rows = size.columns, size.rows
+    draft = sum(max(1, -(-get_cwidth(PROMPT + line) // columns)) for line in typed.split("\n"))
+    waiting = min(len(queued), QUEUED + 1)
+    above = rows - len(ways(question, columns, room(rows))) - waiting - min(draft, max(1, rows // 3)) - 1
+    return columns - COLUMNS, above
+
+
 def asked(question: Question | None) -> str:
     """What stands before a line that is asked for."""
     if question is None:
@@ -164,14 +177,30 @@ def _menu(width: int) -> StyleAndTextTuples:
     index = state.complete_index
     first = max(0, min((index or 0) - MENU // 2, len(state.completions) - MENU))
     visible = state.completions[first : first + MENU]
-    column = min(max((get_cwidth(item.display_text) for item in visible), default=0), width)
+    shown = meant([(item.text, item.display_text, item.display_meta_text) for item in visible], width)
     rows: StyleAndTextTuples = []
-    for number, item in enumerate(visible, first):
-        name = cut(item.display_text, width)
-        meaning = cut(item.display_meta_text, width - column - 2) if width - column > 10 else ""
+    for number, (name, meaning) in enumerate(shown, first):
         rows += [("", "\n")] if rows else []
-        rows.append(("reverse" if number == index else "", name + " " * (column - get_cwidth(name))))
+        rows.append(("reverse" if number == index else "", name))
         rows.append(("dim", f"  {meaning}"))
+    return rows
+
+
+def meant(items: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str]]:
+    """
+    Rows of a name with its hint, and its meaning beside it: each item is the name, the name with its hint, the meaning.
+
+    A hint that leaves meanings no room is cut for its own, and takes none from the others.
+    """
+    most = width // 2 if width >= NARROW else width
+    column = max((size for _, shown, _ in items if (size := get_cwidth(shown)) <= most), default=0)
+    rows = []
+    for name, shown, meaning in items:
+        room = max(most, get_cwidth(f"{name} …"), width - get_cwidth(meaning) - APART) if meaning else width
+        shown = cut(shown, min(room, width))
+        shown += " " * (column - get_cwidth(shown))
+        left = width - get_cwidth(shown) - APART
+        rows.append((shown, cut(meaning, left) if left >= LEAST else ""))
     return rows
 
 

@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
 from acp_launch.console.ask.question import tell
+from acp_launch.console.ask.room import needed, screen
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
+from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice, Person, Tone
 
 STDIN = 0
@@ -85,6 +87,11 @@ class Lines:
         async with self._floor:
             yield
 
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        columns, rows = screen()
+        lines = (prompt, *map(_listed, choices), _keys(choices))
+        return columns - COLUMNS, rows - sum(needed(marked(line), columns) for line in lines)
+
     def say(self, text: str, tone: Tone = "plain") -> None:
         tell(text, tone)
 
@@ -92,12 +99,12 @@ class Lines:
         """By its key or, where no key is a digit, by its number; anything else is asked again."""
         tell(prompt)
         for choice in choices:
-            tell(f"  [{choice.key}] {choice.label}")
+            tell(_listed(choice))
         keys = {choice.key: choice.key for choice in choices}
         if not any(map(str.isdecimal, keys)):
             keys |= {str(number): choice.key for number, choice in enumerate(choices, 1)}
         while True:
-            answer = await self._asked(f"{'/'.join(choice.key for choice in choices)}: ")
+            answer = await self._asked(_keys(choices))
             if answer is None or answer.strip().lower() in keys:
                 return None if answer is None else keys[answer.strip().lower()]
 
@@ -161,3 +168,11 @@ class Lines:
     def _invite(self) -> None:
         self._is_invited = True
         put(paint(PROMPT, DIM))
+
+
+def _listed(choice: Choice) -> str:
+    return f"  [{choice.key}] {choice.label}"
+
+
+def _keys(choices: Sequence[Choice]) -> str:
+    return f"{'/'.join(choice.key for choice in choices)}: "

@@ -22,8 +22,8 @@ def permissions(policy: Policy) -> Iterator[str]:
         yield f"  --approve {policy.approve}"
     for number, rule in enumerate(policy.rules, 1):
         yield f"  {number}. {rule}"
-    for kept in policy.remembered:
-        yield f"  always {kept.answer}: {about(kept)}"
+    for kept in policy.kept:
+        yield f"  {kept}: {about(kept)}"
     yield f"  default: {policy.default}"
 
 

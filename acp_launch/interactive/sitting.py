@@ -1,8 +1,9 @@
 """
 The story of an interactive session: one agent after the other, one session after the other, turn by turn.
 
-The agent is started again when it died or a login needs it, and its session loaded again with its history left out;
-the servers run through all of it. What was not answered is offered for editing, never sent by itself.
+The agent is started again when it died or a login needs it, and its session loaded again with its history left out.
+Its servers are started again with it: a process of theirs has one conversation, and that ended with the agent
+(`bridge.servers`). What was not answered is offered for editing, never sent by itself.
 """
 
 import asyncio

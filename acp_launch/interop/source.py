@@ -48,7 +48,7 @@ def sources(what: str, machine: Machine, project: Path, start: Path) -> tuple[So
         files = [file for file in places(TOOLS[what], machine, project) if file.is_file()]
         if not files:
             looked = [f"looked for {file}" for file in places(TOOLS[what], machine, project)]
-            fix = "give a file's path: acp-launch import PATH"
+            fix = "give a file's path: acp-launch import FILE --into PROFILE"
             raise UsageError(f"{TOOLS[what].title} is not configured here", fix=fix, detail=looked)
         return tuple(read(file, TOOLS[what]) for file in files)
     file = start / at_home(what)

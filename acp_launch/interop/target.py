@@ -36,7 +36,7 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
     if found is None:
         return Target(_new(name, start), None, {})
     if found.origin == "built-in":
-        fix = f"make one of your own that extends it: acp-launch init, then extends: {found.name}"
+        fix = f"make one of your own that extends it: acp-launch init my-{found.name} --extends {found.name}"
         raise UsageError(f'"{name}" comes with acp-launch and cannot be changed', fix=fix)
     refuse_strays(found.file, found.project)
     text, problems = read(found.file)

@@ -82,6 +82,10 @@ class Client:
         for element in elements:
             yield from self._one(bytes(element))
 
+    def spoilt(self, line: bytes) -> Iterator[tuple[int | None, bytes]]:
+        """What the messages of a line are still due whose handling failed (`Peer.spoilt`)."""
+        return map(self._peer.spoilt, jsonrpc.batch(line) or [line])
+
     def _one(self, line: bytes) -> Iterator[Event]:
         incoming = self._peer.receive(line)
         if isinstance(incoming, Called):

@@ -12,12 +12,20 @@ from typing import Protocol, TypeVar
 
 from msgspec import Raw
 
-from acp_launch.errors import LaunchError, RemoteProtocolError, ServerError, ServerRefused, WaitExpired
+from acp_launch.errors import (
+    LaunchError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    ServerError,
+    ServerRefused,
+    WaitExpired,
+)
 from acp_launch.mcp.client import Client, Event, Reply
 from acp_launch.mcp.message import Progress, Said
 from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.framing import LineFramer, LineTooLong
+from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
@@ -65,6 +73,7 @@ class Connection:
         self._junk_bytes = 0  # since its last message
         self._progressed = self._opened = self._clock()
         self._asked_for_roots = asyncio.Event()
+        self._mishaps = Mishaps(listener.note)
 
     def opened(self) -> None:
         """The handshake is behind us."""
@@ -149,6 +158,25 @@ class Connection:
             self._end(lambda method: self._death("closed its stdin", method))
 
     def _take(self, line: bytes) -> None:
+        try:
+            self._handle(line)
+        except LaunchError:
+            raise
+        except Exception as error:
+            self._mishaps.add(self.label, error)
+            self._make_good(line)
+
+    def _make_good(self, line: bytes) -> None:
+        """Whoever waits for what we failed to handle waits no longer."""
+        for number, reply in self.client.spoilt(line):
+            if reply:
+                self._reply(reply)
+            method, future = self._waiting.get(-1 if number is None else number, ("", None))
+            if future is not None and not future.done():
+                said = f"the answer of {self.label} to {method} was left out, by a bug in acp-launch"
+                future.set_exception(LocalProtocolError(said))
+
+    def _handle(self, line: bytes) -> None:
         for event in self.client.receive(line):
             if not isinstance(event, Junk):
                 self._junk_bytes = 0

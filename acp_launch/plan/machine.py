@@ -13,7 +13,7 @@ from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.directory import usable
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.plan.model import Value
-from acp_launch.plan.runners import taken_over
+from acp_launch.plan.reach import words
 from acp_launch.plan.substitute import Substitution
 
 
@@ -44,14 +44,13 @@ class Machine(Struct):
             return None
         return self._had(find(text, project=self.project, path=search), path, required)
 
-    def fetching(
+    def as_named(
         self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
     ) -> Path | None:
-        """The same program, unless it would run what a project has instead of what a profile of the user's means."""
-        if self.substitution.loaded.found.origin not in ("user", "built-in"):
-            return program
-        fault = taken_over(program, [argument.display() for argument in args], cwd)
-        return self._had(fault or program, path, required)
+        """The same program, unless what lies in `cwd` would be run for what it names."""
+        from acp_launch.plan.runners import taken_over
+
+        return self._had(taken_over(words(program, args), cwd) or program, path, required)
 
     def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
         if isinstance(found, Path):

@@ -5,6 +5,7 @@ Each `Value` knows where it came from and keeps its secrets as references; `reve
 secret becomes text, and its results go to a child's environment, an argument list or an HTTP header only.
 """
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
@@ -35,6 +36,7 @@ class Origin(Struct, frozen=True):
 
 
 INHERITED = Origin("inherited")
+OURS = Origin("acp-launch")  # of a variable that keeps a program from the project it runs in
 
 
 class Inherited(str):
@@ -79,18 +81,27 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
     env: Mapping[str, Value]
     cwd: Path
 
+    def display(self) -> str:
+        """Its command line, as a shell would read it: safe to print."""
+        from acp_launch.secret.credential import masked
+
+        arguments = masked(shlex.join(argument.display() for argument in self.args))
+        return f"{shlex.quote(str(self.command))} {arguments}".rstrip()
+
 
 class StdioPlan(Struct, frozen=True, kw_only=True):
     """
     A stdio MCP server. With `bridge` we start it, and `env` is its whole environment; without, the agent does, in its
     own directory, and adds its own: then `env` holds only what the profile sets, and the rest below means nothing.
+
+    Without a `cwd` it runs in an empty directory of its own, which the launch makes (`process.workdir`).
     """
 
     name: str
     command: Path
     args: tuple[Value, ...]
     env: Mapping[str, Value]
-    cwd: Path
+    cwd: Path | None
     required: bool = True
     restart: Restart = field(default_factory=Restart)
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
@@ -123,10 +134,14 @@ class RulePlan(Struct, frozen=True):
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
-    """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`)."""
+    """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`). `called` is how a
+    command names it, empty for `--agent`; `is_built_in` whether it came with acp-launch, so that it cannot be changed.
+    """
 
     profile: str
     file: Path | None
+    called: str = ""
+    is_built_in: bool = False
     project: Path
     description: str
     agent: ProcessPlan

@@ -19,7 +19,8 @@ from acp_launch.plan.machine import Machine
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.plan.needs import Need, needs
 from acp_launch.plan.permissions import rules
-from acp_launch.plan.servers import servers
+from acp_launch.plan.reach import kept_out, speaks_for
+from acp_launch.plan.servers import Session, servers
 from acp_launch.plan.substitute import Substitution
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
@@ -81,17 +82,21 @@ class _Walk(Struct):
         loaded = self.substitution.loaded
         profile, project = loaded.profile, loaded.found.project
         cwd = self._cwd(cwd_override)
+        is_named = cwd_override is not None or profile.workspace.cwd is not None
+        is_accepted = speaks_for(loaded.found, cwd or self.typed, is_named=is_named)
         further = self._additional(profile.workspace.additional_directories)
         session = self._session(session_override)
         own = self.substitution.values(("agent", "env"), profile.agent.env)
-        agent = self._agent(cwd or self.typed, own)
-        used = tuple(servers(self.machine, cwd=cwd or self.typed, agent_env=own))
+        agent = self._agent(cwd or self.typed, own, is_accepted=is_accepted)
+        used = tuple(servers(self.machine, Session(cwd or self.typed, own, is_accepted)))
         given = rules(self.substitution)
         if cwd is None or agent is None:
             return None
         return LaunchPlan(
             profile=loaded.found.name,
             file=loaded.found.file,
+            called=loaded.found.called,
+            is_built_in=loaded.found.origin == "built-in",
             project=project,
             description=profile.description,
             agent=agent,
@@ -143,14 +148,17 @@ class _Walk(Struct):
             self.substitution.problems.append(Problem("--session", 0, 0, "", fault, SESSION_NAME_FIX))
         return override
 
-    def _agent(self, cwd: Path, own: Mapping[str, Value]) -> ProcessPlan | None:
+    def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
+        """`is_accepted`: the profile speaks for the project that the agent works in."""
         agent = self.substitution.loaded.profile.agent
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)
         command = self.machine.command(("agent", "command"), agent.command, search=search)
-        if command is not None:
-            command = self.machine.fetching(("agent", "command"), command, args, cwd=cwd)
+        if command is not None and not is_accepted:
+            command = self.machine.as_named(("agent", "command"), command, args, cwd=cwd)
         if command is None:
             return None
+        if not is_accepted:
+            own = {**kept_out(command, args), **own}
         env = environment(self.substitution.environ, agent.inherit_env, own)
         return ProcessPlan(name="agent", command=command, args=args, env=env, cwd=cwd)

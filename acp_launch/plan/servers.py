@@ -1,20 +1,33 @@
 """The MCP servers of a profile on this machine, as far as it has them; what is missing is noted by `plan.machine`."""
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
 from pathlib import Path
+
+from msgspec import Struct
 
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.machine import Machine
-from acp_launch.plan.model import Inherited, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.model import Inherited, ProcessPlan, RemotePlan, ServerPlan, StdioPlan, Value
+from acp_launch.plan.reach import is_of_session, kept_out, names_project
 from acp_launch.profile.address import URL_FIX, header_fault, url_fault
 from acp_launch.profile.model import HttpServer, SseServer, StdioServer
 
 
-def servers(machine: Machine, *, cwd: Path, agent_env: Mapping[str, Value]) -> Iterator[ServerPlan]:
-    """`cwd` is the session's; `agent_env` is what the profile sets for the agent, which starts some of them itself."""
+class Session(Struct, frozen=True):
+    """`agent_env` is what the profile sets for the agent, which starts some servers itself. `is_accepted`: the profile
+    speaks for the project that the session works in."""
+
+    cwd: Path
+    agent_env: Mapping[str, Value]
+    is_accepted: bool
+
+
+def servers(machine: Machine, session: Session) -> Iterator[ServerPlan]:
     for name, server in machine.substitution.loaded.profile.mcp_servers.items():
         made = (
-            _stdio(machine, name, server, cwd, agent_env)
+            _stdio(machine, name, server, session)
             if isinstance(server, StdioServer)
             else _remote(machine, name, server)
         )
@@ -22,22 +35,35 @@ def servers(machine: Machine, *, cwd: Path, agent_env: Mapping[str, Value]) -> I
             yield made
 
 
-def _stdio(
-    machine: Machine, name: str, server: StdioServer, session: Path, agent_env: Mapping[str, Value]
-) -> StdioPlan | None:
+def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
+    """The process to start where no agent is. What an agent would start itself gets what any server inherits.
+
+    A server that is to have a directory of its own has the root until there is one.
+    """
+    env = server.env if server.bridge else environment(environ, "minimal", server.env)
+    cwd = server.cwd or Path("/")
+    return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=cwd)
+
+
+def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -> StdioPlan | None:
     path = ("mcp_servers", name)
     own = machine.substitution.values((*path, "env"), server.env)
     args = machine.substitution.sequence((*path, "args"), server.args)
-    cwd = _directory(machine, name, server, session)
+    is_apart = _is_apart(machine, server, session)
+    cwd = None if is_apart else _directory(machine, name, server, session.cwd)
     command = machine.command(
         (*path, "command"),
         server.command,
-        search=_search(machine, server, agent_env, own),
+        search=_search(machine, server, session, own),
         required=server.required,
     )
-    if command is None or cwd is None:
+    if command is None or (cwd is None and not is_apart):
         return None
-    command = machine.fetching((*path, "command"), command, args, cwd=cwd, required=server.required)
+    if is_apart:
+        _warn(machine, args, session.cwd)
+    if cwd is not None and _is_exposed(machine, server, session):
+        own = {**kept_out(command, args), **own}
+        command = machine.as_named((*path, "command"), command, args, cwd=cwd, required=server.required)
     if command is None:
         return None
     return StdioPlan(
@@ -55,20 +81,49 @@ def _stdio(
     )
 
 
+def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
+    """Of arguments that mean files of the session's directory, where the server does not run."""
+    for argument in args:
+        text = argument.display()
+        if is_of_session(text, session):
+            what = f'the server runs in an empty directory of its own, and "{text}" is relative'
+            problem = argument.origin.problem(what, "begin it with ${project}/, or set cwd: ${project}")
+            machine.substitution.problems.append(with_fields(problem, severity="warning"))
+
+
+def _is_apart(machine: Machine, server: StdioServer, session: Session) -> bool:
+    """Whether it runs in an empty directory of its own."""
+    is_free = server.bridge and server.cwd is None and not session.is_accepted
+    return is_free and not _is_of_project(machine, server.command)
+
+
+def _is_exposed(machine: Machine, server: StdioServer, session: Session) -> bool:
+    """Whether it runs in a project that nobody has accepted, without being a program of that project itself."""
+    if session.is_accepted:
+        return False
+    if server.bridge and server.cwd is not None:
+        return names_project(server.cwd, machine.substitution.loaded.found)
+    return not _is_of_project(machine, server.command)
+
+
+def _is_of_project(machine: Machine, command: str) -> bool:
+    return ("/" in command or os.sep in command) and names_project(command, machine.substitution.loaded.found)
+
+
 def _directory(machine: Machine, name: str, server: StdioServer, session: Path) -> Path | None:
+    path = ("mcp_servers", name, "cwd")
     if server.cwd is None or not server.bridge:
+        machine.found[path] = session
         return session
-    return machine.directory(("mcp_servers", name, "cwd"), server.cwd, required=server.required)
+    return machine.directory(path, server.cwd, required=server.required)
 
 
-def _search(
-    machine: Machine, server: StdioServer, agent_env: Mapping[str, Value], own: Mapping[str, Value]
-) -> str | None:
+def _search(machine: Machine, server: StdioServer, session: Session, own: Mapping[str, Value]) -> str | None:
     """The PATH of whoever starts it, where the server sets none."""
     if server.bridge:
         return search_path(machine.environ, server.inherit_env, own)
     agent = machine.substitution.loaded.profile.agent
-    return search_path(machine.environ, agent.inherit_env, agent_env, own)
+    return search_path(machine.environ, agent.inherit_env, session.agent_env, own)
 
 
 def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> RemotePlan | None:

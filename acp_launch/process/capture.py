@@ -6,10 +6,8 @@ it printed more than anybody wants. Then its whole tree is killed, so that nothi
 happens when this process ends while a thread is still here, given up by whoever waited for it.
 """
 
-import atexit
 import os
 import select
-import signal
 import sys
 import threading
 import time
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_launch import leave
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.process.exit import Exit, from_wait_status
@@ -88,23 +87,16 @@ def _end(spawned: Spawned) -> None:
         _running.remove(spawned)
 
 
-@atexit.register
 def end_all() -> None:
-    """At the end of this process, while threads that were given up may still be at work. Nobody's impatience interrupts
-    it: a second Ctrl-C comes together with the first when timeout(1) sends it."""
+    """At the end of this process, while threads that were given up may still be at work."""
     global _is_over
-    _ignore_signals()
     with _one_at_a_time:
         _is_over = True
         for spawned in _running:
             end_now(spawned)
 
 
-def _ignore_signals() -> None:
-    if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-            if number := getattr(signal, name, None):  # Windows has no SIGHUP
-                signal.signal(number, signal.SIG_IGN)
+leave.at_exit(end_all)
 
 
 def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:

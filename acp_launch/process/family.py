@@ -1,8 +1,10 @@
 """A launch as the tree of its processes, as it is now: what `ps` shows."""
 
+import os
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.process import prepare
 from acp_launch.process.identity import Table
@@ -10,11 +12,13 @@ from acp_launch.process.leftovers import Standing, remains, standing
 from acp_launch.process.measure import measure
 from acp_launch.process.records import Known, Launch
 
+GUARD = "guard"
 SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path, whichever installation it belongs to
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """`name` is what it is for acp-launch: of a child its own, `shim NAME` where an agent holds a server, else empty.
+    """`name` is what it is for acp-launch: of a child its own, `shim NAME` where an agent holds a server (`shim NAME,
+    copying` where no descriptors can be passed), else empty.
 
     `age` in seconds, `memory` resident bytes.
     """
@@ -53,8 +57,7 @@ class Family(Struct, frozen=True, kw_only=True):
 def family(launch: Launch) -> Family | None:
     """None for a launch that has no process on this machine any more."""
     names = {child.identity: child for child in launch.children}
-    if launch.guard is not None:
-        names[launch.guard.identity] = Known(launch.guard.pid, launch.guard.started, "guard")
+    names |= {guard.identity: Known(guard.pid, guard.started, GUARD) for guard in launch.guards}
     kind = standing(launch)
     if kind == "running":
         return _running(launch, names)
@@ -89,7 +92,7 @@ def _left(launch: Launch, names: _Names) -> tuple[Member, ...]:
     pids = {seen.pid for seen in alive}
     shown: set[int] = set()
     tops = [seen.pid for seen in alive if seen.parent not in pids]
-    return tuple(member for pid in tops if (member := _member(table, pid, names, shown)))
+    return tuple(member for pid in tops for member in _members(table, pid, names, shown))
 
 
 def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | None:
@@ -99,7 +102,7 @@ def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | 
         return None
     shown.add(pid)
     known = names.get((seen.pid, seen.started))
-    children = [_member(table, child, names, shown) for child in table.children(pid) if child not in shown]
+    below = [_members(table, child, names, shown) for child in table.children(pid) if child not in shown]
     return Member(
         name=known.name if known else _shim(pid),
         command=measured.command,
@@ -107,16 +110,32 @@ def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | 
         age=measured.age,
         memory=measured.memory,
         restarts=known.restarts if known else 0,
-        children=tuple(child for child in children if child),
+        children=tuple(member for members in below for member in members),
     )
+
+
+def _members(table: Table, pid: int, names: _Names, shown: set[int]) -> list[Member]:
+    """One, and beside a guard what is below it: that it stands in between is of no interest to a reader."""
+    member = _member(table, pid, names, shown)
+    if member is None:
+        return []
+    return [replace(member, children=()), *member.children] if member.name == GUARD else [member]
 
 
 def _shim(pid: int) -> str:
     """`shim NAME` when it is one of ours, by how agents are told to start it; else nothing."""
     match _argv(pid):
         case [*_, program, _, name] if program.endswith(SHIM):
-            return f"shim {name}"
+            return f"shim {name}{', copying' if _copies(pid) else ''}"
     return ""
+
+
+def _copies(pid: int) -> bool:
+    """Whether it could not lend its stdin to the launcher: one that could has nothing there any more (Linux)."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/0") != os.devnull  # noqa: PTH115
+    except OSError:
+        return False
 
 
 def _argv(pid: int) -> list[str]:

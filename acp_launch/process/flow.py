@@ -1,16 +1,20 @@
 """
 Bytes through descriptors in the event loop, pushed instead of awaited: no task, no future, no waiter per read.
 
-For what sits between two processes, where the way of a small message is what costs. Both ends take a non-blocking
-descriptor of a pipe or a socket, which stays its owner's: close the flow first, then the descriptor. Callbacks may
-close, pause or send; after `close` none is called any more.
+For what sits between two processes, where the way of a small message is what costs. Both ends take a pipe or a socket,
+as a descriptor that does not block or as a `Lent`. It stays its owner's: close the flow first, then the descriptor.
+Callbacks may close, pause or send; after `close` none is called any more.
 """
 
 import asyncio
 import os
+import socket
+import stat
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
+from typing import Any
 
 CHUNK = 64 * 1024  # bytes per read: what a pipe holds, and less than makes malloc ask the kernel for memory each time
 TURN = 4  # reads or writes before everybody else in the loop has a turn
@@ -20,11 +24,88 @@ LOW = 256 * 1024  # bytes left when it is asked to go on: the reader does not ru
 GATHERED = 64  # pieces per write; IOV_MAX is 1024 everywhere, 16 by POSIX's leave
 
 
+class Lent:
+    """
+    A pipe or a socket that another process has lent us, and goes on using: made by `lend`, ours to close.
+
+    Reading and writing never wait, although whether a descriptor blocks belongs to all that share it: of a pipe we have
+    a description of our own where the platform has /proc, at a socket each call says so itself. Where neither is
+    possible the description is made not to block until it is closed.
+    """
+
+    def __init__(self, descriptor: int, *, reads: bool) -> None:
+        self._socket: socket.socket | None = None
+        self._was_blocking = False
+        self._descriptor = descriptor
+        if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            self._socket = socket.socket(fileno=descriptor)
+        else:
+            self._descriptor = self._own(descriptor, os.O_RDONLY if reads else os.O_WRONLY)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read(self, size: int) -> bytes:
+        if self._socket is None:
+            return os.read(self._descriptor, size)
+        return self._socket.recv(size, socket.MSG_DONTWAIT)
+
+    def write(self, data: bytes) -> int:
+        if self._socket is None:
+            return os.write(self._descriptor, data)
+        return self._socket.send(data, socket.MSG_DONTWAIT)
+
+    def writev(self, pieces: "Sequence[Any]") -> int:
+        if self._socket is None:
+            return os.writev(self._descriptor, pieces)
+        return self._socket.sendmsg(pieces, (), socket.MSG_DONTWAIT)
+
+    def close(self) -> None:
+        """A second time is nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if self._socket is not None:
+            self._socket.close()
+        elif descriptor >= 0:
+            if self._was_blocking:
+                os.set_blocking(descriptor, True)
+            os.close(descriptor)
+
+    def _own(self, descriptor: int, access: int) -> int:
+        try:
+            own = os.open(f"/proc/self/fd/{descriptor}", access | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:  # no /proc; another user's pipe; one that is not read any more
+            self._was_blocking = os.get_blocking(descriptor)
+            os.set_blocking(descriptor, False)
+            return descriptor
+        os.close(descriptor)
+        return own
+
+
+def lend(descriptor: int, *, reads: bool) -> Lent | None:
+    """Take over a descriptor that another process has passed to us; None, and closed, if nothing flows through it."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode) or (stat.S_ISSOCK(mode) and _is_stream(descriptor)):
+            return Lent(descriptor, reads=reads)
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None
+
+
+def _is_stream(descriptor: int) -> bool:
+    duplicate = socket.socket(fileno=os.dup(descriptor))
+    with duplicate:
+        return duplicate.type == socket.SOCK_STREAM
+
+
 class Inflow:
     """Reads as it comes: `took` gets each chunk, `ended` is called once when nothing more can come."""
 
-    def __init__(self, descriptor: int, took: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-        self._descriptor, self._took, self._ended = descriptor, took, ended
+    def __init__(self, source: int | Lent, took: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+        self._descriptor = source if isinstance(source, int) else source.fileno()
+        self._receive = partial(os.read, source) if isinstance(source, int) else source.read
+        self._took, self._ended = took, ended
         self._loop = asyncio.get_running_loop()
         self._is_open, self._is_listening = True, False
         self.resume()
@@ -70,7 +151,7 @@ class Inflow:
     def _read(self) -> bytes | None:
         """A chunk; b"" at the end; None when there is nothing now."""
         try:
-            return os.read(self._descriptor, CHUNK)
+            return self._receive(CHUNK)
         except BlockingIOError:
             return None
         except OSError:  # ECONNRESET: it died with something of ours unread. Whatever it is, nothing more comes
@@ -85,9 +166,12 @@ class Outflow:
     within `send`, when the reader is gone. What is sent after that is dropped.
     """
 
-    def __init__(self, descriptor: int, drained: Callable[[], None], broken: Callable[[], None]) -> None:
+    def __init__(self, sink: int | Lent, drained: Callable[[], None], broken: Callable[[], None]) -> None:
         self.held = 0  # bytes kept
-        self._descriptor, self._drained, self._broken = descriptor, drained, broken
+        self._descriptor = sink if isinstance(sink, int) else sink.fileno()
+        self._send = partial(os.write, sink) if isinstance(sink, int) else sink.write
+        self._sendv = partial(os.writev, sink) if isinstance(sink, int) else sink.writev
+        self._drained, self._broken = drained, broken
         self._loop = asyncio.get_running_loop()
         self._kept: deque[memoryview] = deque()
         self._is_open, self._is_gathering = True, False
@@ -186,7 +270,7 @@ class Outflow:
     def _write(self, data: bytes) -> int | None:
         """How much was taken; None when the reader is gone."""
         try:
-            return os.write(self._descriptor, data)
+            return self._send(data)
         except BlockingIOError:
             return 0
         except OSError:  # EPIPE, ECONNRESET. Whatever it is, nothing more goes
@@ -194,7 +278,7 @@ class Outflow:
 
     def _write_kept(self) -> int | None:
         try:
-            return os.writev(self._descriptor, list(islice(self._kept, GATHERED)))
+            return self._sendv(list(islice(self._kept, GATHERED)))
         except BlockingIOError:
             return 0
         except OSError:

@@ -14,7 +14,7 @@ from typing import Any
 
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import marker, orphans, prepare
+from acp_launch.process import marker, orphans, prepare, spawn
 from acp_launch.process.exit import Exit, from_wait_status
 from acp_launch.process.identity import Process, Table
 from acp_launch.process.kill import rounds
@@ -23,7 +23,7 @@ from acp_launch.process.program import Program
 from acp_launch.process.signalling import terminate
 from acp_launch.process.spawn import Spawned, spawn_beside_us
 from acp_launch.process.stop import GRACE
-from acp_launch.process.tree import Tree
+from acp_launch.process.tree import Tree, children_of
 from acp_launch.process.watch import on_exit, until_gone
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -178,7 +178,7 @@ class _Tree(Tree):
     def reap(self) -> None:
         super().reap()
         for orphan in self._orphans(prepare.table()):
-            if orphan.is_dead:
+            if orphan.is_dead and orphan.parent == os.getpid():
                 os.waitpid(orphan.pid, os.WNOHANG)
 
     def _roots(self, table: Table) -> list[Process]:
@@ -188,7 +188,8 @@ class _Tree(Tree):
         if not prepare.IS_LINUX:
             return []
         ours = os.getsid(0)
-        children = [seen for pid in table.children(os.getpid()) if (seen := table.read(pid)) and seen.session == ours]
+        parents = [os.getpid(), *(spawn.parent.pids() if spawn.parent else [])]
+        children = [seen for pid in parents for seen in children_of(pid, table) if seen.session == ours]
         self._mine.update(child for child in children if self._shows(child))
         return [child for child in children if child in self._mine and child.pid != self.spawned.pid]
 

@@ -1,82 +1,285 @@
 """
-The guard's own program: ends what a launch leaves behind when its launcher dies, by whatever means, and then itself.
+What a guard does: it is the parent of all that a launch starts, and ends it when the launcher dies.
 
-Run as `python -I -S guardian.py` with nothing in its environment: it costs what an interpreter costs. It learns line by
-line on stdin, whose other end nobody but the launcher holds:
+Two guards stand between the launcher and what it starts, each a child subreaper (prctl(2), Linux):
 
-    launch ID STARTED   the launch's id, and when its launcher was started
-    record HEX          the path of the launch's record, which is removed when nothing is left
-    + PID STARTED       a process of the launch; `- PID STARTED` when it is no more
-    done                the launcher has ended everything itself
+    launcher → upper guard → lower guard → agent, servers → their descendants
 
-The end of stdin without `done` means that the launcher is dead.
+So a process below them that loses its parents becomes a child of the lower guard, whatever it has scrubbed, however
+young it is and however often it changes its pid. When the lower guard dies all of that falls to the upper one, which
+starts what is to be started from then on; when both die, to the launcher. Only if all three are killed at the same
+instant processes are left, and only where there is no control group (cgroup.py) some that nothing can find.
+
+A guard is forked from the launcher, before there are threads, an event loop or secrets; it keeps no descriptor but its
+end of the line, holds the environment of a child no longer than starting it takes, and cannot be looked into (Linux).
+Where there is no subreaper (macOS) orphans go to launchd, and what ends them is what `remains` can find.
+
+What is said on the line (wire.py), by the launcher:
+
+    ("start", argv, env, cwd, leads)   start this with the three descriptors that came along; `leads` a session, or a
+                                       group in the launcher's session
+    ("record", path)                   the launch's record, to be removed when nothing is left
+    ("done",)                          the launcher has ended everything itself
+
+and by SIGUSR1: the launcher is about to die, and what is left is to be killed at once;
+
+and by the guard:
+
+    ("here", pid)                      its first words
+    ("started", pid, began)            answers "start"; `began` is its time of start, 0.0 when that could not be read
+    ("failed", errno, why, where)      the same; `where` is the path the error is about
+    ("ended", pid, status)             a child has died, with its wait status
+    ("broken", why)                    a bug of ours: the guard is about to end
 """
 
-import _signal as signal  # type: ignore[import-not-found]  # see remains.py
+import gc
 import os
-import sys
+import select
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
 
-TYPE_CHECKING = False  # typing's would cost more than all of this
-if TYPE_CHECKING:
-    from acp_launch.process.remains import Known, Remains, end
-else:  # alone as it is, it knows no package; and now, not when it is needed: the files may be gone by then
-    sys.path.insert(0, os.path.dirname(__file__))  # noqa: PTH120
-    from remains import Known, Remains, end
+from msgspec import Struct
 
-    sys.path.pop(0)
+from acp_launch.process import prepare
+from acp_launch.process.cgroup import Cgroup
+from acp_launch.process.identity import Process
+from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone
+from acp_launch.process.private import hide, rename
+from acp_launch.process.remains import BOUND, POLITE, Remains, end
+from acp_launch.process.signalling import send
+from acp_launch.process.wire import Line
 
-
-class Lesson:
-    """What the launcher has told."""
-
-    def __init__(self) -> None:
-        self.known: Known = set()
-        self.launch = ""
-        self.since = 0.0
-        self.record = b""
-        self.is_done = False
-
-    def learn(self, line: bytes) -> None:
-        match line.decode("ascii").split():
-            case ["launch", launch, since]:
-                self.launch, self.since = launch, float(since)
-            case ["record", path]:
-                self.record = bytes.fromhex(path)
-            case ["+", pid, started]:
-                self.known.add((int(pid), float(started)))
-            case ["-", pid, started]:
-                self.known.discard((int(pid), float(started)))
-            case ["done"]:
-                self.is_done = True
+# What would end a guard before its time; restored in what it starts.
+ENDING = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR2")
+    if hasattr(signal, name)
+)
+RESTORED = tuple(
+    getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)
+)  # Python ignores them
 
 
-def listen(lesson: Lesson) -> None:
-    """Until the launcher is done, or dead; half a line is its last word, and nobody's pid."""
-    rest = b""
-    while not lesson.is_done and (chunk := os.read(0, 65536)):
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            lesson.learn(line)
+class Launcher(Struct, frozen=True, kw_only=True):
+    """What a guard knows of the launch from the beginning."""
+
+    pidfd: int  # readable once it is dead; NONE_TO_BE_HAD where only the line tells
+    launch: str  # the launch's id
+    since: float  # when it was started
+    cgroup: Cgroup | None
 
 
-def main() -> None:
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_IGN)
-    lesson = Lesson()
-    listen(lesson)
-    if not lesson.is_done:
-        _, survivors = end(Remains(lesson.known, lesson.launch, lesson.since))
-        if lesson.record and not survivors:
-            _remove(lesson.record)
-    os._exit(0)
-
-
-def _remove(path: bytes) -> None:
+def become(launcher: Launcher, upper: Line, lower: Line, *, mask: Iterable[int]) -> NoReturn:
+    """Be the upper guard, in a process that was forked for it, and fork the lower one. `mask` is of signals."""
     try:
-        os.unlink(path)  # noqa: PTH108
+        gc.disable()  # it would only touch memory that is shared with the launcher
+        defaults = _ignore()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        hide()
+        prepare.give_back_limit(os.getpid())
+        _keep_only({upper.fileno(), lower.fileno(), launcher.pidfd})
+        _settle(f"acp_launch-guard {os.getppid()}")
+        ours = prepare.table().read(os.getpid())
+        pid = os.fork()
+        if not pid:
+            upper.close()
+            _settle(f"acp_launch-guard {os.getpid()}")
+            Guardian(lower, launcher, defaults=defaults, upper=ours).run()
+        lower.close()
+        Guardian(upper, launcher, defaults=defaults, lower=prepare.table().read(pid)).run()
+    finally:
+        os._exit(1)
+
+
+def _settle(title: str) -> None:
+    """Be out of the launcher's process group, the one orphans come to, and recognised by `ps`."""
+    os.setpgid(0, 0)
+    prepare.become_subreaper()
+    rename(title)
+
+
+class Guardian:
+    """Runs in a process of its own, and ends with it: `run` does not return."""
+
+    def __init__(
+        self,
+        line: Line,
+        launcher: Launcher,
+        *,
+        defaults: list[int],
+        upper: Process | None = None,
+        lower: Process | None = None,
+    ) -> None:
+        """`defaults` are the signals that are as usual again in what is started; of `upper` and `lower`, the other one
+        is given."""
+        self._line = line
+        self._launcher = launcher
+        self._upper, self._lower = upper, lower
+        self._started: set[int] = set()
+        self._tells_all = False  # of every child that died: what the lower guard had started has come to us
+        self._record: Path | None = None
+        self._is_done = False
+        self._is_hurried = False
+        self._defaults = defaults
+
+    def run(self) -> NoReturn:
+        """Guard until the launcher is done, or dead, and then end what is left."""
+        try:
+            self._line.say(("here", os.getpid()))
+            if self._upper is not None and self._launcher.cgroup is not None:
+                self._launcher.cgroup.enter()
+            self._watch()
+            if not self._is_done:
+                self._end()
+        except Exception as error:
+            self._line.say(("broken", f"{type(error).__name__}: {error}"))
+        finally:
+            os._exit(0)
+
+    def _watch(self) -> None:
+        """Until the launcher is done, or dead."""
+        poll, death, wakeup = select.poll(), self._launcher.pidfd, self._wakeup()
+        for descriptor in {death, wakeup} - {NONE_TO_BE_HAD}:
+            poll.register(descriptor, select.POLLIN)
+        while not (self._is_done or self._is_hurried or self._line.is_over):
+            poll.register(self._line.fileno(), select.POLLIN | (select.POLLOUT if self._line.owes else 0))
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if death in ready:
+                return
+            if wakeup in ready:
+                os.read(wakeup, 4096)
+                self._reap()
+            self._line.flush()
+            for value in self._line.heard():
+                self._do(value)
+
+    def _do(self, value: Any) -> None:
+        match value:
+            case ("start", argv, env, cwd, leads):
+                self._line.say(self._start(argv, env, cwd, leads=leads))
+            case ("record", path):
+                self._record = Path(path)
+            case ("done",):
+                self._reap()  # or the last ones would be left to the launcher
+                self._is_done = True
+
+    def _start(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, *, leads: bool) -> tuple[object, ...]:
+        streams = [self._line.descriptors.popleft() for _ in range(3)]
+        try:
+            pid = self._spawn(argv, env, cwd, streams, leads=leads)
+        except OSError as error:
+            where = error.filename if error.filename is not None else argv[0]
+            return "failed", error.errno, error.strerror, os.fsencode(where)
+        except ValueError as error:  # a NUL byte, or '=' in a variable's name
+            return "failed", 0, str(error), argv[0]
+        finally:
+            for stream in streams:
+                os.close(stream)
+        self._started.add(pid)
+        seen = prepare.table().read(pid)  # there, if only as a zombie: nobody but us can reap it
+        return "started", pid, float(seen.started) if seen else 0.0
+
+    def _spawn(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, streams: list[int], *, leads: bool) -> int:
+        group: dict[str, Any] = {"setsid": True} if leads else {"setpgroup": 0}
+        try:
+            os.chdir(cwd)
+            return os.posix_spawn(
+                argv[0],
+                argv,
+                env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, stream, number) for number, stream in enumerate(streams)],
+                setsigdef=self._defaults,
+                **group,
+            )
+        finally:
+            os.chdir("/")
+
+    def _reap(self) -> None:
+        """Fetch the status of all that died, as init would, and tell of what the launcher may wait for.
+
+        What was started by the lower guard comes here when that has died.
+        """
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if self._lower is not None and pid == self._lower.pid:
+                self._lower = None
+                self._tells_all = True
+            if pid in self._started or self._tells_all:
+                self._started.discard(pid)
+                self._line.say(("ended", pid, status))
+
+    def _wakeup(self) -> int:
+        """A descriptor that can be read whenever a child has died, or the launcher is in a hurry."""
+        ours, theirs = os.pipe()
+        for each in (ours, theirs):
+            os.set_blocking(each, False)
+        signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGUSR1, self._hurry)
+        return ours
+
+    def _hurry(self, number: int, frame: FrameType | None) -> None:
+        self._is_hurried = True
+
+    def _end(self) -> None:
+        """End what the launcher has left: the lower guard does it, and this one what that could not."""
+        cgroup = self._launcher.cgroup
+        if self._lower is not None:
+            _let_finish(self._lower)
+        elif cgroup is not None:
+            cgroup.leave()
+        if self._upper is not None:
+            send(self._upper, signal.SIGCONT)  # should it have been stopped
+        remains = Remains((), self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
+        _, survivors = end(remains, polite=0 if self._is_hurried else POLITE)
+        if survivors:
+            return  # the record stays, for `reap`
+        if cgroup is not None:
+            cgroup.remove()
+        if self._record is not None:
+            _remove(self._record)
+
+
+def _let_finish(lower: Process) -> None:
+    send(lower, signal.SIGCONT)
+    block_until_gone([lower], within=BOUND + 1)
+    send(lower, signal.SIGKILL)
+    block_until_gone([lower], within=1)
+
+
+def _keep_only(kept: set[int]) -> None:
+    """Hold nothing of the launcher's open: not its streams, whose reader waits for their end, and no lock."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream, inheritable=False)
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208
+        if int(name) > 2 and int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the descriptor of this very listing
+
+
+def _ignore() -> list[int]:
+    """Ignore what would end this process; gives the signals that are to be as usual in what it starts."""
+    defaults = [*RESTORED]
+    for number in ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # else we were told to ignore it (nohup), and children are too
+            defaults.append(number)
+            signal.signal(number, signal.SIG_IGN)
+    return defaults
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
     except OSError:
-        return  # somebody was faster, or the directory is not to be written any more: the next start looks again
-
-
-if __name__ == "__main__":
-    main()
+        return  # the directory is not to be written any more: the next start looks again

@@ -1,11 +1,11 @@
 """A process as it was seen at one moment: the value everything that signals works on."""
 
-from dataclasses import dataclass, field
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Process:
+
+class Process(Struct, frozen=True, eq=False):
     """One living process. Two are the same when pid *and* start time are: a pid alone is recycled.
 
     `started` is what the platform counts in (clock ticks since boot on Linux, seconds since 1970 elsewhere) and
@@ -14,11 +14,20 @@ class Process:
 
     pid: int
     started: float
-    parent: int = field(compare=False)
-    group: int = field(compare=False)
-    session: int = field(compare=False)
-    is_stopped: bool = field(default=False, compare=False)
-    is_dead: bool = field(default=False, compare=False)  # a zombie: only its parent's wait is missing
+    parent: int
+    group: int
+    session: int
+    is_stopped: bool = False
+    is_dead: bool = False  # a zombie: only its parent's wait is missing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Process) and (self.pid, self.started) == (other.pid, other.started)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has one of its own, which goes by identity
+
+    def __hash__(self) -> int:
+        return hash((self.pid, self.started))
 
 
 class Table(Protocol):
@@ -29,3 +38,6 @@ class Table(Protocol):
 
     def children(self, pid: int) -> list[int]:
         """The pids whose parent is `pid` now, zombies included."""
+
+    def all(self) -> dict[int, Process]:
+        """Every process that can be seen, by its pid."""

@@ -9,11 +9,12 @@ show up in the next one.
 import signal
 import time
 from collections.abc import Iterator
+from typing import Protocol
 
 from acp_launch.process import prepare
 from acp_launch.process.identity import Process
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.signalling import kill_groups, send
+from acp_launch.process.signalling import kill_groups, send, stop_groups
 from acp_launch.process.spawn import Spawned, live
 from acp_launch.process.tree import Tree
 
@@ -22,7 +23,22 @@ ROUND = 0.25  # seconds for one round's dead to be dead
 _LISTINGS = 20  # a fork bomb may outrun a few STOP waves, not this many
 
 
-def rounds(tree: Tree) -> Iterator[list[Process]]:
+class Killable(Protocol):
+    """A tree, or what a launch has left."""
+
+    @property
+    def leader(self) -> int:
+        """The group it was started as; 0 when there is none."""
+
+    def alive(self) -> list[Process]: ...
+
+    def alive_for_sure(self) -> list[Process]:
+        """Like `alive`; believes in an empty list only when it sees it twice."""
+
+    def reap(self) -> None: ...
+
+
+def rounds(tree: Killable) -> Iterator[list[Process]]:
     """Each step kills all that is alive and gives what to wait for; the end means an empty tree."""
     tree.reap()
     while tree.alive_for_sure():
@@ -30,18 +46,19 @@ def rounds(tree: Tree) -> Iterator[list[Process]]:
         for process in stopped:
             send(process, signal.SIGKILL)
         if not prepare.IS_LINUX:
-            kill_groups(stopped, tree.spawned.pid)
+            kill_groups(stopped, tree.leader)
         yield stopped
         tree.reap()
 
 
-def _freeze(tree: Tree) -> list[Process]:
-    """Stop everything, parents first, until a listing shows nobody new."""
+def _freeze(tree: Killable) -> list[Process]:
+    """Stop everything, parents first, until a listing shows no new process."""
     stopped: dict[Process, None] = {}
     for _ in range(_LISTINGS):
         fresh = [process for process in tree.alive() if process not in stopped]
         if not fresh:
             break
+        stop_groups(fresh)
         for process in fresh:
             send(process, signal.SIGSTOP)
             stopped[process] = None

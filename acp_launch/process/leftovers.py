@@ -12,19 +12,19 @@ has not ended soon is ended here, itself included.
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
-from acp_launch.process import boot, marker, prepare
+from acp_launch.process import boot, cgroup, marker, prepare
 from acp_launch.process.identity import Process
 from acp_launch.process.measure import measure
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
-from acp_launch.process.remains import Remains, Seen, end
+from acp_launch.process.remains import Remains, end
 from acp_launch.process.signalling import send
 
 PATIENCE = 3.0  # seconds for a guard that was stopped; it needs no more than two for all it has to do
@@ -59,14 +59,14 @@ def standing(launch: Launch) -> Standing:
         return "foreign"
     if _living(launch.launcher):
         return "running"
-    guard = _living(launch.guard)
-    return "ending" if guard and not guard.is_stopped else "dead"
+    guards = [guard for known in launch.guards if (guard := _living(known))]
+    return "ending" if any(not guard.is_stopped for guard in guards) else "dead"
 
 
 def remains(launch: Launch) -> Remains:
     """What is left of a dead launch."""
     known = {process.identity for process in (*launch.children, *launch.seen)}
-    return Remains(known, launch.id, launch.launcher.started)
+    return Remains(known, launch.id, launch.launcher.started, cgroup=cgroup.recorded(launch.cgroup, launch.id))
 
 
 def clear(state: Path) -> list[Ended]:
@@ -78,10 +78,10 @@ def clear(state: Path) -> list[Ended]:
     return [ended for path in files(state) if path.name != marker.launch_id() and (ended := _clear(path))]
 
 
-def names(launch: Launch, processes: list[Seen]) -> tuple[Left, ...]:
+def names(launch: Launch, processes: list[Process]) -> tuple[Left, ...]:
     """With the names `ps` shows; to be asked for while they live."""
     known = {child.identity: child.name for child in launch.children}
-    return tuple(Left(known.get(seen.identity) or _command(seen.pid), seen.pid) for seen in processes)
+    return tuple(Left(known.get((seen.pid, seen.started)) or _command(seen.pid), seen.pid) for seen in processes)
 
 
 def _clear(path: Path) -> Ended | None:
@@ -102,27 +102,28 @@ def _end(launch: Launch) -> Ended | None:
     left = remains(launch)
     before = left.alive()
     named = {each.pid: each for each in names(launch, before)}
-    _rouse(launch.guard)
+    _rouse(launch.guards)
     found, survivors = end(left)
     if not survivors:
         _remove(launch.path)
-    ended = list({seen.identity: seen for seen in (*before, *found)}.values())
+        if left.cgroup:
+            left.cgroup.remove()
+    ended = list({(seen.pid, seen.started): seen for seen in (*before, *found)}.values())
     if not ended:
         return None
     return Ended(launch.profile, launch.verb, _lefts(ended, named), _lefts(survivors, named))
 
 
-def _rouse(guard: Known | None) -> None:
-    """It was stopped: let it do what it knows best, and kill it if it does not come to an end."""
-    if (stopped := _living(guard)) is None:
-        return
-    send(stopped, signal.SIGCONT)
-    block_until_gone([stopped], within=PATIENCE)
-    if send(stopped, signal.SIGKILL):
-        block_until_gone([stopped], within=PATIENCE)
+def _rouse(guards: Iterable[Known]) -> None:
+    """They were stopped: let them do what they know best, and kill those that do not come to an end."""
+    stopped = [guard for known in guards if (guard := _living(known))]
+    for number in (signal.SIGCONT, signal.SIGKILL):
+        for guard in stopped:
+            send(guard, number)
+        block_until_gone(stopped, within=PATIENCE)
 
 
-def _lefts(processes: list[Seen], named: dict[int, Left]) -> tuple[Left, ...]:
+def _lefts(processes: list[Process], named: dict[int, Left]) -> tuple[Left, ...]:
     return tuple(named.get(seen.pid) or Left("", seen.pid) for seen in processes)
 
 

@@ -26,6 +26,7 @@ class Life(Struct, frozen=True, kw_only=True):
     is_wanted: bool = True  # nobody has stopped it
     starts: int = 0  # processes, in all
     used: int = 0  # restarts, since a process last held
+    took: float | None = None  # seconds its process needed itself to be READY
     lived: float | None = None  # seconds its latest process lived
     pause: float | None = None  # seconds from `since` until it is started again
     exit: str = ""  # how its latest process ended
@@ -71,7 +72,7 @@ class Life(Struct, frozen=True, kw_only=True):
             pid=pid,
             restarts=self.used,
             budget=self.budget,
-            after=self.since - self.begun if self.state == "ready" else self.lived,
+            after=self.took if self.state == "ready" else self.lived,
             exit=self.exit,
             reason=self.reason,
             retry=self.pause,

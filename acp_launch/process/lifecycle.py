@@ -53,7 +53,10 @@ class Answered(Struct, frozen=True):
 
 
 class Ready(Struct, frozen=True):
-    """Its process has answered the agent's handshake."""
+    """Its process has answered the agent's handshake. `took`: the seconds since its start in which that was its own
+    doing; None: all of them."""
+
+    took: float | None = None
 
 
 class Condemned(Struct, frozen=True):
@@ -146,8 +149,10 @@ def _noted(life: Life, event: Event, now: float) -> Life:
     match event:
         case Started():
             return _begun(life, now)
-        case Answered() | Ready():
+        case Answered():
             return _up(life, now)
+        case Ready(took):
+            return replace(_up(life, now), took=now - life.begun if took is None else took)
         case Condemned(why):
             return replace(life, verdict=life.verdict or why)
         case Ended():
@@ -175,7 +180,7 @@ def _awaited(life: Life, now: float) -> float:
 
 def _begun(life: Life, now: float) -> Life:
     again = replace(life, begun=now, starts=life.starts + 1, wish="granted" if life.wish == "pending" else "")
-    return replace(again, answered=None, verdict="", lived=None, exit="", reason="")
+    return replace(again, answered=None, verdict="", took=None, lived=None, exit="", reason="")
 
 
 def _up(life: Life, now: float) -> Life:

@@ -11,7 +11,8 @@ import os
 from functools import cache
 
 from acp_launch.process import prepare
-from acp_launch.process.remains import VARIABLE, environment
+
+VARIABLE = "ACP_LAUNCH_ID"  # ID.SERIAL
 
 _serials = itertools.count(1)
 
@@ -32,10 +33,19 @@ def mark_of(pid: int) -> str | None:
     if not prepare.IS_LINUX:
         return None
     beginning = f"\0{VARIABLE}=".encode()
-    _, found, rest = (b"\0" + environment(pid)).partition(beginning)
+    _, found, rest = (b"\0" + _environment(pid)).partition(beginning)
     return rest.partition(b"\0")[0].decode(errors="replace") if found else None
 
 
 def is_ours(pid: int) -> bool:
     """Whether a living process shows the mark of something this very launch has started."""
     return (mark_of(pid) or "").startswith(f"{launch_id()}.")
+
+
+def _environment(pid: int) -> bytes:
+    """NUL-separated; empty where it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - it is asked of every process
+            return file.readall()
+    except OSError:
+        return b""

@@ -30,9 +30,16 @@ class ProcTable:
             is_dead=state in b"ZX" and int(fields[_THREADS]) <= 1,
         )
 
+    def all(self) -> dict[int, Process]:
+        pids = [int(name) for name in _names("/proc") if name.isdigit()]
+        return {pid: seen for pid in pids if (seen := self.read(pid))}
+
     def children(self, pid: int) -> list[int]:
         found: set[int] = set()
-        for thread in _names(f"/proc/{pid}/task"):
+        threads = _names(f"/proc/{pid}/task")
+        if not threads:
+            return self._scan().get(pid, []) if _lives(pid) else []
+        for thread in threads:
             text = _content(f"/proc/{pid}/task/{thread}/children")
             if text is None and _is_there(f"/proc/{pid}/task/{thread}"):
                 return self._scan().get(pid, [])
@@ -42,10 +49,8 @@ class ProcTable:
     def _scan(self) -> dict[int, list[int]]:
         if self._by_parent is None:
             self._by_parent = {}
-            for name in _names("/proc"):
-                process = self.read(int(name)) if name.isdigit() else None
-                if process is not None:
-                    self._by_parent.setdefault(process.parent, []).append(process.pid)
+            for process in self.all().values():
+                self._by_parent.setdefault(process.parent, []).append(process.pid)
         return self._by_parent
 
 
@@ -63,6 +68,15 @@ def _names(directory: str) -> list[str]:
         return os.listdir(directory)  # noqa: PTH208
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return []
+
+
+def _lives(pid: int) -> bool:
+    """Although /proc does not show it: a guard is hidden from us where `hidepid` is set, its children are not."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _is_there(path: str) -> bool:

@@ -38,6 +38,9 @@ class PsutilTable:
         except (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, PermissionError):
             return None
 
+    def all(self) -> dict[int, Process]:
+        return {pid: seen for pid in psutil.pids() if (seen := self.read(pid))}
+
     def children(self, pid: int) -> list[int]:
         return self._scan().get(pid, [])
 

@@ -47,7 +47,7 @@ def prepare() -> None:
     _make_room()
     _notice_children()
     if IS_LINUX:
-        _become_subreaper()
+        become_subreaper()
 
 
 def require_descriptors(children: int = 0) -> None:
@@ -73,7 +73,7 @@ def undo() -> None:
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     if IS_LINUX and _baseline is not None:
         give_back_limit(os.getpid())
-        _become_subreaper(on=False)
+        become_subreaper(on=False)
 
 
 def baseline() -> frozenset[Process]:
@@ -118,7 +118,7 @@ def _notice_children() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-def _become_subreaper(*, on: bool = True) -> bool:
+def become_subreaper(*, on: bool = True) -> bool:
     """False where the kernel or a Python without ctypes cannot; orphans then go to init, as they always did."""
     try:
         import ctypes

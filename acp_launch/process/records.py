@@ -5,7 +5,8 @@ One line an event, written in one go and never changed, so the file can be read 
 end is not yet, or never was, one. Fields are separated by tabs:
 
     launch ID PID STARTED BOOT NAMESPACE VERB PROFILE
-    guard PID STARTED
+    guard PID STARTED                   the upper one, the lower one
+    cgroup PATH                         where there may be one of the launch's own
     child PID STARTED RESTARTS NAME
     seen PID STARTED                    a descendant of a child
     ended PID STARTED TIME              of a child and all its tree; Unix seconds
@@ -64,6 +65,9 @@ class LaunchRecord:
 
     def guard(self, process: Process) -> None:
         self._add("guard", process.pid, process.started)
+
+    def cgroup(self, path: Path) -> None:
+        self._add("cgroup", path)
 
     def began(self, spawned: Spawned) -> None:
         self._add("child", spawned.pid, spawned.started, spawned.restarts, spawned.name)
@@ -130,7 +134,7 @@ class Known(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What a record says. `children` have a name and have not ended; `guard` is the latest.
+    """What a record says. `children` have a name and have not ended; `guards` are the upper and the lower one.
 
     `ended` are the latest processes of those that have none at the moment.
     """
@@ -142,10 +146,11 @@ class Launch(Struct, frozen=True, kw_only=True):
     namespace: str
     verb: str
     profile: str
-    guard: Known | None
+    guards: tuple[Known, ...]
     children: tuple[Known, ...]
     seen: tuple[Known, ...]
     ended: tuple[Known, ...] = ()
+    cgroup: str = ""
 
 
 def files(state: Path) -> list[Path]:
@@ -184,9 +189,10 @@ def read(path: Path) -> Launch | None:
         namespace=namespace,
         verb=verb,
         profile=profile,
-        guard=next(reversed(list(_knowns(lines, "guard"))), None),
+        guards=tuple(_knowns(lines, "guard")),
         children=tuple(known for known in begun if known.identity not in over),
         seen=tuple(_knowns(lines, "seen")),
+        cgroup=next((line[1] for line in lines if line[0] == "cgroup" and len(line) == 2), ""),
         ended=tuple(known for known in latest.values() if known.identity in over),
     )
 

@@ -1,33 +1,32 @@
 """
 The one place that starts a process; and the one place that reaps what it started.
 
-Synchronous and free of asyncio, so that an agent can be starting while asyncio is still being imported. A child gets
-its own session and process group, its pipes, and nothing else of ours: no inherited descriptor, no preexec_fn.
-Whoever spawns must see to it that `stop.stop` or `kill.end_now` is called.
+A launch starts its processes through its guards (guard.py), which are their parents; without guards we are. Synchronous
+and free of asyncio, so that an agent can be starting while asyncio is still being imported. A child gets its own
+session and process group, its pipes, and nothing else of ours: no inherited descriptor, no preexec_fn. The caller sees
+to it that `stop.stop` or `kill.end_now` is called.
 """
 
 import os
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
 from acp_launch.process import marker, prepare
 from acp_launch.process.failure import explain
 from acp_launch.process.identity import Process
-from acp_launch.process.remains import VARIABLE
 
 Stream = Literal["stdin", "stdout", "stderr"]
 
-STATUS_LOST = -1  # somebody else reaped our child
+STATUS_LOST = -1  # another process reaped our child
 
-_known: dict[int, "Spawned"] = {}
+_known: dict[tuple[int, float], "Spawned"] = {}  # by pid and time of start
 
 
 class Spawned(Struct, eq=False):
@@ -42,12 +41,14 @@ class Spawned(Struct, eq=False):
     stderr: int
     started: float
     status: int | None = None
+    is_fostered: bool = False  # a guard is its parent, and tells its status
     is_awaited_elsewhere: bool = False  # a thread sits in waitpid for it and will set `status`
     is_ended: bool = False  # its whole tree is gone, or given up on
     name: str = ""  # what `ps` calls it
     restarts: int = 0
     mark: str = ""  # what its environment, and that of most of its descendants, carries; see marker.py
-    is_aside: bool = False  # belongs to the launch and to none of its trees: the guard
+    heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
+    is_missing: bool = False  # it was gone at the last look, and its guard has not told its status
 
     @property
     def process(self) -> Process:
@@ -56,14 +57,23 @@ class Spawned(Struct, eq=False):
 
     def poll(self) -> int | None:
         """The wait status, reaping the process if it has died; None while it lives."""
-        if self.status is None and not self.is_awaited_elsewhere:
+        if self.status is None and self.is_fostered and parent is not None:
+            parent.drain()
+        if self.status is None and not (self.is_fostered or self.is_awaited_elsewhere):
             self.settle(_reap(self.pid))
         return self.status
 
     def settle(self, status: int | None) -> None:
-        """Note the status somebody's wait has brought."""
+        """Note the status a wait has brought."""
         self.status = status
         self._forget_when_over()
+        if status is not None:
+            self.tell()
+
+    def tell(self) -> None:
+        """Call those that wait for a word, once."""
+        while self.heard:
+            self.heard.pop()()
 
     def close(self, stream: Stream) -> None:
         """Close our end; a second time is nothing."""
@@ -78,7 +88,7 @@ class Spawned(Struct, eq=False):
 
     def mark_ended(self) -> None:
         """Its tree has been dealt with: there is nothing more to signal."""
-        if not self.is_ended and not self.is_aside:
+        if not self.is_ended:
             for witness in witnesses:
                 witness.ended(self)
         self.is_ended = True
@@ -86,7 +96,7 @@ class Spawned(Struct, eq=False):
 
     def _forget_when_over(self) -> None:
         if self.is_ended and self.status is not None:
-            _known.pop(self.pid, None)
+            _known.pop((self.pid, self.started), None)
 
 
 class Witness(Protocol):
@@ -101,21 +111,64 @@ class Witness(Protocol):
 witnesses: list[Witness] = []
 
 
+class Parent(Protocol):
+    """The guards of this process."""
+
+    def start(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool
+    ) -> Spawned | None:
+        """A new child of theirs, registered and without pipes; None when there is no guard left.
+
+        Raises:
+            OSError, ValueError: it could not be started.
+        """
+
+    def drain(self) -> None:
+        """Call `settle` for every child that has died."""
+
+    def pids(self) -> list[int]:
+        """Of those that live."""
+
+
+parent: Parent | None = None
+
+
+def settle(pid: int, status: int) -> None:
+    """Note what a guard tells; of processes that were not spawned, nothing."""
+    for spawned in list(_known.values()):
+        if spawned.pid == pid and spawned.is_fostered and spawned.status is None:
+            spawned.settle(status)
+
+
+def inherit() -> None:
+    """No guard is left: what they had started are children of ours now."""
+    for spawned in list(_known.values()):
+        if spawned.is_fostered:
+            spawned.is_fostered = False
+            spawned.tell()
+
+
+def settle_lost() -> None:
+    """Give up the status of what a guard has reaped and did not live to tell: gone at two looks in a row."""
+    table = prepare.table()
+    for spawned in list(_known.values()):
+        if spawned.is_fostered and spawned.status is None:
+            seen = table.read(spawned.pid)
+            is_gone = seen is None or seen.started != spawned.started
+            if is_gone and spawned.is_missing:
+                spawned.settle(STATUS_LOST)
+            spawned.is_missing = is_gone
+
+
 def live() -> list[Spawned]:
-    """What was spawned and not yet ended, oldest first; nothing that is aside."""
-    return [spawned for spawned in list(_known.values()) if not spawned.is_ended and not spawned.is_aside]
-
-
-def is_aside(process: Process) -> bool:
-    """Whether `process` is one that was started by `spawn_aside`."""
-    spawned = _known.get(process.pid)
-    return spawned is not None and spawned.is_aside and spawned.started == process.started
+    """What was spawned and not yet ended, oldest first."""
+    return [spawned for spawned in list(_known.values()) if not spawned.is_ended]
 
 
 def is_unreaped(process: Process) -> bool:
-    """Whether `process` is one we spawned whose wait status is still to be fetched: by its owner alone."""
-    spawned = _known.get(process.pid)
-    return spawned is not None and spawned.status is None and spawned.started == process.started
+    """Whether `process` is one we spawned whose wait status is still to be fetched: by its parent alone."""
+    spawned = _known.get((process.pid, process.started))
+    return spawned is not None and spawned.status is None
 
 
 def require_platform() -> None:
@@ -146,8 +199,19 @@ def spawn(
         AgentError: it could not be started; nothing is left behind.
         MachineError: this platform cannot run agents at all.
     """
+    require_platform()
+    prepare.prepare()
     mark = marker.fresh()
-    spawned = _spawn(argv, {**env, VARIABLE: mark}, cwd, is_output_only=is_output_only)
+    with ExitStack() as undo:
+        try:
+            theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
+            spawned = _started(argv, {**env, marker.VARIABLE: mark}, cwd, theirs, leads=True)
+        except (OSError, ValueError) as error:
+            raise explain(error, argv, cwd) from error
+        for descriptor in set(theirs):
+            os.close(descriptor)
+        undo.pop_all()
+    spawned.stdin, spawned.stdout, spawned.stderr = ours
     spawned.restarts = restarts
     return _introduced(spawned, name or Path(argv[0]).name, mark)
 
@@ -163,10 +227,10 @@ def spawn_beside_us(
     prepare.prepare()
     mark = marker.fresh()
     try:
-        pid = _start(argv, {**env, VARIABLE: mark}, cwd, streams, is_beside_us=True)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        spawned = _started(argv, {**env, marker.VARIABLE: mark}, cwd, streams, leads=False)
+    except (OSError, ValueError) as error:
         raise explain(error, argv, cwd) from error
-    return _introduced(_register(pid, [-1, -1, -1]), name, mark)
+    return _introduced(spawned, name, mark)
 
 
 def _introduced(spawned: Spawned, name: str, mark: str) -> Spawned:
@@ -174,31 +238,6 @@ def _introduced(spawned: Spawned, name: str, mark: str) -> Spawned:
     for witness in witnesses:
         witness.began(spawned)
     return spawned
-
-
-def spawn_aside(argv: Sequence[str], *, cwd: Path) -> Spawned:
-    """Start a program that is in no tree, ends with none, and has nothing in its environment.
-
-    Whoever does this must see to its end. Raises as `spawn` does.
-    """
-    spawned = _spawn(argv, {}, cwd)
-    spawned.is_aside = True
-    return spawned
-
-
-def _spawn(argv: Sequence[str], env: Mapping[str, str], cwd: Path, *, is_output_only: bool = False) -> Spawned:
-    require_platform()
-    prepare.prepare()
-    with ExitStack() as undo:
-        try:
-            theirs, ours = _output_pipe(undo) if is_output_only else _pipes(undo)
-            pid = _start(argv, env, cwd, theirs)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
-            raise explain(error, argv, cwd) from error
-        for descriptor in set(theirs):
-            os.close(descriptor)
-        undo.pop_all()
-    return _register(pid, ours)
 
 
 def _pipes(undo: ExitStack) -> tuple[list[int], list[int]]:
@@ -226,10 +265,27 @@ def _output_pipe(undo: ExitStack) -> tuple[list[int], list[int]]:
     return [nothing, theirs, theirs], [-1, ours, -1]
 
 
-def _start(
-    argv: Sequence[str], env: Mapping[str, str], cwd: Path, theirs: Sequence[int], *, is_beside_us: bool = False
-) -> int:
-    stdin, stdout, stderr = theirs
+def _started(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool) -> Spawned:
+    """Started by a guard where there is one; `leads` a session, or a group in our own."""
+    if parent is not None and (spawned := parent.start(argv, env, cwd, streams, leads=leads)):
+        return spawned
+    pid = _start(argv, env, cwd, streams, leads=leads)
+    seen = prepare.table().read(pid)  # there, if only as a zombie: only we can reap it
+    prepare.give_back_limit(pid)
+    return register(pid, seen.started if seen else 0, is_fostered=False)
+
+
+def register(pid: int, began: float, *, is_fostered: bool) -> Spawned:
+    """A process that was just started, by a guard if `is_fostered`; its pipes are the caller's to add."""
+    spawned = Spawned(pid, -1, -1, -1, started=began, is_fostered=is_fostered)
+    _known[pid, spawned.started] = spawned
+    return spawned
+
+
+def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool) -> int:
+    import subprocess  # 14 ms, which are spent while the agent starts where a guard has started it
+
+    stdin, stdout, stderr = streams
     started = subprocess.Popen(  # vfork, and exec errors come back as OSError
         list(argv),
         stdin=stdin,
@@ -237,21 +293,12 @@ def _start(
         stderr=stderr,
         env=dict(env),
         cwd=cwd,
-        start_new_session=not is_beside_us,
-        process_group=0 if is_beside_us else None,
+        start_new_session=leads,
+        process_group=None if leads else 0,
     )
     # We reap it ourselves. A Popen that believes its process is over never waits, warns or reaps.
     started.returncode = 0
     return started.pid
-
-
-def _register(pid: int, ours: list[int]) -> Spawned:
-    stdin, stdout, stderr = ours
-    seen = prepare.table().read(pid)  # there, if only as a zombie: nobody but us can reap it
-    spawned = Spawned(pid, stdin, stdout, stderr, started=seen.started if seen else 0)
-    _known[pid] = spawned
-    prepare.give_back_limit(pid)
-    return spawned
 
 
 def _reap(pid: int) -> int | None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from acp_launch.errors import AgentError
 from acp_launch.process import lifecycle
-from acp_launch.process.change import Change, State
+from acp_launch.process.change import OVERDUE, Change, State
 from acp_launch.process.child import Child, attach
 from acp_launch.process.clock import Alarm, Clock, LoopClock
 from acp_launch.process.exit import Exit
@@ -90,6 +90,12 @@ class Supervisor:
         return self.child.pid if self.child else None
 
     @property
+    def patience(self) -> float:
+        """Seconds that are left of `start`, which counts from the process's start or from when it was first awaited."""
+        life = self._life
+        return max(0.0, max(life.begun, life.awaited or life.begun) + life.start - self._clock.time())
+
+    @property
     def has_answered(self) -> bool:
         """A process of it has, if not the latest."""
         return self._life.is_proven
@@ -145,9 +151,9 @@ class Supervisor:
         """It has said something sensible: it is up."""
         self._step(lifecycle.Answered())
 
-    def ready(self) -> None:
-        """It has answered the agent's handshake."""
-        if self._step(lifecycle.Ready()):
+    def ready(self, took: float | None = None) -> None:
+        """It has answered the agent's handshake; `took` is how many seconds of its start it needed itself."""
+        if self._step(lifecycle.Ready(took)):
             self._tell()
 
     def condemn(self, why: str) -> None:
@@ -245,7 +251,7 @@ class Supervisor:
         return True
 
     def _is_overdue(self) -> None:
-        self.condemn(f"did not answer within {self._life.start:g} s")
+        self.condemn(f"{OVERDUE} {self._life.start:g} s")
 
     def _lose(self, end: lifecycle.Ended) -> None:
         """There is no process any more: its end, or the attempt to have one."""

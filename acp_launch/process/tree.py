@@ -3,8 +3,9 @@ Everything that came of one spawned process, however it hides.
 
 Agents are wrappers around wrappers, and put servers into groups and sessions of their own, so neither the pid nor its
 group is enough. A tree is: the process; its descendants; every process it was ever seen to have, although its parent
-is gone; and, on Linux, the orphans that came to us as their subreaper. Nothing is signalled unless pid *and* start
-time match what was listed, and never anything in our own session.
+is gone; and, on Linux, the orphans that came to their subreapers: to our guards, or to us when there is none. Nothing
+is signalled unless pid *and* start time match what was listed, and, but for children of the guards, never anything in
+our own session.
 
 An orphan belongs to the tree whose mark it carries (marker.py). Where that cannot be read, or was scrubbed, it belongs
 to the tree whose session it is still in. One that left its session too, and whose parents died before we looked, could
@@ -19,9 +20,9 @@ environment, leaves its session and loses its parents before anybody looked is s
 import os
 from collections.abc import Iterable
 
-from acp_launch.process import marker, prepare
+from acp_launch.process import marker, prepare, spawn
 from acp_launch.process.identity import Process, Table
-from acp_launch.process.spawn import Spawned, is_aside, is_unreaped, live
+from acp_launch.process.spawn import Spawned, is_unreaped, live
 
 _met: set[Process] = set()  # who was seen below what we spawned, and lives as far as we know
 
@@ -33,6 +34,10 @@ class Tree:
         self.spawned = spawned
         self._seen: set[Process] = set()
         self._sessions = {spawned.pid}  # it was started in a session of its own
+
+    @property
+    def leader(self) -> int:
+        return self.spawned.pid
 
     def alive(self) -> list[Process]:
         """Every living process of the tree, parents before children where that is known."""
@@ -88,7 +93,7 @@ def _walk(table: Table, roots: Iterable[Process], found: dict[int, Process]) -> 
 def descendants(table: Table) -> list[Process]:
     """Every living process that came of what we spawned, whichever tree it is in, and orphans that came to us."""
     found: dict[int, Process] = {}
-    _walk(table, (child for child in _children(table) if not is_aside(child) and not _is_stranger(child)), found)
+    _walk(table, (child for child in _children(table) if not _is_stranger(child)), found)
     _meet(table, set(found.values()))
     return list(found.values())
 
@@ -102,8 +107,11 @@ def _meet(table: Table, now: set[Process]) -> None:
 
 
 def _is_stranger(child: Process) -> bool:
-    """Whether nothing tells that a child of ours, who came after `prepare`, is no orphan of strangers."""
-    if is_unreaped(child) or not _adopts_strangers():
+    """Whether nothing tells that a child of ours, who came after `prepare`, is no orphan of strangers.
+
+    A guard has no other children than ours.
+    """
+    if child.parent != os.getpid() or is_unreaped(child) or not _adopts_strangers():
         return False
     sessions = {met.session for met in _met} | {spawned.pid for spawned in live()}
     return child not in _met and child.session not in sessions and not marker.is_ours(child.pid)
@@ -114,21 +122,31 @@ def _adopts_strangers() -> bool:
 
 
 def adopted(table: Table) -> list[Process]:
-    """Children of ours that we did not start: neither spawned, nor there before, nor in our own session."""
+    """Children of ours and of the guards that we did not start: neither spawned, nor there before, nor in our own
+    session."""
     if not prepare.IS_LINUX:
         return []
     return [child for child in _children(table) if not is_unreaped(child)]
 
 
 def _children(table: Table) -> list[Process]:
-    """Children of ours that came after `prepare`, and are not in our own session."""
+    """Children of the guards; and children of ours that came after `prepare`, and are not in our own session."""
+    guards = spawn.parent.pids() if spawn.parent else []
     ours = os.getsid(0)
-    children = [seen for pid in table.children(os.getpid()) if (seen := table.read(pid))]
-    return [child for child in children if child.session != ours and child not in prepare.baseline()]
+    own = [child for child in children_of(os.getpid(), table) if child.session != ours]
+    fostered = [child for guard in guards for child in children_of(guard, table)]
+    return [child for child in (*own, *fostered) if child.pid not in guards and child not in prepare.baseline()]
+
+
+def children_of(pid: int, table: Table) -> list[Process]:
+    return [seen for child in table.children(pid) if (seen := table.read(child))]
 
 
 def reap_adopted() -> None:
-    """Fetch the status of adopted orphans that died, as init would: until then they look alive to whoever asks."""
+    """Fetch the status of adopted orphans that died, as init would: until then they look alive to whoever asks.
+
+    The guards fetch those of their own.
+    """
     for orphan in adopted(prepare.table()):
-        if orphan.is_dead:
+        if orphan.is_dead and orphan.parent == os.getpid():
             os.waitpid(orphan.pid, os.WNOHANG)

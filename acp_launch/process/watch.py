@@ -1,6 +1,7 @@
 """
-Learning in the event loop that processes ended: through their pid, never through their pipes, which a grandchild may
-hold open. With pidfds every wait ends within microseconds of the fact; without, a child of ours costs a thread.
+Learning in the event loop that processes ended: from the guard that is their parent, or through their pid; never
+through their pipes, which a grandchild may hold open. With pidfds every wait ends within microseconds of the fact;
+without, a child of ours costs a thread.
 """
 
 import asyncio
@@ -18,12 +19,38 @@ def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
 
     Returns what takes the watch back.
     """
+    if spawned.is_fostered and spawned.status is None:
+        return _wait_for_word(spawned, call)
     descriptor = open_pid(spawned.pid) if spawned.status is None else None  # unreaped: the pid is certainly its own
     if descriptor == NONE_TO_BE_HAD:
         return _wait_in_thread(spawned, call)
     if descriptor is None:
         return asyncio.get_running_loop().call_soon(call).cancel
     return _wait_in_loop(spawned, descriptor, call)
+
+
+def _wait_for_word(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
+    """Until its guard tells; should that die before, we are the parent, and wait for it ourselves."""
+    loop = asyncio.get_running_loop()
+    undo: list[Callable[[], None]] = []
+    is_wanted = True
+
+    def forget() -> None:
+        nonlocal is_wanted
+        is_wanted = False
+        for each in undo:
+            each()
+
+    def in_loop() -> None:
+        if is_wanted:
+            undo.append(on_exit(spawned, call))
+
+    def heard() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(in_loop)
+
+    spawned.heard.append(heard)
+    return forget
 
 
 def _wait_in_loop(spawned: Spawned, descriptor: int, call: Callable[[], None]) -> Callable[[], None]:

@@ -5,6 +5,8 @@ What is known of them was seen by driving them (claude, codex, gemini, opencode,
 publish in the ACP registry and their manuals (the others). Pure.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 PYTHON = "${python}"  # whichever runs us
@@ -13,8 +15,8 @@ PYTHON = "${python}"  # whichever runs us
 class KnownAgent(Struct, frozen=True, kw_only=True):
     """
     `install` is a command, or where to get it. `login` is how a person logs in once; `variable` holds a key instead.
-    `timeouts` are written as in a profile; `notes` are
-    sentences that every user of it should have read.
+    `timeouts` are written as in a profile; `notes` are sentences that every user of it should have read. `takes` are
+    the kinds of MCP servers that it takes, where that is known.
     """
 
     name: str
@@ -26,6 +28,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     variable: str = ""
     timeouts: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -54,6 +57,7 @@ _AGENTS = (
         variable="OPENAI_API_KEY",
         timeouts=(("initialize", "60s"),),
         notes=("In its default mode this agent reviews its own tool calls and asks you nothing.",),
+        takes=("stdio", "http"),
     ),
     KnownAgent(
         name="gemini",
@@ -101,6 +105,7 @@ _AGENTS = (
         variable="COPILOT_GITHUB_TOKEN",
         timeouts=(("initialize", "60s"),),
         notes=("It takes MCP servers over HTTP only, and drops others without a word.",),
+        takes=("http", "sse"),
     ),
     KnownAgent(
         name="goose",
@@ -157,9 +162,19 @@ _AGENTS = (
     ),
 )
 AGENTS = {agent.name: agent for agent in _AGENTS}
+RUNNERS = ("npx", "bunx", "pnpx")
 
 
 def known(command: str) -> KnownAgent | None:
     """The agent that a profile's command, or the last part of its path, starts."""
     program = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").removesuffix(".cmd")
     return next((agent for agent in AGENTS.values() if agent.command == program), None)
+
+
+def started(command: str, args: Sequence[str]) -> KnownAgent | None:
+    """The same, also where a runner of packages starts it."""
+    if command in RUNNERS:
+        package = next((arg for arg in args if not arg.startswith("-")), "")
+        name = package[:1] + package[1:].partition("@")[0]  # without its version
+        return next((agent for agent in AGENTS.values() if name and agent.install.endswith(f" {name}")), None)
+    return known(command)

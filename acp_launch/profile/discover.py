@@ -22,6 +22,8 @@ from msgspec.structs import replace
 
 import acp_launch
 from acp_launch.errors import UsageError
+from acp_launch.problem import ours
+from acp_launch.profile.text import shown
 from acp_launch.settings.model import Settings
 
 HOLDER = ".acp-launch"
@@ -43,6 +45,11 @@ class Found(Struct, frozen=True):
     origin: Origin
     shadowed_by: Path | None = None
     user: Path | None = None
+
+    @property
+    def called(self) -> str:
+        """How a command names it: by its path where no name leads to it."""
+        return shown(self.file) if self.origin == "path" else self.name
 
 
 def find(name: str, *, start: Path, settings: Settings) -> Found:
@@ -106,7 +113,12 @@ def origin_of(file: Path, otherwise: Origin, *, user: Path | None) -> Origin:
 
 def boundary(file: Path) -> Path:
     """What a project's file cannot lead out of: the repository around it, else its project."""
-    return next(filter(_is_repository, file.parents), project_of(_holding(file)))
+    return repository_of(file.parent) or project_of(_holding(file))
+
+
+def repository_of(directory: Path) -> Path | None:
+    """The repository a directory belongs to; None outside of any."""
+    return next(filter(_is_repository, (directory, *directory.parents)), None)
 
 
 def names_within_reach(file: Path, *, user: Path | None) -> list[str]:
@@ -161,8 +173,7 @@ def _is_path(name: str) -> bool:
 def _at_path(file: Path) -> Found:
     if file.parent.name == HOLDER:
         return Found(file.stem, file, _holding(file), "path")
-    repository = next(filter(_is_repository, file.parents), file.parent)
-    return Found(file.stem, file, repository, "path")
+    return Found(file.stem, file, repository_of(file.parent) or file.parent, "path")
 
 
 def _places(start: Path, user: Path) -> Iterator[tuple[Path, Origin, Path]]:
@@ -216,9 +227,7 @@ def _unknown(name: str, start: Path, settings: Settings) -> UsageError:
     hint = f'; did you mean "{nearest[0]}"?' if nearest else ""
     looked = [f"looked in {directory}" for directory, _, _ in _places(start, users(settings))]
     if " " in name:  # a prompt without a profile before it
-        import shlex
-
-        fix = f"the profile comes first: acp-launch run demo {shlex.quote(name)}"
+        fix = f"the profile comes first: {ours('run', 'demo', name)}"
         return UsageError(f'no profile named "{name}"', fix=fix)
     fix = f"there is {', '.join(names)}; a file is given by its path: ./{name}.yaml" if names else "give a file's path"
     return UsageError(f'no profile named "{name}"{hint}', fix=fix, detail=looked)

@@ -186,7 +186,8 @@ class StdioServer:
     env: Mapping[str, Template] = field(default_factory=dict)
     """Environment variables of the server, over what it inherits."""
     cwd: Template | None = None
-    """Its working directory, relative to the project. Default: the session's."""
+    """Its working directory, relative to the project. Default: the session's if the profile is a project's; else an
+    empty directory of its own, which is removed with the launch."""
     inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "minimal"
     """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     required: Annotated[bool, TRUTH] = True

@@ -14,6 +14,7 @@ from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, shorten
 from acp_launch.profile import permissions
 from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
+from acp_launch.profile.agents import started
 from acp_launch.profile.model import Backoff
 from acp_launch.secret.environment import PASSPHRASE, PREFIX, is_private
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
@@ -22,6 +23,7 @@ SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
 SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots")  # of servers we start, not the agent
+KINDS = ("stdio", "http", "sse")
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 
@@ -43,6 +45,24 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
             yield from _inherited(server, path)
             yield from _supervised(server, path)
             yield from _remote(server, path)
+    yield from _untakeable(root)
+
+
+def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
+    """A server that this agent is known not to take: a warning, for what is known of it may be out of date."""
+    agent = _mapping(root, "agent")
+    command = agent.get("command")
+    found = started(command, [arg for _, arg in _listed(agent, "args")]) if isinstance(command, str) else None
+    if found is None or not found.takes:
+        return
+    what = f"{found.title} takes MCP servers over {' and '.join(found.takes)} only, as far as is known"
+    for name, server in _mapping(root, "mcp_servers").items():
+        if not isinstance(server, dict):
+            continue
+        kind = server.get("type", "stdio" if "command" in server else "")
+        if kind in KINDS and kind not in found.takes:
+            fix = "give the server's http url, or use another agent"
+            yield Fault(("mcp_servers", name), what, fix, at_key=True, severity="warning")
 
 
 def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:

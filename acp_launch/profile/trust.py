@@ -98,7 +98,7 @@ def accept(loaded: Loaded, settings: Settings) -> None:
             fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
         )
     lines = content(loaded.merged)
-    from acp_launch.secret.credential import masked
+    from acp_launch.profile.display import shown
 
     acceptance = Acceptance(
         version=VERSION,
@@ -106,7 +106,7 @@ def accept(loaded: Loaded, settings: Settings) -> None:
         profile=loaded.found.name,
         file=str(_named(loaded)),
         digest=digest(str(project), lines),
-        lines=tuple(map(masked, lines)),
+        lines=tuple(str(shown(line)) for line in lines),
         since=time.time(),
     )
     path = _place(settings, project, _named(loaded))

@@ -162,7 +162,7 @@ def decoded(raw: Raw | bytes) -> Any:
     """
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _second_try(bytes(raw))
 
 

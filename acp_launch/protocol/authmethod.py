@@ -15,6 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 LEGACY = "terminal-auth"
+OWN_COMMAND = "log in with the agent's own command, then run this again"  # where no other way is known
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -37,6 +37,7 @@ from acp_launch.protocol.peer import Answered, Call, Called, Junk, Notified, Pee
 ELICITATION = "elicitation/create"
 
 NOTHING: tuple[Event, ...] = ()
+_members = msgspec.json.Decoder(dict[str, Raw])
 
 
 class _Session(Struct):
@@ -195,6 +196,10 @@ class Conversation:
             return (self._called(message),)
         return (message,)
 
+    def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
+        """What a message is still due whose handling failed (`Peer.spoilt`)."""
+        return self._peer.spoilt(line)
+
     def _notified(self, message: Notified) -> Sequence[Event]:
         if message.method == "session/update":
             return self._updated(message.params)
@@ -229,10 +234,8 @@ class Conversation:
         return (Junk("an update for a session that was never opened, beyond what is kept"),)
 
     def _withdrawn(self, params: Raw) -> Sequence[Event]:
-        try:
-            wanted = msgspec.json.decode(params, type=dict[str, Raw]).get("requestId")
-        except msgspec.DecodeError:
-            return NOTHING
+        named = jsonrpc.read(_members, params)
+        wanted = named.get("requestId") if named else None
         return (Withdrawn(wanted.copy()),) if wanted is not None and self._peer.owes(wanted) else NOTHING
 
     def _answered(self, message: Answered) -> Sequence[Event]:

@@ -44,6 +44,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 _envelope = msgspec.json.Decoder(Envelope)
 _fault = msgspec.json.Decoder(Fault)
+_code = msgspec.json.Decoder(int)
 
 
 def decode(line: bytes) -> Envelope | None:
@@ -85,7 +86,7 @@ def _is_json(line: bytes) -> bool:
     import json
 
     try:
-        json.loads(line)
+        json.loads(line.decode())  # of bytes it would take what is not UTF-8
     except (ValueError, RecursionError):
         return False
     return True
@@ -107,16 +108,27 @@ def read(decoder: "msgspec.json.Decoder[T]", raw: Raw) -> T | None:
     """What a part of a message says; None when it is of another shape, or nested too deeply to look into."""
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def fault(raw: Raw) -> Fault:
     """Read an `error` member, whatever shape it has."""
+    return read(_fault, raw) or _tolerated_fault(bytes(raw))
+
+
+def _tolerated_fault(written: bytes) -> Fault:
+    """At least its message, and its code if it is a number; all of it as it is written where it has none."""
+    from acp_launch.protocol import splice
+
     try:
-        return _fault.decode(raw)
-    except msgspec.DecodeError:
-        return Fault(message=bytes(raw).decode(errors="replace"))
+        found = {member.key: member for member in splice.members(written)}
+        message = splice.text(written, found["message"].start)
+    except (splice.Malformed, KeyError):
+        return Fault(message=written.decode(errors="replace"))
+    code = found.get("code")
+    number = read(_code, Raw(written[code.start : code.end])) if code else None
+    return Fault(INTERNAL_ERROR if number is None else number, message)
 
 
 def request(number: int, method: str, params: object) -> bytes:

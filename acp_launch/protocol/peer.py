@@ -11,6 +11,8 @@ from acp_launch.errors import LocalProtocolError
 from acp_launch.protocol import jsonrpc
 
 NULL = Raw(b"null")
+DIGITS = 18  # no request of ours has a number that is longer
+BROKEN = "this request was not handled, by a bug in acp-launch"
 
 
 class Called(Struct, frozen=True):
@@ -57,6 +59,7 @@ class Peer:
         self._next = 0
         self._asked: dict[bytes, tuple[int, str]] = {}
         self._owed: dict[bytes, str] = {}
+        self._settled = b""  # the request that was answered last, since the last message
 
     def call(self, method: str, params: object) -> Call:
         number = self._next
@@ -65,6 +68,7 @@ class Peer:
         return Call(number, method, jsonrpc.request(number, method, params))
 
     def receive(self, line: bytes) -> Incoming:
+        self._settled = b""
         message = jsonrpc.decode(line)
         if message is None:
             return Junk("a line that is no JSON-RPC message" if line.strip() else "a blank line")
@@ -87,6 +91,21 @@ class Peer:
     def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
         self._settle(id)
         return jsonrpc.error(id, code, message, data)
+
+    def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
+        """What a message is still due whose handling failed: the number of the request of ours that it answers, and the
+        line that answers a request of theirs."""
+        message = jsonrpc.decode(line)
+        if message is None or message.id is UNSET:
+            return None, b""
+        if message.method is UNSET:
+            id = bytes(message.id)
+            self._asked.pop(id, None)
+            return (int(id) if id.isdigit() and len(id) <= DIGITS else None), b""
+        if bytes(message.id) == self._settled:
+            return None, b""
+        self._owed.pop(bytes(message.id), None)
+        return None, jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, BROKEN)
 
     def owes(self, id: Raw) -> bool:
         """Whether their request `id` still waits for our answer."""
@@ -114,3 +133,4 @@ class Peer:
     def _settle(self, id: Raw) -> None:
         if self._owed.pop(bytes(id), None) is None:
             raise LocalProtocolError("a request of the agent was answered twice")
+        self._settled = bytes(id)

@@ -2,8 +2,8 @@
 Work that may never end (a keyring waiting for somebody to answer its dialog), in a thread that is given up.
 
 A thread cannot be ended from outside. This one is a daemon: it does not hold up the caller after the deadline, and
-whatever it finds out too late is dropped. But threads and processes that it started may hold up the interpreter's
-exit, or outlive it: once `gave_up`, this process ends with `end_children` and `os._exit`.
+whatever it finds out too late is dropped. Threads that it started do not hold up our end (leave.py), and processes that
+it started are killed in the course of it.
 """
 
 import os
@@ -17,12 +17,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from acp_launch import leave
 from acp_launch.secret import descriptors
 
 FIRST_WORD = 3.0  # seconds until we say what we wait for, as with every wait (DESIGN §6)
 T = TypeVar("T")
 
-_gave_up = False
 _children_before: set[int] | None = None
 
 
@@ -60,11 +60,6 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
     return answer()
 
 
-def gave_up() -> bool:
-    """Whether some work of this process was not waited for to its end."""
-    return _gave_up
-
-
 def end_children() -> None:
     """Kill the processes that given-up work has started and that are children of ours: a dialog, a program that hangs.
 
@@ -95,8 +90,7 @@ def _awaited(
 
 
 def _give_up() -> None:
-    global _gave_up
-    _gave_up = True
+    leave.at_exit(end_children)
     descriptors.give_back()
 
 

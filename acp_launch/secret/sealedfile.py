@@ -118,7 +118,7 @@ class SealedFile:
         content = sealed.seal(entries, self._opener.key(there) if there else self._opener.first_key())
         if len(content) > MAX_FILE:
             reason = f"{self._path} would be larger than {MAX_FILE // 1024**2} MiB"
-            raise StoreFault("too large", reason, fix="acp-launch secret rm what is not needed any more")
+            raise StoreFault("too large", reason, fix="remove what is not needed any more: acp-launch secret rm NAME")
         with explained(self._path, "written"):
             private.replace(self._path, content)
 

@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
-from acp_launch.session.connection import Connection
+from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Permission, SessionReady
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.permission.gate import Decision, Gate
@@ -70,7 +71,7 @@ class Client:
 
     def attend(self) -> None:
         """From now on what the agent says is for this session, also after it was left for another."""
-        self._gate.session = self.name
+        self._gate.enter(self.name)
         self._connection.listen(self)
 
     @property
@@ -103,6 +104,8 @@ class Client:
     def opened(self, opened: Opened) -> None:
         """Right before the first update of a new session; a loaded one is ready when its history is in."""
         self._session_id = opened.session_id
+        if opened.how == "new":
+            self._gate.begin()
         self._session = SessionReady(opened.session_id, self.name, opened.how, 0, opened.result)
         self.state.opened(acp.mapping(acp.decoded(opened.result)))
         self._changed()
@@ -124,6 +127,7 @@ class Client:
     def asked(self, question: PermissionAsked) -> None:
         # As it is now: what the agent says of it while somebody decides is not what was decided about. Members are
         # replaced whole, so the one level is enough; a deeper copy would fail on what is nested too deeply.
+        announced = self.calls.announced(question.tool_call)
         call = dict(self.calls.merge(question.tool_call))
         self._excused.add(call_id(call))
         if question.session_id != self._session_id and self._session is not None:
@@ -131,7 +135,7 @@ class Client:
         else:
             decision = self._gate.decided(call, question.options)
         if decision is None:
-            task = self._connection.beside(self._question(question, call))
+            task = self._connection.beside(self._question(question, call, announced))
             self._questions[bytes(question.id)] = (question.session_id, task)
             return
         if decision.is_unasked:
@@ -177,8 +181,14 @@ class Client:
         self._excused.update(call_id(call) for call in unfinished)
         self._observer.cancelled(unfinished)
 
-    async def _question(self, question: PermissionAsked, call: dict[str, Any]) -> None:
-        decision = await self._gate.asked(call, question.options)
+    async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
+        try:
+            decision = await self._gate.asked(call, question.options, announced=announced)
+        except LaunchError:
+            raise
+        except Exception as error:  # a bug of ours costs the question, not the session
+            self._connection.mishaps.add(AGENT, error)
+            decision = Decision(False, None, "it could not be asked")
         self._questions.pop(bytes(question.id), None)
         self._answered = asyncio.get_running_loop().time()
         self._answer(question, call, decision)

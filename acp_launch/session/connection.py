@@ -8,7 +8,7 @@ ended and its last words (C-12).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -19,14 +19,18 @@ from acp_launch.errors import (
     AgentRefused,
     AuthRequired,
     LaunchError,
+    LocalProtocolError,
     RemoteProtocolError,
     WaitExpired,
     first,
 )
 from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.authmethod import OWN_COMMAND
 from acp_launch.protocol.conversation import Conversation
-from acp_launch.protocol.event import Completed, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.event import Completed, Event, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
 from acp_launch.protocol.framing import LineFramer
+from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.offers import Offers
 from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
@@ -35,6 +39,7 @@ from acp_launch.session.waits import awaited
 from acp_launch.transport.base import Transport, TransportClosed
 
 T = TypeVar("T")
+AGENT = "the agent"
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers an agent may leave unread
 LAST_WORDS = 1.0  # seconds for an agent that closed its stdin to end, so that we can say how
 
@@ -51,14 +56,25 @@ class Listener(Protocol):
 
 
 class Connection:
-    def __init__(self, transport: Transport, observer: Observer, tasks: asyncio.TaskGroup, *, max_line: int) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        observer: Observer,
+        tasks: asyncio.TaskGroup,
+        *,
+        max_line: int,
+        command: Callable[[], str],
+    ) -> None:
         self.conversation = Conversation()
         self.observer = observer
         self.negotiated: acp.Negotiated | None = None
+        self.offered = Offers()  # to the agent, when we shook hands
+        self.explain: Callable[[AgentRefused], None] = lambda error: None  # adds what can be done about a refusal
         self.held_back = False  # the observer has no room, so the agent is not read
         self.noise: list[str] = []  # the first lines that were no messages, while nothing was negotiated
         self._transport = transport
         self._tasks = tasks
+        self._command = command
         self._framer = LineFramer(limit=max_line)
         self._running: set[asyncio.Task[None]] = set()
         self._listener: Listener | None = None
@@ -69,6 +85,7 @@ class Connection:
         self._unsent = 0
         self._heard = asyncio.get_running_loop().time()
         self._junk = 0
+        self.mishaps = Mishaps(observer.note)  # failures of ours with what the agent said
 
     def listen(self, listener: Listener) -> None:
         self._listener = listener
@@ -137,7 +154,7 @@ class Connection:
             answer = await awaited(future, what=what, limit=limit, waiting=self.observer.waiting, since=since)
         except WaitExpired as error:
             error.fix = f"if it needs longer: {knob} in the profile" if knob else ""
-            raise
+            raise self.blamed(error) from None
         finally:
             self._waiting.pop(call.number, None)
         if answer.fault is not None:
@@ -147,20 +164,21 @@ class Connection:
     def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if fault.code == jsonrpc.AUTH_REQUIRED:
             return self._auth_required(fault)
-        detail = [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
-        return AgentRefused(
+        error = AgentRefused(
             f"the agent answered {method} with an error: {fault.message} ({fault.code})",
             code=fault.code,
-            detail=detail,
+            detail=_data(fault),
         )
+        self.explain(error)
+        return error
 
     def _auth_required(self, fault: jsonrpc.Fault) -> LaunchError:
         methods = self.negotiated.auth_methods if self.negotiated else ()
         offered = [f"{method.name} ({method.id}): {method.description}".rstrip(": ") for method in methods]
         return AuthRequired(
             f"the agent wants a login first: {fault.message}",
-            fix="log in with the agent's own command, then run this again",
-            detail=[f"it offers: {' '.join(line.split())}" for line in offered],
+            fix=OWN_COMMAND,
+            detail=[*(f"it offers: {' '.join(line.split())}" for line in offered), *_data(fault)],
         )
 
     async def read(self) -> None:
@@ -194,18 +212,51 @@ class Connection:
             self._end(lambda method: self._death(how, last_words, method))
 
     def _handle(self, line: bytes) -> None:
-        for event in self.conversation.receive(line):
-            if isinstance(event, Updated):
-                if self._listener:
-                    self._listener.updated(event)
-            elif isinstance(event, Answered):
-                self._answer(event)
-            elif isinstance(event, Junk):
-                self._note_junk(event, line)
-            elif isinstance(event, Reply):
-                self.reply(event.line)
-            else:
-                self._tell(event)
+        """A bug of ours costs the event in which it shows, and nothing beside it."""
+        events, is_whole = self._received(line)
+        for event in events:
+            try:
+                self._take(event, line)
+            except LaunchError:
+                raise
+            except Exception as error:
+                self.mishaps.add(AGENT, error)
+                is_whole = False
+        if not is_whole:
+            self._make_good(line)
+
+    def _received(self, line: bytes) -> tuple[Sequence[Event], bool]:
+        """The events of a line, and whether it could be read."""
+        try:
+            return self.conversation.receive(line), True
+        except LaunchError:
+            raise
+        except Exception as error:
+            self.mishaps.add(AGENT, error)
+            return (), False
+
+    def _make_good(self, line: bytes) -> None:
+        """Whoever waits for what we failed to handle waits no longer."""
+        number, reply = self.conversation.spoilt(line)
+        if reply:
+            self.reply(reply)
+        method, future = self._waiting.get(-1 if number is None else number, ("", None))
+        if future is not None and not future.done():
+            said = f"the agent's answer to {method} was left out, by a bug in acp-launch"
+            future.set_exception(LocalProtocolError(said))
+
+    def _take(self, event: Event, line: bytes) -> None:
+        if isinstance(event, Updated):
+            if self._listener:
+                self._listener.updated(event)
+        elif isinstance(event, Answered):
+            self._answer(event)
+        elif isinstance(event, Junk):
+            self._note_junk(event, line)
+        elif isinstance(event, Reply):
+            self.reply(event.line)
+        else:
+            self._tell(event)
 
     def _tell(self, event: Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn) -> None:
         match self._listener, event:
@@ -250,7 +301,14 @@ class Connection:
 
     def _death(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
         before = f" before it answered {method}" if method else ""
-        return AgentError(f"the agent {how}{before}", detail=last_words)
+        return self.blamed(AgentError(f"the agent {how}{before}", detail=last_words))
+
+    def blamed(self, error: LaunchError) -> LaunchError:
+        """The same error of an agent that ended, hung or is none, which tells first what was started."""
+        if command := self._command():
+            told = f"command: {command}"
+            error.detail = (told, *(line for line in error.detail if line != told))
+        return error
 
     def _end(self, error: Callable[[str], LaunchError]) -> None:
         if self._over is None:
@@ -261,12 +319,21 @@ class Connection:
                 future.set_exception(self._over(method))
 
 
+def _data(fault: jsonrpc.Fault) -> list[str]:
+    return [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
+
+
 @asynccontextmanager
-async def connect(transport: Transport, observer: Observer, *, max_line: int) -> AsyncIterator[Connection]:
-    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group."""
+async def connect(
+    transport: Transport, observer: Observer, *, max_line: int, command: Callable[[], str] = lambda: ""
+) -> AsyncIterator[Connection]:
+    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group.
+
+    `command` is the agent's command line, for the errors that blame it.
+    """
     try:
         async with asyncio.TaskGroup() as tasks:
-            connection = Connection(transport, observer, tasks, max_line=max_line)
+            connection = Connection(transport, observer, tasks, max_line=max_line, command=command)
             connection.beside(connection.read())
             connection.beside(connection.write())
             try:

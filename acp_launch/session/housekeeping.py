@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 from acp_launch.errors import AgentRefused, RemoteProtocolError
+from acp_launch.problem import ours
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import KNOB
 
-FORGET = "forget it here, and leave it with the agent: acp-launch session rm --local"
 EMPTY_PAGES = 100  # in a row; a page may be empty when the agent filters after paging
 
 
@@ -40,9 +40,9 @@ async def list_sessions(connection: Connection, *, cwd: str | None, limit: float
 
 
 async def end_session(
-    connection: Connection, how: Literal["close", "delete"], session_id: str, *, limit: float
+    connection: Connection, how: Literal["close", "delete"], session_id: str, *, limit: float, name: str = "NAME"
 ) -> bool:
-    """Close or delete a session at the agent; False when the agent does not offer it.
+    """Close or delete a session at the agent; False when the agent does not offer it. `name` is ours for it.
 
     A session the agent does not know is as good as closed or deleted (-32002, C-47).
     """
@@ -54,6 +54,7 @@ async def end_session(
         await connection.call(call, what=f"answer to session/{how} from the agent", limit=limit, knob=KNOB)
     except AgentRefused as refusal:
         if refusal.code != jsonrpc.NOT_FOUND:
-            refusal.fix = refusal.fix or (FORGET if how == "delete" else "")
+            forget = f"forget it here, and leave it with the agent: {ours('session', 'rm', name, '--local')}"
+            refusal.fix = refusal.fix or (forget if how == "delete" else "")
             raise
     return True

@@ -25,11 +25,11 @@ from acp_launch.process.exit import Exit
 from acp_launch.process.program import Program
 from acp_launch.protocol.authmethod import AuthMethod, Variable
 from acp_launch.secret.redact import redactor
+from acp_launch.session.advice import Advice
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import KNOB
 
 LIMIT = 300.0  # seconds for `authenticate`: somebody looks for a browser, a password and a telephone. Not a setting
-OWN_COMMAND = "log in with the agent's own command, then run this again"
 
 InFront = Callable[[Program], Awaitable[Exit]]  # runs it on the user's terminal: `process.foreground`
 Done = Literal["done", "reconnect"]
@@ -52,15 +52,16 @@ class Place(Struct, frozen=True, kw_only=True):
     """Where somebody logs in, and with what."""
 
     program: Program  # the agent as it is configured, base arguments and all
-    profile: str  # for the commands we advise; empty where there is none
+    profile: str  # as a command names it; empty where there is none
     adviser: Adviser | None  # None when there is no one to ask
     in_front: InFront | None  # None without a terminal
+    is_built_in: bool = False  # the profile, which cannot be changed then
 
-    def advice(self, method: AuthMethod | None = None) -> str:
-        """The command that logs in here."""
-        if not self.profile:
-            return OWN_COMMAND
-        return shlex.join(["acp-launch", "login", self.profile, *([method.id] if method else [])])
+    @property
+    def advice(self) -> Advice:
+        own = self.program
+        has = {name for name, value in own.env.items() if value}
+        return Advice(profile=self.profile, is_built_in=self.is_built_in, command=own.argv[0], has=has)
 
 
 async def log_in(connection: Connection, place: Place, wanted: AuthRequired) -> Done:
@@ -77,11 +78,10 @@ async def log_in(connection: Connection, place: Place, wanted: AuthRequired) -> 
     """
     methods = connection.agent.auth_methods
     if place.adviser is None or not methods:
-        fix = place.advice() if methods else OWN_COMMAND
-        raise AuthRequired(wanted.message, fix=fix, detail=wanted.detail)
+        raise _unanswered(connection, place, wanted)
     method = await place.adviser.which(name_of(connection), methods)
     if method is None:
-        raise AuthRequired(wanted.message, fix=place.advice(), detail=wanted.detail)
+        raise AuthRequired(wanted.message, fix=place.advice.login(), detail=wanted.detail)
     program = await prepare(method, place)
     if program is None:
         await authenticate(connection, method, place)
@@ -121,7 +121,8 @@ async def choose(connection: Connection, wanted: str | None, place: Place) -> Au
     """
     agent, methods = name_of(connection), connection.agent.auth_methods
     if not methods:
-        raise AuthRequired(f"{agent} offers no way to log in", fix=OWN_COMMAND)
+        fix = place.advice.wanted((), could_show=_could_show(connection, place))
+        raise AuthRequired(f"{agent} offers no way to log in", fix=fix)
     if wanted is not None:
         return _called(wanted, agent, methods, place)
     if len(methods) == 1:
@@ -129,12 +130,12 @@ async def choose(connection: Connection, wanted: str | None, place: Place) -> Au
     if place.adviser is None:
         raise AuthRequired(
             f"{agent} offers several ways to log in, and there is no one to ask which",
-            fix=f"name one: {place.advice()} {shlex.quote(methods[0].id)}",
+            fix=f"name one: {place.advice.login()} {shlex.quote(methods[0].id)}",
             detail=[f"{shlex.quote(method.id)}: {_shown(method.name)}" for method in methods],
         )
     method = await place.adviser.which(agent, methods)
     if method is None:
-        raise AuthRequired("no login was chosen", fix=f"choose one of these: {place.advice()}")
+        raise AuthRequired("no login was chosen", fix=f"choose one of these: {place.advice.login()}")
     return method
 
 
@@ -145,13 +146,13 @@ async def prepare(method: AuthMethod, place: Place) -> Program | None:
         AuthRequired: this method cannot be used here, or the person does not want it.
     """
     if lacking := [variable for variable in method.variables if _is_lacking(variable, place.program.env)]:
-        raise _wants_variables(method, lacking)
+        raise _wants_variables(method, lacking, place)
     if method.type != "terminal" and not method.command:
         return None
     if place.in_front is None:
         raise AuthRequired(
             f'the login "{_shown(method.name)}" needs a terminal, with nothing redirected',
-            fix=f"in one: {place.advice(method)}",
+            fix=f"in one: {place.advice.login(method)}",
         )
     if method.type == "terminal":
         own = place.program
@@ -174,7 +175,7 @@ async def authenticate(connection: Connection, method: AuthMethod, place: Place)
     except (AuthRequired, AgentRefused) as error:
         raise _failed(method, error.message, place, error.detail if isinstance(error, AgentRefused) else ()) from error
     except WaitExpired as error:
-        error.fix = f"begin again: {place.advice(method)}"
+        error.fix = f"begin again: {place.advice.login(method)}"
         raise
 
 
@@ -211,11 +212,6 @@ async def log_out(connection: Connection, *, limit: float) -> bool:
     return True
 
 
-def secret_name(variable: str) -> str:
-    """What we would call the secret in `variable`."""
-    return variable.lower().replace("_", "-")
-
-
 async def _foreign(method: AuthMethod, place: Place) -> Program:
     own = place.program
     found = find(method.command[0], project=own.cwd, path=own.env.get("PATH"))
@@ -225,11 +221,11 @@ async def _foreign(method: AuthMethod, place: Place) -> Program:
     if place.adviser is None:
         raise AuthRequired(
             f'the login "{_shown(method.name)}" is a command of the agent\'s choosing, and there is no one to allow it',
-            fix=f"in a terminal: {place.advice(method)}",
+            fix=f"in a terminal: {place.advice.login(method)}",
         )
     if not await place.adviser.consents(method, program):
         raise AuthRequired(
-            f'the login "{_shown(method.name)}" was not run', fix=f"choose another: {place.advice()} --list"
+            f'the login "{_shown(method.name)}" was not run', fix=f"choose another: {place.advice.login()} --list"
         )
     return program
 
@@ -240,38 +236,44 @@ def _called(wanted: str, agent: str, methods: Sequence[AuthMethod], place: Place
         return known[wanted]
     near = get_close_matches(wanted, known, 1)
     hint = f'; did you mean "{near[0]}"?' if near else ""
-    raise UsageError(f'{agent} has no login "{wanted}"{hint}', fix=f"{place.advice()} --list shows what it has")
+    raise UsageError(f'{agent} has no login "{wanted}"{hint}', fix=f"{place.advice.login()} --list shows what it has")
 
 
 def _is_lacking(variable: Variable, env: Mapping[str, str]) -> bool:
     return not variable.optional and not env.get(variable.name)
 
 
-def _wants_variables(method: AuthMethod, lacking: Sequence[Variable]) -> AuthRequired:
-    """What would satisfy it: a secret for each variable, and the profile's lines that pass them on."""
+def _wants_variables(method: AuthMethod, lacking: Sequence[Variable], place: Place) -> AuthRequired:
+    """What would satisfy it, in the place where it can be written."""
     names = ", ".join(variable.name for variable in lacking)
-    lines = [f"in the profile, under agent.env: {_line(variable)}" for variable in lacking]
     link = [f"{_shown(method.name)}: {_shown(method.link)}"] if method.link else []
-    secrets = [f"acp-launch secret set {secret_name(variable.name)}" for variable in lacking if variable.secret]
-    return AuthRequired(
-        f'"{_shown(method.name)}" is no login: the agent reads {names} from its environment',
-        fix="; ".join([*secrets, "and add the above to the profile"]),
-        detail=[*link, *lines],
-    )
+    fix, lines = place.advice.giving(lacking)
+    what = f'"{_shown(method.name)}" is no login: the agent reads {names} from its environment'
+    return AuthRequired(what, fix=fix, detail=[*link, *lines])
 
 
-def _line(variable: Variable) -> str:
-    value = f"${{secret:{secret_name(variable.name)}}}" if variable.secret else "…"
-    label = f"  # {_shown(variable.label)}" if variable.label else ""
-    return f"{variable.name}: {value}{label}"
+def _unanswered(connection: Connection, place: Place, wanted: AuthRequired) -> AuthRequired:
+    """There is no one to ask, or nothing to choose from."""
+    advice, methods = place.advice, connection.agent.auth_methods
+    fix = advice.wanted(methods, could_show=_could_show(connection, place))
+    if lacking := advice.lacking((wanted.message, *wanted.detail)):
+        giving, lines = advice.giving(lacking)
+        return AuthRequired(wanted.message, fix=f"{giving}; or {fix}", detail=(*wanted.detail, *lines))
+    return AuthRequired(wanted.message, fix=fix, detail=wanted.detail)
+
+
+def _could_show(connection: Connection, place: Place) -> bool:
+    """Whether the agent had reason to list every way: those that need a terminal are for clients that have one."""
+    is_watched = place.adviser is not None and place.in_front is not None
+    return is_watched or connection.offered.terminal_login
 
 
 def _failed(method: AuthMethod, why: str, place: Place, detail: Sequence[str] = ()) -> AuthRequired:
-    return AuthRequired(
-        f'the login "{_shown(method.name)}" failed: {why}',
-        fix=f"try again, or another way: {place.advice()}",
-        detail=detail,
-    )
+    what = f'the login "{_shown(method.name)}" failed: {why}'
+    if lacking := place.advice.lacking((why, *detail)):
+        fix, lines = place.advice.giving(lacking)
+        return AuthRequired(what, fix=fix, detail=tuple(dict.fromkeys((*detail, *lines))))
+    return AuthRequired(what, fix=f"try again, or another way: {place.advice.login()}", detail=detail)
 
 
 def name_of(connection: Connection) -> str:

@@ -1,6 +1,6 @@
 """`initialize`, alone and first: what the agent is and what it can do."""
 
-from acp_launch.errors import AgentError, LaunchError, WaitExpired
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.offers import Offers
 from acp_launch.session.connection import Connection
@@ -17,12 +17,15 @@ async def negotiate(connection: Connection, *, limit: float, offers: Offers | No
         RemoteProtocolError: it speaks another version (C-17).
         WaitExpired: it said nothing in time.
     """
-    call = connection.conversation.initialize(offers)
+    connection.offered = offers or Offers()
+    call = connection.conversation.initialize(connection.offered)
     try:
         result = await connection.call(call, what="answer to initialize from the agent", limit=limit, knob=KNOB)
+        connection.negotiated = connection.conversation.negotiated(result)
     except (AgentError, WaitExpired) as error:
-        raise _explained(error, connection.noise) from None
-    connection.negotiated = connection.conversation.negotiated(result)
+        raise connection.blamed(_explained(error, connection.noise)) from None
+    except RemoteProtocolError as error:
+        raise connection.blamed(error) from None
     connection.observer.negotiated(connection.negotiated)
     return connection.negotiated
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint"]  # the last two: words of others
+Holds = Literal["once", "session", "always"]  # how long an answer lives: `always` is until it is forgotten by hand
 
 
 class Choice(Struct, frozen=True):
@@ -16,11 +17,23 @@ class Choice(Struct, frozen=True):
     label: str
 
 
+class ToolQuestion(Struct, frozen=True, kw_only=True):
+    """
+    A tool call (merged) that a person is asked about, and the options the agent offered. `announced` is what the call
+    was called before the question called it something else. `is_keepable` is whether an answer could be kept at all.
+    """
+
+    call: dict[str, Any]
+    options: list[Any]
+    announced: str = ""
+    is_keepable: bool = True
+
+
 class Answer(Struct, frozen=True):
-    """What was said to a permission question; `option_id` None means none of the options. `always` is to be kept."""
+    """What was said to a permission question; `option_id` None means none of the options."""
 
     option_id: str | None
-    always: bool = False
+    holds: Holds = "once"
 
 
 class Person(Protocol):
@@ -31,6 +44,9 @@ class Person(Protocol):
     """
 
     def floor(self) -> AbstractAsyncContextManager[None]: ...
+
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        """The columns of a line above such a question, and the rows that it leaves for them."""
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         """Lines above a question. Neither redacted nor made harmless here: whoever calls has done both."""
@@ -43,6 +59,6 @@ class Person(Protocol):
 
 
 class Ask(Protocol):
-    """Asks a person about a tool call (merged) and the options the agent offered."""
+    """Asks a person."""
 
-    async def __call__(self, call: dict[str, Any], options: list[Any]) -> Answer: ...
+    async def __call__(self, question: ToolQuestion) -> Answer: ...

@@ -8,10 +8,12 @@ since it is the agent that knows what depends on it.
 
 import asyncio
 
+from acp_launch.errors import LaunchError
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.event import ServiceAsked
-from acp_launch.session.connection import Connection
+from acp_launch.protocol.peer import BROKEN
+from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.service import Refusal, Services
 
 
@@ -53,6 +55,11 @@ class Serving:
             result = await serve(question.params)
         except Refusal as refusal:
             line = conversation.refuse(question.id, refusal.code, refusal.message, refusal.data)
+        except LaunchError:
+            raise
+        except Exception as error:  # a bug of ours costs the request, not the session
+            self._connection.mishaps.add(AGENT, error)
+            line = conversation.refuse(question.id, jsonrpc.INTERNAL_ERROR, BROKEN)
         else:
             line = conversation.serve(question.id, result)
         self._open.pop(bytes(question.id), None)

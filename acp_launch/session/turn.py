@@ -75,7 +75,8 @@ class Turn:
         except TimeoutError:
             if self._connection.held_back:
                 return self._end(CANCELLED)
-            raise WaitExpired(f"the agent went on for {CANCEL_GRACE:.0f} s after its turn was cancelled") from None
+            hung = WaitExpired(f"the agent went on for {CANCEL_GRACE:.0f} s after its turn was cancelled")
+            raise self._connection.blamed(hung) from None
         except AgentRefused:
             if not self._cancelled:
                 raise

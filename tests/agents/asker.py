@@ -2,11 +2,13 @@
 
 argv: option kinds in the order to offer them, joined by commas, one argument for each question; all are asked at once
 (default `allow_always,allow_once,reject_always,reject_once`). `none` offers no option. Ids are the kind and its place.
-`kind=K` gives the tool calls that kind (default edit), `title=T` that title. `late`: asks once more after a cancel.
-`withdraw`: takes the questions back with `$/cancel_request` at once. `refuse-stop`: ends the turn as a refusal unless
-every question was allowed.
+`kind=K` gives the tool calls that kind (default edit), `title=T` that title, `announced=T` another one before the
+question, `input=JSON` that input, `meta=JSON` that `_meta` in the question; `always=NAME` names what allows always.
+`late`: asks once more after a cancel. `withdraw`: takes the questions back with `$/cancel_request` at once.
+`refuse-stop`: ends the turn as a refusal unless every question was allowed.
 """
 
+import json
 import sys
 
 sys.path.insert(0, __file__.rsplit("/", 3)[0])
@@ -21,11 +23,17 @@ questions = questions or ["allow_always,allow_once,reject_always,reject_once"]
 
 def ask(session: str, number: int, kinds: str) -> None:
     names = [] if kinds == "none" else kinds.split(",")
+    always = {"allow_always": fields["always"]} if "always" in fields else {}
     options = [
-        {"optionId": f"{kind}-{place}", "name": f"Option {kind}", "kind": kind} for place, kind in enumerate(names)
+        {"optionId": f"{kind}-{place}", "name": always.get(kind, f"Option {kind}"), "kind": kind}
+        for place, kind in enumerate(names)
     ]
     call = {"toolCallId": f"call-{number}", "title": fields.get("title", "Change a file")}
-    script.update(session, "tool_call", **call, kind=fields.get("kind", "edit"), status="pending")
+    given = {"rawInput": json.loads(fields["input"])} if "input" in fields else {}
+    announced = {**call, "title": fields.get("announced", call["title"]), **given}
+    script.update(session, "tool_call", **announced, kind=fields.get("kind", "edit"), status="pending")
+    if "meta" in fields:
+        call |= {"_meta": json.loads(fields["meta"])}
     params = {"sessionId": session, "toolCall": call, "options": options}
     script.send({"id": number, "method": "session/request_permission", "params": params})
 

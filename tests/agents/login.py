@@ -6,6 +6,9 @@ terminal   this program with `--login ask` does it, on a terminal, where the cli
            `terminal:wait` and `terminal:fail` are programs that do not, and `terminal:lie` says it did
 key        reads LOGIN_KEY, and optionally LOGIN_REGION; is content with `authenticate` once it has one
 legacy     a command line of its own, which does it at once
+naming     is content with `authenticate` once it has OPENAI_API_KEY; until then its errors name that
+http       takes http servers
+internal   answers session/new with an error that does not say why, and `loud` with a word on stderr
 stays      does not offer to log out
 """
 
@@ -31,6 +34,7 @@ METHODS: dict[str, script.Message] = {
         "vars": [{"name": "LOGIN_KEY", "label": "your key"}, {"name": "LOGIN_REGION", "optional": True}],
         "link": "https://example.com/keys",
     },
+    "naming": {"id": "openai", "name": "OpenAI"},
     "legacy": {
         "id": "old",
         "name": "Old way",
@@ -49,6 +53,7 @@ def initialize(request: script.Message) -> None:
     methods = [METHODS[kind] for kind in kinds if kind in METHODS]
     methods += [terminal_method(kind) for kind in kinds if kind.startswith("terminal") and can]
     able: script.Message = {} if "stays" in kinds else {"auth": {"logout": {}}}
+    able |= {"mcpCapabilities": {"http": True}} if "http" in kinds else {}
     about = {"name": "test-agent", "version": "1.0.0"}
     script.answer(
         request, {"protocolVersion": 1, "agentCapabilities": able, "agentInfo": about, "authMethods": methods}
@@ -61,6 +66,8 @@ def authenticate(request: script.Message) -> None:
         script.refuse(request, -32603, "the account is closed")
     elif way == "key" and not os.environ.get("LOGIN_KEY"):
         script.refuse(request, -32000, "no key")
+    elif way == "openai" and not os.environ.get("OPENAI_API_KEY"):
+        script.refuse(request, -32603, "Internal error", details="Missing environment variable OPENAI_API_KEY")
     elif way != "deaf":
         script.complain("open \x1b[31mhttps://example.com/login")
         Path(store).touch()
@@ -78,6 +85,12 @@ def logout(request: script.Message) -> None:
 def new(request: script.Message) -> None:
     if Path(store).exists():
         script.new(request)
+    elif "internal" in kinds:
+        if "loud" in kinds:
+            script.complain("something is wrong")
+        script.refuse(request, -32603, "Internal error", startupFailureReason="bypass_root")
+    elif "naming" in kinds:
+        script.refuse(request, -32603, "Internal error", details="set OPENAI_API_KEY (INVALID_API_KEY)")
     else:
         script.refuse(request, -32000, "Authentication required")
 

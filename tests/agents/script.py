@@ -101,8 +101,9 @@ def answer(request: Message, result: object) -> None:
     send({"id": request["id"], "result": result})
 
 
-def refuse(request: Message, code: int, text: str) -> None:
-    send({"id": request["id"], "error": {"code": code, "message": text}})
+def refuse(request: Message, code: int, text: str, **data: object) -> None:
+    more = {"data": data} if data else {}
+    send({"id": request["id"], "error": {"code": code, "message": text, **more}})
 
 
 def update(session: str, kind: str, /, **fields: object) -> None:

@@ -1,4 +1,4 @@
-"""Whatever both ends say, in whatever order the server dies: nothing raises, every call has exactly one answer."""
+"""Whatever both ends say, in whatever order the server dies: nothing breaks us, every call has exactly one answer."""
 
 import json
 from collections import Counter
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from acp_launch.profile.model import Tools
 from acp_launch.protocol.framing import LineFramer
+from tests import rawjson
 from tests.bridge.talker import ANEW, DEAD, HELLO, INITIALIZED, KILLED, Talker, answer, ask, line, tell
 
 calm = settings(deadline=None, max_examples=300)
@@ -36,7 +37,17 @@ MESSAGES = st.one_of(
     st.builds(lambda id, error: {"id": id, "error": error}, IDS, JSON),
     JSON,
 ).map(line)
-LINES = st.one_of(JUNK, MESSAGES, st.lists(MESSAGES, max_size=4).map(lambda parts: b"[" + b",".join(parts) + b"]"))
+WORDS = (
+    *(b'{"requestId":"\\ud83d"}', b'{"requestId":' + rawjson.DEEP + b"}", b'{"progressToken":"\\ud83d"}'),
+    *(b'{"_meta":{"progressToken":"\\ud83d"}}', b'{"uri":"\\ud83d"}', b'{"cursor":"\\ud83d"}', b'{"capabilities":5}'),
+    *(b'{"code":-32022,"message":"\\ud83d"}', b'{"tools":[{"name":"\\ud83d"},5,{"n":99999999999999999999}]}'),
+)
+RAW = rawjson.messages(
+    ["initialize", "ping", "tools/list", "tools/call", "roots/list", "resources/subscribe", "notifications/cancelled"],
+    *WORDS,
+)
+BATCHES = st.lists(MESSAGES, max_size=4)
+LINES = st.one_of(JUNK, MESSAGES, BATCHES.map(lambda parts: b"[" + b",".join(parts) + b"]"))
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("agent"), LINES),
@@ -49,11 +60,27 @@ STEPS = st.lists(
 
 @calm
 @given(STEPS, st.sampled_from([Tools(), Tools(deny=("d*",))]))
-def test_nothing_that_is_said_raises(steps: list[tuple[str, Any]], tools: Tools) -> None:
+def test_nothing_that_is_said_breaks_us(steps: list[tuple[str, Any]], tools: Tools) -> None:
     talker = Talker(call=5, tools=tools)
     play(talker, steps)
+    assert not [event for event in talker.events if "a bug in acp-launch" in event]
     for heard in (*talker.agent_heard, *talker.server_heard):
         assert b"\n" not in heard
+
+
+RAWS = st.one_of(RAW, RAW, st.lists(RAW, min_size=2, max_size=2).map(lambda parts: b"[" + b",".join(parts) + b"]"))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(["agent", "server"]), RAWS), min_size=5, max_size=20), st.booleans())
+def test_no_line_breaks_us_nor_costs_the_next(lines: list[tuple[str, bytes]], is_restricted: bool) -> None:
+    talker = Talker(call=5, tools=Tools(deny=("d*",)) if is_restricted else Tools()).introduced()
+    play(talker, [*lines])
+    assert not [event for event in talker.events if "a bug in acp-launch" in event]
+    talker.agent_heard.clear()
+    talker.agent(ask("the next", "x"))
+    talker.server(answer("the next", "here"))
+    assert talker.agent_heard == [line(answer("the next", "here"))]
 
 
 def play(talker: Talker, steps: list[tuple[str, Any]]) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from acp_launch.bridge.greeting import LONGEST, Unwelcome, welcome
 from acp_launch.bridge.peeruid import peer_uid
 from acp_launch.bridge.seat import MOST, Guest, Seat, seat
 from acp_launch.errors import LaunchError
+from acp_launch.process.flow import Lent
 
 PATIENCE = 15  # seconds; only ever waited for in full when a test fails
 BRIEF = 0.05  # seconds, where the deadline is what is tested
@@ -54,6 +56,7 @@ class Hall:
         self.refusals: asyncio.Queue[str] = asyncio.Queue()
         self.at: Seat
         self._clients = ExitStack()
+        self._entering: list[asyncio.Task[None]] = []
 
     def connect(self) -> socket.socket:
         client = self._clients.enter_context(socket.socket(socket.AF_UNIX))
@@ -67,7 +70,17 @@ class Hall:
         return client
 
     def greeting(self, name: str = "github") -> bytes:
-        return f"acp-launch 1 {self.at.token} {name}\n".encode()
+        return f"acp-launch 2 {self.at.token} {name}\n".encode()
+
+    def enter(self, name: str = "github", *lent: int) -> socket.socket:
+        """Greet, and once that is answered lend these descriptors, or copy if there are none."""
+        client = self.say(self.greeting(name))
+        self.goes_on(client, *lent)
+        return client
+
+    def goes_on(self, client: socket.socket, *lent: int) -> None:
+        client.setblocking(False)
+        self._entering.append(asyncio.create_task(_go_on(client, lent)))
 
     async def guest(self) -> Guest:
         guest = await self.guests.get()
@@ -78,6 +91,14 @@ class Hall:
         while not self.guests.empty():
             self.guests.get_nowait().close()
         self._clients.close()
+
+
+async def _go_on(client: socket.socket, lent: tuple[int, ...]) -> None:
+    assert await asyncio.get_running_loop().sock_recv(client, 1) == b"+"
+    if lent:
+        socket.send_fds(client, [b"+"], lent)
+    else:
+        client.send(b"=")
 
 
 @asynccontextmanager
@@ -118,14 +139,15 @@ async def ended(client: socket.socket) -> bool:
 def test_who_brings_the_token_and_a_servers_name_is_let_in() -> None:
     async def story() -> None:
         async with hall() as here:
-            client = here.say(here.greeting("files") + b'{"jsonrpc":')
+            client = here.enter("files")
             guest = await here.guest()
-            assert (guest.name, guest.uid, guest.first) == ("files", os.geteuid(), b'{"jsonrpc":')
-            client.sendall(b"more")
+            assert (guest.name, guest.uid, guest.lent) == ("files", os.geteuid(), None)
+            assert guest.source == guest.sink == guest.line.fileno()
+            client.send(b"more")
             loop = asyncio.get_running_loop()
-            assert await loop.sock_recv(guest.descriptor, 100) == b"more"
+            assert await loop.sock_recv(guest.line, 100) == b"more"
             with pytest.raises(BlockingIOError):
-                guest.descriptor.recv(1)
+                guest.line.recv(1)
             guest.close()
             assert await ended(client)
 
@@ -141,6 +163,7 @@ def test_a_greeting_that_comes_byte_by_byte_is_a_greeting() -> None:
             for byte in here.greeting():
                 await asyncio.get_running_loop().sock_sendall(client, bytes([byte]))
                 await asyncio.sleep(0)  # the loop's turn in between, not a wait
+            here.goes_on(client)
             assert (await here.guest()).name == "github"
 
     run(story)
@@ -150,7 +173,7 @@ def test_the_same_server_can_be_asked_for_again_and_again() -> None:
     async def story() -> None:
         async with hall() as here:
             for _ in range(3):
-                here.say(here.greeting())
+                here.enter()
             assert [(await here.guest()).name for _ in range(3)] == ["github"] * 3
 
     run(story)
@@ -160,10 +183,10 @@ def test_guests_stay_when_the_door_closes() -> None:
     async def story() -> None:
         made = Hall()
         async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait) as made.at:
-            client = made.say(made.greeting())
+            client = made.enter()
             guest = await made.guest()
-        client.sendall(b"still here")
-        assert guest.descriptor.recv(100) == b"still here"
+        client.send(b"still here")
+        assert guest.line.recv(100) == b"still here"
         made.close()
 
     run(story)
@@ -187,10 +210,92 @@ def test_a_shim_is_let_in_and_a_stranger_among_shims_disturbs_none() -> None:
                 guest = await here.guest()
                 assert await here.refusals.get() == "its token is not the one of this launch"
                 assert await asyncio.to_thread(kept_out.wait, PATIENCE) == 1
-                guest.descriptor.send(b"welcome")
+                assert guest.lent is not None
+                guest.lent[1].write(b"welcome")
                 guest.close()
                 heard = await asyncio.to_thread(let_in.communicate, timeout=PATIENCE)
                 assert (let_in.returncode, heard) == (0, (b"welcome", b""))
+
+    run(story)
+
+
+def test_what_it_lends_is_read_and_written_without_changing_what_others_see() -> None:
+    """Whether a pipe or a socket blocks belongs to all who share it."""
+
+    async def story() -> None:
+        async with hall() as here:
+            (theirs_in, ours_in), (ours_out, theirs_out) = os.pipe(), os.pipe()
+            ours, theirs = socket.socketpair()
+            here.enter("files", theirs_in, theirs_out)
+            here.enter("github", theirs.fileno(), theirs.fileno())
+            guests = {guest.name: guest for guest in [await here.guest(), await here.guest()]}
+            with ours, theirs:
+                for guest, write, read in (
+                    (guests["files"], partial(os.write, ours_in), partial(os.read, ours_out, 100)),
+                    (guests["github"], ours.send, partial(ours.recv, 100)),
+                ):
+                    assert isinstance(guest.source, Lent) and isinstance(guest.sink, Lent)
+                    with pytest.raises(BlockingIOError):
+                        guest.source.read(100)
+                    write(b"ask\n")
+                    assert guest.source.read(100) == b"ask\n"
+                    guest.sink.write(b"an")
+                    guest.sink.writev([b"swer", b"\n"])
+                    assert read() == b"answer\n"
+                    with pytest.raises(BlockingIOError):
+                        while guest.sink.write(b"x" * 65536):
+                            pass
+                    assert [os.get_blocking(each) for each in (theirs_in, theirs_out, theirs.fileno())] == [True] * 3
+                    guest.close()
+            for descriptor in (theirs_in, theirs_out, ours_in, ours_out):
+                os.close(descriptor)
+
+    run(story)
+
+
+def test_without_proc_what_it_lends_blocks_again_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS, where a pipe cannot be opened anew."""
+    opened = os.open
+
+    def refused(path: str, flags: int, *rest: Any, **knobs: Any) -> int:
+        if str(path).startswith("/proc/self/fd"):
+            raise FileNotFoundError(path)
+        return opened(path, flags, *rest, **knobs)
+
+    async def story() -> None:
+        async with hall() as here:
+            (theirs, ours), (_, other) = pairs = os.pipe(), os.pipe()
+            here.enter("files", theirs, other)
+            guest = await here.guest()
+            assert not os.get_blocking(theirs)
+            assert isinstance(guest.source, Lent)
+            os.write(ours, b"ask\n")
+            assert guest.source.read(100) == b"ask\n"
+            guest.close()
+            assert os.get_blocking(theirs)
+            for descriptor in (*pairs[0], *pairs[1]):
+                os.close(descriptor)
+
+    monkeypatch.setattr(os, "open", refused)
+    run(story)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_neither_pipe_nor_socket_or_too_much_is_not_taken(count: int) -> None:
+    async def story() -> None:
+        async with hall() as here:
+            with open(os.devnull, "rb") as file:  # noqa: ASYNC230, PTH123
+                here.enter("files", *[file.fileno()] * count)
+                assert await here.refusals.get() == "it gave neither its pipes nor a word that it copies"
+
+    run(story)
+
+
+def test_who_does_not_wait_for_an_answer_is_refused() -> None:
+    async def story() -> None:
+        async with hall() as here:
+            here.say(here.greeting() + b'{"jsonrpc":')
+            assert await here.refusals.get() == "it did not wait for an answer"
 
     run(story)
 
@@ -201,20 +306,20 @@ def test_a_shim_is_let_in_and_a_stranger_among_shims_disturbs_none() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("acp-launch 1 guessed github", "its token is not the one of this launch"),
-        ("acp-launch 1  github", "its token is not the one of this launch"),
-        ("acp-launch 1 github", "its token is not the one of this launch"),
-        ("acp-launch 1 TOKEN", "its token is not the one of this launch"),
-        ("acp-launch 1 TOKENx github", "its token is not the one of this launch"),
-        ("acp-launch 1 TOKEN other", "it asked for 'other', which is no server of this launch"),
-        ("acp-launch 1 TOKEN ", "it asked for '', which is no server of this launch"),
-        ("acp-launch 1 TOKEN github ", "it asked for 'github ', which is no server of this launch"),
+        ("acp-launch 2 guessed github", "its token is not the one of this launch"),
+        ("acp-launch 2  github", "its token is not the one of this launch"),
+        ("acp-launch 2 github", "its token is not the one of this launch"),
+        ("acp-launch 2 TOKEN", "its token is not the one of this launch"),
+        ("acp-launch 2 TOKENx github", "its token is not the one of this launch"),
+        ("acp-launch 2 TOKEN other", "it asked for 'other', which is no server of this launch"),
+        ("acp-launch 2 TOKEN ", "it asked for '', which is no server of this launch"),
+        ("acp-launch 2 TOKEN github ", "it asked for 'github ', which is no server of this launch"),
         (
-            "acp-launch 1 TOKEN \x1b[31m" + 100 * "x",
+            "acp-launch 2 TOKEN \x1b[31m" + 100 * "x",
             "it asked for '\\x1b[31m" + 75 * "x" + "...', which is no server of this launch",
         ),
-        ("acp-launch 2 TOKEN github", "its shim speaks version '2', this acp-launch version 1"),
-        ("acp-launch", "its shim speaks version '', this acp-launch version 1"),
+        ("acp-launch 1 TOKEN github", "its shim speaks version '1', this acp-launch version 2"),
+        ("acp-launch", "its shim speaks version '', this acp-launch version 2"),
         ("GET / HTTP/1.1", "it did not begin as a shim does"),
         ("", "it did not begin as a shim does"),
     ],
@@ -225,7 +330,7 @@ def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: s
             client = here.say(line.replace("TOKEN", here.at.token).encode() + b"\n")
             assert await here.refusals.get() == why
             assert await ended(client)
-            here.say(here.greeting())
+            here.enter()
             assert (await here.guest()).name == "github"
             assert here.refusals.empty()
 
@@ -234,9 +339,9 @@ def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: s
 
 def test_bytes_that_are_no_text_are_refused_like_any_other() -> None:
     with pytest.raises(Unwelcome, match=r"^its token is not the one of this launch$"):
-        welcome(b"acp-launch 1 \xff\x00 github", "t0ken", NAMES)
+        welcome(b"acp-launch 2 \xff\x00 github", "t0ken", NAMES)
     with pytest.raises(Unwelcome, match=r"^it asked for '\\ufffd', which is no server of this launch$"):
-        welcome(b"acp-launch 1 t0ken \xff", "t0ken", NAMES)
+        welcome(b"acp-launch 2 t0ken \xff", "t0ken", NAMES)
 
 
 def test_who_hangs_up_first_is_noted() -> None:
@@ -254,7 +359,7 @@ def test_who_says_nothing_is_refused_in_the_end_and_keeps_nobody_waiting() -> No
     async def story() -> None:
         async with hall(patience=BRIEF) as here:
             silent, stammering = here.connect(), here.say(here.greeting()[:-1])
-            here.say(here.greeting())
+            here.enter()
             assert (await here.guest()).name == "github"
             why = "it did not say within 0.05 s what it wants"
             assert [await here.refusals.get(), await here.refusals.get()] == [why, why]
@@ -287,7 +392,7 @@ def test_another_user_is_refused_before_saying_anything() -> None:
 def test_where_the_kernel_does_not_say_who_it_is_the_token_decides() -> None:
     async def story() -> None:
         async with hall(uid_of=lambda _: None) as here:
-            here.say(here.greeting())
+            here.enter()
             assert (await here.guest()).uid is None
 
     run(story)
@@ -300,7 +405,7 @@ def test_two_hundred_shims_at_once_are_all_let_in() -> None:
     async def story() -> None:
         async with hall() as here:
             for _ in range(200):
-                here.say(here.greeting())
+                here.enter()
             for _ in range(200):
                 await here.guest()
             assert here.refusals.empty()
@@ -317,7 +422,7 @@ def test_however_many_say_nothing_a_shim_gets_in_at_once_and_64_places_are_taken
         descriptors: list[int] = []
         async with hall(patience=10 * PATIENCE, uid_of=uid_of) as here:
             silent = [here.connect() for _ in range(200)]
-            here.say(here.greeting())
+            here.enter()
             assert (await here.guest()).name == "github"
             closed = [client for client in silent if is_closed(client)]
             assert closed == silent[: 200 + 1 - MOST]  # with the shim
@@ -366,6 +471,7 @@ def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pyt
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             client.sendall(here.greeting())
+            here.goes_on(client)
             assert (await here.guest()).name == "github"
 
     run(story)
@@ -379,7 +485,7 @@ def test_leaving_closes_the_door_and_who_has_not_greeted_yet() -> None:
         made = Hall()
         async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait) as made.at:
             waiting = [made.connect() for _ in range(3)]
-            made.say(made.greeting())
+            made.enter()
             await made.guest()  # so the others have been met
         assert [await ended(client) for client in waiting] == [True] * 3
         assert made.refusals.empty()
@@ -419,7 +525,7 @@ def test_a_guest_nobody_can_take_is_closed() -> None:
 
         made = Hall()
         async with seat(NAMES, seated, made.refusals.put_nowait) as made.at:
-            client = made.say(made.greeting())
+            client = made.enter()
             await told.wait()
             assert await ended(client)
         made.close()
@@ -434,7 +540,7 @@ def test_tokens_are_long_and_no_two_are_alike_and_none_is_shown() -> None:
             assert here.at.token != there.at.token
             assert here.at.path != there.at.path
             assert repr(here.at) == f"Seat({here.at.path})"
-            here.say(here.greeting() + b"hunter22")
+            here.enter()
             assert repr(await here.guest()) == "Guest(github)"
 
     run(story)
@@ -462,7 +568,7 @@ def test_whatever_the_umask_nobody_else_comes_in_and_we_do(umask: None) -> None:
     async def story() -> None:
         async with hall() as here:
             assert modes(here.at.path) == (0o700, 0o600)
-            here.say(here.greeting())
+            here.enter()
             await here.guest()
 
     run(story)
@@ -549,7 +655,7 @@ def test_where_temporary_files_have_long_names_it_goes_to_tmp(tmp_path: Path, mo
     async def story() -> None:
         async with hall() as here:
             assert here.at.path.parent.parent == Path("/tmp")
-            here.say(here.greeting())
+            here.enter()
             await here.guest()
 
     run(story)

@@ -1,13 +1,17 @@
 """The servers of a launch and a person's wish for new ones, without an agent; with one: tests/seat."""
 
 import asyncio
+import json
+import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from acp_launch.bridge.relay import own_time
+from acp_launch.bridge.seat import Guest
 from acp_launch.bridge.servers import Needs, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.change import Change
@@ -25,15 +29,33 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
+class Told(list[Change]):
+    """What the servers tell, in its order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._news = asyncio.Event()
+
+    def take(self, change: Change) -> None:
+        self.append(change)
+        self._news.set()
+
+    async def until(self, *states: str) -> None:
+        """These are the last ones that were told."""
+        while [change.state for change in self[-len(states) :]] != list(states):
+            self._news.clear()
+            await self._news.wait()
+
+
 @asynccontextmanager
-async def served(*plans: StdioPlan) -> AsyncIterator[tuple[Servers, list[Change]]]:
+async def served(*plans: StdioPlan) -> AsyncIterator[tuple[Servers, Told]]:
     """All are up; what they tell."""
-    told: list[Change] = []
+    told = Told()
     needs = Needs(
         secrets={},
         directories=(),
         max_line=1 << 20,
-        changed=told.append,
+        changed=told.take,
         listed=lambda: None,
         tell=forever,
         note=lambda text: None,
@@ -48,7 +70,7 @@ async def served(*plans: StdioPlan) -> AsyncIterator[tuple[Servers, list[Change]
         yield inner.servers, told
 
 
-def told_of(told: list[Change], server: str) -> list[str]:
+def told_of(told: Sequence[Change], server: str) -> list[str]:
     return [change.state for change in told if change.server == server]
 
 
@@ -97,5 +119,76 @@ def test_a_server_nobody_has_cannot_be_restarted() -> None:
             with pytest.raises(KeyError, match=r"^'onyl'$"):
                 servers.restart("onyl")
             assert told_of(told, "only") == ["starting"]
+
+    asyncio.run(use())
+
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}
+
+
+def visit(servers: Servers, name: str) -> socket.socket:
+    """An agent opens a server and begins its handshake; its end of the connection."""
+    ours, its = socket.socketpair()
+    ours.setblocking(False)
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
+    servers.seated(Guest(name, None, ours))
+    its.sendall(json.dumps(hello).encode() + b"\n")
+    return its
+
+
+def test_when_the_agent_is_gone_the_process_that_waits_for_the_next_one_is_what_there_is() -> None:
+    """It was "stopped" for ever, and a status line counted it as down."""
+
+    async def use() -> None:
+        only = plan("only")
+        async with served(only) as (servers, told):
+            agent = visit(servers, "only")
+            await told.until("starting", "ready")
+            first = told[-1]
+            assert [(each.state, each.after) for each in servers.standings()] == [("ready", first.after)]
+            agent.close()
+            await told.until("ready", "stopping", "stopped", "starting")
+            assert told[-1].pid != first.pid
+            (now,) = servers.standings()
+            assert (now.state, now.after, now.tools, now.opened) == ("starting", None, None, True)
+            again = visit(servers, "only")
+            await told.until("starting", "ready")
+            assert servers.standings()[0].state == "ready"
+            again.close()
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize(
+    ("begun", "first", "asked", "now", "own"),
+    [
+        pytest.param(10, 11, 45, 45.5, 1.5, id="it was up long before the agent came"),
+        pytest.param(10, None, 45, 45.5, 0.5, id="it says nothing before it is asked"),
+        pytest.param(10, 15, 12, 15.25, 5.25, id="the agent came while it was starting"),
+        pytest.param(10, None, 4, 13, 3, id="it was started again, and asked at once"),
+        pytest.param(10, 12, 4, 13, 3, id="it was started again, and said something first"),
+    ],
+)
+def test_the_time_of_a_start_leaves_out_what_the_server_waited_for_its_agent(
+    begun: float, first: float | None, asked: float, now: float, own: float
+) -> None:
+    assert own_time(begun, first, asked, now) == own
+
+
+def test_a_server_that_waited_for_its_agent_is_not_said_to_have_been_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent comes ten seconds after it was up: a person took so long to say that it is to be started again."""
+
+    async def use() -> None:
+        loop, later = asyncio.get_running_loop(), 0.0
+        time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time() + later)
+        only = plan("only")
+        async with served(only) as (servers, told):
+            later = 10.0
+            agent = visit(servers, "only")
+            await told.until("starting", "ready")
+            assert told[-1].after is not None
+            assert told[-1].after < later
+            agent.close()
 
     asyncio.run(use())

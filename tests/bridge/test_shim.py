@@ -1,4 +1,7 @@
-"""Ring 3. The shim as agents start it, between real pipes and a real socket whose other end is the test."""
+"""Ring 3. The shim as agents start it, between real pipes and a real socket whose other end is the test.
+
+Most of it about the way that is left where a sandbox forbids to lend descriptors: the bytes are copied.
+"""
 
 import ast
 import hashlib
@@ -17,7 +20,7 @@ from typing import IO
 
 import pytest
 
-from acp_launch.bridge import shim
+from acp_launch.bridge import copying, shim
 
 PATIENCE = 15  # seconds; only ever waited for in full when a test fails
 PROMPT = 5  # seconds; the promise is 1, the rest is for a machine with much to do
@@ -27,6 +30,18 @@ REFUSED = (
     b"start the agent through acp-launch again\n"
 )
 MUCH = 50_000_000  # bytes
+# The shim where descriptors cannot be passed.
+COPIES = f"""
+import posix, sys
+sys.path.insert(0, {str(Path(SHIM).parent)!r})
+import shim
+shim._flows = lambda descriptor: False
+try:
+    status = shim.main(sys.argv)
+except KeyboardInterrupt:
+    status = 130
+posix._exit(status)
+"""
 
 
 class Bench:
@@ -48,8 +63,10 @@ class Bench:
         token: str = "t0ken",
         stdin: int | IO[bytes] = subprocess.PIPE,
         stdout: int | IO[bytes] = subprocess.PIPE,
+        lends: bool = False,
     ) -> subprocess.Popen[bytes]:
-        argv = [*prefix, sys.executable, "-I", "-S", SHIM, *(args or (str(self.path), "github"))]
+        program = [SHIM] if lends else ["-c", COPIES]
+        argv = [*prefix, sys.executable, "-I", "-S", *program, *(args or (str(self.path), "github"))]
         env = {"ACP_LAUNCH_SEAT": token} if token else {}
         started = subprocess.Popen(argv, env=env, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, bufsize=0)
         self._shims.append(started)
@@ -60,8 +77,15 @@ class Bench:
         seat, _ = self.listener.accept()
         self._seats.append(seat)
         seat.settimeout(PATIENCE)
-        greeting = b"acp-launch 1 t0ken github\n"
+        greeting = b"acp-launch 2 t0ken github\n"
         assert read(seat, len(greeting)) == greeting
+        return seat
+
+    def let_in(self) -> socket.socket:
+        """The next connection, where the bytes are copied from here on."""
+        seat = self.accept()
+        seat.sendall(b"+")
+        assert read(seat, 1) == b"="
         return seat
 
     def close(self) -> None:
@@ -113,7 +137,58 @@ def ending(started: subprocess.Popen[bytes]) -> tuple[int, bytes]:
 
 def pair(bench: Bench) -> tuple[subprocess.Popen[bytes], socket.socket]:
     started = bench.start()
-    return started, bench.accept()
+    return started, bench.let_in()
+
+
+# Lending
+
+
+def lending(bench: Bench) -> tuple[subprocess.Popen[bytes], socket.socket, int, int]:
+    """A shim, its connection, and its stdin and stdout, as they have come to the seat."""
+    started = bench.start(lends=True)
+    seat = bench.accept()
+    seat.sendall(b"+")
+    word, (source, sink), _, _ = socket.recv_fds(seat, 1, 2)
+    assert word == b"+"
+    return started, seat, source, sink
+
+
+def test_the_seat_gets_its_stdin_and_stdout_and_it_ends_with_the_connection(bench: Bench) -> None:
+    started, seat, source, sink = lending(bench)
+    write(started, b"ask\n")
+    assert os.read(source, 100) == b"ask\n"
+    os.write(sink, b"answer\n")
+    assert output(started).read(100) == b"answer\n"
+    for descriptor in (source, sink):
+        os.close(descriptor)
+    assert output(started).read() == b""  # it does not hold them any more
+    seat.close()
+    assert ending(started) == (0, b"")
+
+
+def test_what_the_agent_said_before_the_seat_answered_is_not_lost(bench: Bench) -> None:
+    started = bench.start(lends=True)
+    write(started, b"early\n")
+    close_stdin(started)
+    seat = bench.accept()
+    seat.sendall(b"+")
+    _, (source, sink), _, _ = socket.recv_fds(seat, 1, 2)
+    assert (os.read(source, 100), os.read(source, 100)) == (b"early\n", b"")
+    for descriptor in (source, sink):
+        os.close(descriptor)
+    seat.close()
+    assert ending(started) == (0, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_the_seat_hears_of_the_death_of_one_that_has_lent(bench: Bench, number: signal.Signals) -> None:
+    started, seat, source, sink = lending(bench)
+    started.send_signal(number)
+    assert seat.recv(1) == b""
+    for descriptor in (source, sink):
+        os.close(descriptor)
+    assert output(started).read() == b""
+    assert ending(started) == (-number, b"")
 
 
 # Copying
@@ -279,7 +354,7 @@ def test_a_seat_whose_process_is_killed_ends_it(bench: Bench, tmp_path: Path) ->
     path = tmp_path / "other"
     holder = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True);"
-        "c, _ = s.accept(); c.send(b'hello'); c.recv(100); sys.stdin.read()"
+        "c, _ = s.accept(); c.recv(100); c.send(b'+'); c.recv(1); c.send(b'hello'); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", holder, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -322,7 +397,7 @@ def test_while_it_waits_for_an_end_it_costs_nothing(bench: Bench) -> None:
     close_stdin(started)
     assert ending(started) == (0, b"")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < shim.LINGER / 2
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < copying.LINGER / 2
 
 
 # Not getting in
@@ -370,7 +445,7 @@ def test_one_that_finds_the_door_crowded_waits_for_its_turn(tmp_path: Path) -> N
         bench.listener.listen(0)
         crowd = [bench.start() for _ in range(6)]
         for _ in crowd:
-            bench.accept().sendall(b"welcome")
+            bench.let_in().sendall(b"welcome")
         assert [output(started).read(7) for started in crowd] == [b"welcome"] * 6
     finally:
         bench.close()
@@ -395,7 +470,7 @@ def test_sockets_do_for_stdin_and_stdout(bench: Bench) -> None:
         ours.settimeout(PATIENCE)
         started = bench.start(stdin=theirs.fileno(), stdout=theirs.fileno())
         theirs.close()
-        seat = bench.accept()
+        seat = bench.let_in()
         ours.sendall(b"ask\n")
         assert read(seat, 4) == b"ask\n"
         seat.sendall(b"answer\n")
@@ -413,7 +488,7 @@ def test_a_socket_that_the_agent_closes_ends_it(bench: Bench) -> None:
     with ours, theirs:
         started = bench.start(stdout=theirs.fileno())
         theirs.close()
-        bench.accept()
+        bench.let_in()
         ours.close()
         assert ending(started) == (0, b"")
 
@@ -423,7 +498,7 @@ def test_files_do_for_stdin_and_stdout(bench: Bench, tmp_path: Path) -> None:
     asked.write_bytes(b"ask\n" * 100_000)
     with asked.open("rb") as stdin, answered.open("wb") as stdout:
         started = bench.start(stdin=stdin, stdout=stdout)
-        seat = bench.accept()
+        seat = bench.let_in()
         assert len(read(seat, 1_000_000)) == 400_000
         seat.sendall(b"answer\n" * 20_000)
         seat.close()
@@ -434,7 +509,7 @@ def test_files_do_for_stdin_and_stdout(bench: Bench, tmp_path: Path) -> None:
 def test_nothing_at_all_does_for_stdin_and_stdout(bench: Bench) -> None:
     """Its connection must not become its stdin or its stdout."""
     started = bench.start(prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
-    seat = bench.accept()
+    seat = bench.let_in()
     seat.sendall(b"hello\n")
     assert read(seat, 100) == b""
     assert ending(started) == (0, b"")
@@ -445,7 +520,7 @@ def test_whatever_its_name_the_seat_is_asked_for_it(bench: Bench) -> None:
     seat, _ = bench.listener.accept()
     with seat:
         seat.settimeout(PATIENCE)
-        wanted = b"acp-launch 1 t0ken a b?\xe2\x80\xa8\n"
+        wanted = b"acp-launch 2 t0ken a b?\xe2\x80\xa8\n"
         assert read(seat, len(wanted)) == wanted
     assert ending(started)[0] == 1
 
@@ -456,4 +531,4 @@ def test_it_imports_next_to_nothing() -> None:
     imports = [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {node.module for node in imports if isinstance(node, ast.ImportFrom)}
     names |= {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
-    assert names == {"_socket", "posix", "select", "sys", "time"}
+    assert names == {"_socket", "copying", "posix", "select", "sys", "time"}

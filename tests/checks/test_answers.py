@@ -63,7 +63,7 @@ def test_a_server_that_does_not_tell_its_tools_is_a_warning() -> None:
     [
         (Part(), AgentError("died"), "problem", 4, "acp-launch logs p"),
         (Part(), WaitExpired("late", fix="wait"), "problem", 4, "wait"),
-        (Part(), AuthRequired("login", fix="the agent's own command"), "problem", 6, "acp-launch login p"),
+        (Part(), AuthRequired("login", fix="acp-launch login p"), "problem", 6, "acp-launch login p"),
         (SERVER, ServerError("died"), "problem", 8, "acp-launch logs p s"),
         (SERVER, WaitExpired("late"), "problem", 8, "acp-launch logs p s"),
         (OPTIONAL, ServerError("died"), "warning", 0, "acp-launch logs p s"),
@@ -74,6 +74,14 @@ def test_a_failure_has_the_exit_code_of_its_stage(
 ) -> None:
     check = answers.failed(part, error, "p")
     assert (check.standing, check.code, check.fix) == (standing, code, fix)
+
+
+def test_of_what_said_nothing_no_log_is_advised() -> None:
+    """There is none: it begins with the first byte."""
+    assert "logs" not in answers.failed(SERVER, ServerError("died"), "p", has_log=False).fix
+    assert "logs" not in answers.failed(Part(), AgentError("died"), "p", has_log=False).fix
+    found = survey(counts={}, timings={}, refused={"tools/list": "they are lost"})
+    assert "logs" not in answers.server(SERVER, found, "p", hidden=0, after=0.01, has_log=False).fix
 
 
 def test_of_the_last_words_the_last_are_kept() -> None:

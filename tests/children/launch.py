@@ -1,8 +1,9 @@
 """
 A launch in small, in a process of its own: `launch.py STATE ARGV...`, each ARGV in JSON, is started under a guard.
 
-Says as JSON on stdout what it is, then the new guard's pid whenever the guard was replaced. A line on stdin: `look`
-lists descendants at once, and is answered; `end` ends everything as a run does.
+Says as JSON on stdout what it is, and what is noted. A line on stdin: `look` lists descendants at once, and is
+answered, as is `spawn ARGV`, which starts another child; `end` ends everything as a run does. With NO_CGROUP in the
+environment the launch has no control group, as on most machines.
 """
 
 import asyncio
@@ -11,45 +12,47 @@ import os
 import sys
 from pathlib import Path
 
+from acp_launch.process import guard as guard_module
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_all_now
 from acp_launch.process.records import LaunchRecord
-from acp_launch.process.spawn import spawn
-from acp_launch.process.vigil import keep
+from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.process.vigil import kept
 
 
 def say(what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-class Telling(Guard):
-    def replace(self) -> None:
-        super().replace()
-        say(self.spawned.pid if self.spawned else None)
-
-
 async def run(guard: Guard) -> None:
-    keeping = asyncio.create_task(keep(guard))
-    while (await asyncio.to_thread(sys.stdin.readline)).strip() == "look":
-        guard.look()
-        say("looked")
-    keeping.cancel()
-    await asyncio.wait({keeping})
+    async with kept(guard):
+        while (line := (await asyncio.to_thread(sys.stdin.readline)).strip()) != "end" and line:
+            verb, _, argv = line.partition(" ")
+            if verb == "spawn":
+                say(start(argv).pid)
+            else:
+                guard.look()
+                say("looked")
 
 
+def start(argv: str, number: int = 0) -> Spawned:
+    return spawn(json.loads(argv), env=dict(os.environ), cwd=Path("/"), name=f"child{number}", restarts=number)
+
+
+if os.environ.pop("NO_CGROUP", ""):
+    setattr(guard_module, "of_launch", lambda launch: None)  # noqa: B010
 state, *argvs = sys.argv[1:]
 record = LaunchRecord(Path(state), say)
-guard = Telling(record, say)
+guard = Guard(record, say)
 record.begin("run", "some profile")
 guard.start()
-children = [
-    spawn(json.loads(argv), env=dict(os.environ), cwd=Path("/"), name=f"child{number}", restarts=number)
-    for number, argv in enumerate(argvs)
-]
+children = [start(argv, number) for number, argv in enumerate(argvs)]
+assert guard.guards is not None
 say(
     {
         "pid": os.getpid(),
-        "guard": guard.spawned.pid if guard.spawned else None,
+        "guards": [process.pid for process in guard.guards.known()],
+        "cgroup": str(guard.guards.cgroup.path) if guard.guards.cgroup else "",
         "children": [child.pid for child in children],
     }
 )

@@ -33,7 +33,9 @@ async def run(guard: Guard, argvs: list[list[str]]) -> None:
         for program, *args in argvs:
             await terminals.services()["terminal/create"]({"command": program, "args": args})
         pids = [spawned.pid for spawned in live()]
-        print(json.dumps({"guard": guard.spawned.pid if guard.spawned else None, "children": pids}), flush=True)
+        assert guard.guards is not None
+        guards = [process.pid for process in guard.guards.known()]
+        print(json.dumps({"pid": os.getpid(), "guards": guards, "cgroup": "", "children": pids}), flush=True)
         await asyncio.to_thread(sys.stdin.read)
         await terminals.close()
 

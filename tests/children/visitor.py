@@ -23,7 +23,8 @@ async def visit(guard: Guard) -> None:
         async with kept(guard):
             said = outside.start(json.loads(sys.argv[3]), os.environ)
             guard.look()
-            print(json.dumps({"said": said, "guard": guard.spawned.pid if guard.spawned else None}), flush=True)
+            upper = guard.guards.known()[-1].pid if guard.guards else None
+            print(json.dumps({"said": said, "guard": upper}), flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             guard.look()
 

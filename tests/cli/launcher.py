@@ -1,15 +1,17 @@
 """
 Run acp-launch as a person does: a process of its own, in a project of its own, with one of tests/agents.
 
-Whoever uses this gets two promises checked for every run: the client wrote nothing that ACP v1 does not know
-(`tests.oracle`), and at the moment acp-launch ended, nothing it started was alive: every run carries a mark of its
-own in the environment, which agents inherit.
+Whoever uses this gets three promises checked for every run: the client wrote nothing that ACP v1 does not know
+(`tests.oracle`); at the moment acp-launch ended, nothing it started was alive: every run carries a mark of its own in
+the environment, which agents inherit; and each command that a fix advised is one, about a profile that is there
+(`tests.fixes`).
 """
 
 import fcntl
 import json
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from tests.fixes import advised, misleading
 from tests.oracle import check_transcript
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +75,7 @@ class Running:
     mark: str
     transcript: Path
     ear: int
+    launcher: "Launcher"
     raw: bytearray = field(default_factory=bytearray)
     seen: int = 0
 
@@ -120,7 +124,7 @@ class Running:
         self.transcript.unlink()
         self.transcript.write_bytes(bytes(self.raw))
         assert left == []
-        return ended(self.process.returncode, out, err, self.transcript)
+        return self.launcher.judged(ended(self.process.returncode, out, err, self.transcript))
 
     def close(self) -> None:
         """Whatever the test left running."""
@@ -169,6 +173,11 @@ class Launcher:
         file.write_text(json.dumps({"version": 1, **profile}, indent=1))
         return file
 
+    def started(self, name: str = "p") -> str:
+        """The line that names the command of a profile's agent, where that is to blame."""
+        agent = json.loads((self.project / ".acp-launch" / f"{name}.yaml").read_text())["agent"]
+        return f"    command: {shlex.join([agent['command'], *agent.get('args', [])])}\n"
+
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
     ) -> Ended:
@@ -189,7 +198,13 @@ class Launcher:
             assert alive(mark) == []
         finally:
             kill_all(mark)
-        return ended(done.returncode, done.stdout, done.stderr, transcript)
+        return self.judged(ended(done.returncode, done.stdout, done.stderr, transcript))
+
+    def judged(self, done: Ended) -> Ended:
+        """What it has advised can be done here."""
+        wrong = misleading(advised(done.out, done.err), self.project, self.env)
+        assert not wrong, wrong
+        return done
 
     @contextmanager
     def start(
@@ -208,7 +223,7 @@ class Launcher:
             env=environment,
             bufsize=0,
         )
-        running = Running(process, mark, transcript, ear)
+        running = Running(process, mark, transcript, ear, self)
         try:
             yield running
         finally:

@@ -5,10 +5,12 @@ import re
 import select
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.cli.launcher import trusting
 
@@ -39,6 +41,10 @@ class Terminal:
         while expected not in self.text:
             left = deadline - time.monotonic()
             assert left > 0 and self._read(left), f"no {expected!r} in {self.text!r}"
+
+    def modes(self) -> list[Any]:
+        """The terminal's, as `termios` gives them."""
+        return termios.tcgetattr(self._descriptor)
 
     def types(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())

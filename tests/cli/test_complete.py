@@ -61,7 +61,8 @@ def test_the_table_is_what_the_command_line_has() -> None:
 @pytest.mark.parametrize("name", verbtable.commands(), ids=lambda name: name or "acp-launch")
 def test_every_option_of_a_verb_is_offered_and_no_other(name: str) -> None:
     table, command = verbs.verbs(), verbtable.commands()[name]
-    options = {each for parameter in verbtable.parameters(command) for each in parameter.opts if each.startswith("-")}
+    spelled = [each for one in verbtable.parameters(command) for each in (*one.opts, *one.secondary_opts)]
+    options = {each for each in spelled if each.startswith("-")}
     asked_for = wanted([*name.split(), "-"], table)
     assert asked_for.kind == "option"
     assert {each for option in offered(table[name], asked_for.line) for each in option.names} == {

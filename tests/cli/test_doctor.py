@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -101,20 +101,28 @@ ok       command agent         PYTHON
 ok       command server files  PYTHON
 ok       secret github         found: ACP_LAUNCH_SECRET_GITHUB
 ok       agent                 test-agent 1.0.0, ACP 1; answered in N ms
-                               can: logout
+                               can: http, logout
                                logins: Browser (browser)
+ok       session               opened in N ms
 ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 hidden by the profile), 1 resource; \
 ready in N ms
 ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; it takes connections, in N ms; \
 the agent shakes hands with it itself
-0 problems, 1 warning, 19 ok
+0 problems, 1 warning, 20 ok
 """
+
+
+def logged_in(launch: Launcher, *ways: str) -> Json:
+    """An agent that offers a login, which is done."""
+    account = launch.project / "logged-in"
+    account.touch()
+    return agent("login", str(account), "agent", *ways)
 
 
 def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None:
     own(
         launch,
-        agent("login", str(launch.project / "logged-in"), "agent"),
+        logged_in(launch, "http"),
         mcp_servers={
             "files": server("probe_polite", tools={"deny": ["die"]}, env={"TOKEN": "${secret:github}"}),
             "docs": {"type": "http", "url": "http://127.0.0.1:${env:PORT}/${env:TENANT}"},
@@ -126,7 +134,7 @@ def test_the_screen_of_a_profile_that_is_fit_for_a_run(launch: Launcher) -> None
     assert done.code == 0, done.err
     assert steady(done.out.decode(), launch) == GOOD.splitlines()
     assert done.err == ""
-    assert done.methods == ["initialize"]
+    assert done.methods == ["initialize", "session/new"]
     assert not [text for text in (TOKEN, "acme-tenant") if text in done.out.decode()]
     assert launch.env["HOME"] not in done.out.decode()
 
@@ -142,7 +150,7 @@ def test_a_remote_server_that_nobody_is_at_is_a_problem(launch: Launcher) -> Non
     with listening() as port:
         pass
     url = f"http://127.0.0.1:{port}/mcp"
-    own(launch, agent("polite"), mcp_servers={"docs": {"type": "http", "url": url}})
+    own(launch, agent("polite", "http"), mcp_servers={"docs": {"type": "http", "url": url}})
     assert told(examined(launch, 8)["server docs"]) == (
         "problem",
         f"http {url}; nobody answers there: Connection refused",
@@ -155,7 +163,8 @@ def test_a_remote_server_that_nobody_is_at_is_a_problem(launch: Launcher) -> Non
 def test_a_secret_in_an_address_is_not_needed_to_find_the_server_unless_it_is_the_host(launch: Launcher) -> None:
     with listening() as port:
         urls = {"path": f"http://127.0.0.1:{port}/${{secret:docs}}", "host": "http://${secret:docs}/mcp"}
-        own(launch, agent("polite"), mcp_servers={name: {"type": "http", "url": url} for name, url in urls.items()})
+        servers = {name: {"type": "http", "url": url} for name, url in urls.items()}
+        own(launch, agent("polite", "http"), mcp_servers=servers)
         done = launch("doctor", "p", "--json", ACP_LAUNCH_SECRET_DOCS=TOKEN)
     # Each has a warning too: a secret in an address ends up in logs.
     said = {each["subject"]: each["text"] for each in json.loads(done.out)["checks"] if each["standing"] == "ok"}
@@ -164,10 +173,11 @@ def test_a_secret_in_an_address_is_not_needed_to_find_the_server_unless_it_is_th
 
 
 def test_json_has_the_same_as_data(launch: Launcher) -> None:
-    own(launch, agent("login", str(launch.project / "x"), "agent"), mcp_servers={"files": server("probe_polite")})
+    own(launch, logged_in(launch), mcp_servers={"files": server("probe_polite")})
     found = examined(launch, 0)
-    timings = [found[name]["facts"].pop("timings") for name in ("agent", "server files")]
-    assert [list(each) for each in timings] == [["initialize"], ["initialize", "tools/list", "resources/list"]]
+    timings = [found[name]["facts"].pop("timings") for name in ("agent", "session", "server files")]
+    lists = ["initialize", "tools/list", "resources/list"]
+    assert [list(each) for each in timings] == [["initialize"], ["session/new"], lists]
     assert all(0 <= taken < PATIENCE for each in timings for taken in each.values())
     assert found["agent"]["facts"] == {
         "agent_name": "test-agent",
@@ -283,21 +293,104 @@ def test_an_agent_of_another_protocol_version_is_told(launch: Launcher) -> None:
 
 def test_a_login_that_is_wanted_shows_when_a_session_is_asked_for(launch: Launcher) -> None:
     own(launch, agent("auth"))
-    assert "session" not in examined(launch, 0)
-    found = examined(launch, 6, "--session")
+    found = examined(launch, 6)
     assert found["agent"]["standing"] == "ok"
     assert told(found["session"]) == (
         "problem",
         "the agent wants a login first: Authentication required",
         "acp-launch login p",
     )
+    assert found["session"]["detail"][0] == ("it offers: Log in with a browser (browser): Opens a page of the provider")
+
+
+def test_without_a_session_it_says_that_a_run_may_be_refused_one(launch: Launcher) -> None:
+    own(launch, agent("auth"))
+    done = launch("doctor", "p", "--no-session", "--json")
+    assert (done.code, done.methods) == (0, ["initialize"])
+    assert told(checks(done)["session"]) == (
+        "warning",
+        "none was opened (--no-session); a run may be refused one",
+        "acp-launch doctor p",
+    )
+
+
+# What a run refuses
+
+
+@pytest.fixture
+def refused(launch: Launcher) -> "Callable[..., list[Json]]":
+    """What `doctor` finds wrong with a profile that a run refuses; both have the same exit code, and a run says of each
+    problem what `doctor` says."""
+
+    def both(agent: Json, code: int, *arguments: str, **sections: Any) -> list[Json]:
+        own(launch, agent, **sections)
+        run = launch("run", "p", "hi", "--output", "json", *arguments)
+        done = launch("doctor", "p", "--json", *arguments)
+        assert (run.code, done.code) == (code, code), (run.err, done.out)
+        screen = launch("doctor", "p", *arguments)
+        wrong = [each for each in json.loads(done.out)["checks"] if each["standing"] == "problem"]
+        assert screen.code == code
+        count = f"{len(wrong)} problem{'s' if len(wrong) != 1 else ''}"
+        assert screen.out.decode().splitlines()[-1].startswith(f"{count}, ")
+        error = run.event("error")
+        said = [(f"{each['path']}: {each['message']}", each["fix"]) for each in error["problems"]]
+        said = said or [(error["message"].replace(launch.env["HOME"], "~"), error["fix"])]
+        assert [(re.sub(r"^\S+:\d+:\d+: ", "", each["text"]), each["fix"]) for each in wrong] == said
+        return wrong
+
+    return both
+
+
+REMOTE = {
+    "docs": {"type": "http", "url": "http://127.0.0.1:9/a"},
+    "old": {"type": "sse", "url": "http://127.0.0.1:9/b"},
+}
+
+
+@pytest.mark.parametrize(("takes", "lacks"), [((), ("docs", "old")), (("http",), ("old",)), (("sse",), ("docs",))])
+def test_a_server_that_the_agent_does_not_take_is_a_problem_of_both(
+    launch: Launcher, refused: "Callable[..., list[Json]]", takes: Sequence[str], lacks: Sequence[str]
+) -> None:
+    """Where a proxy stands in between, `doctor` does not try the servers itself, so this is all it finds."""
+    launch.env["HTTPS_PROXY"] = "http://127.0.0.1:9"
+    wrong = refused(agent("polite", *takes), 3, mcp_servers=REMOTE)
+    assert [each["subject"] for each in wrong] == [*lacks]
+
+
+def test_an_internal_error_is_one_for_both_and_no_log_is_advised_that_is_not_there(
+    refused: "Callable[..., list[Json]]",
+) -> None:
+    """Claude Code in a shell that it has started itself."""
+    (wrong,) = refused(agent("login", "/nonexistent/store", "internal"), 4)
+    assert wrong["text"] == "the agent answered session/new with an error: Internal error (-32603)"
+    assert wrong["fix"].startswith("it gives no other reason; try another version of it")
+    assert wrong["detail"] == ['data: {"startupFailureReason":"bypass_root"}']
+    (wrong,) = refused(agent("login", "/nonexistent/store", "internal", "loud"), 4)
+    assert wrong["fix"] == "acp-launch logs p"  # which the launcher finds to be there
+
+
+def test_a_mode_that_is_not_offered_is_a_problem_of_both(refused: "Callable[..., list[Json]]") -> None:
+    (wrong,) = refused(agent("polite"), 3, session={"mode": "plan"})
+    assert wrong["text"].endswith(" session.mode: the agent offers nothing that can be set")
+
+
+def test_a_session_of_another_directory_is_a_problem_of_both(
+    launch: Launcher, refused: "Callable[..., list[Json]]", tmp_path: Path
+) -> None:
+    own(launch, agent("replayer"), session={"name": "work"})
+    assert launch("run", "p", "hi").code == 0
+    examined(launch, 0)
+    (wrong,) = refused(agent("replayer"), 3, "--cwd", str(tmp_path), session={"name": "work"})
+    assert (wrong["check"], wrong["subject"]) == ("session", "work")
+    (wrong,) = refused(agent("polite"), 3, session={"name": "work"})
+    assert wrong["text"] == 'the agent can neither load nor resume a session, so "work" cannot be continued'
 
 
 def test_a_session_that_was_opened_is_given_back(launch: Launcher) -> None:
     own(launch, agent("forgetful"))
     done = launch("doctor", "p", "--session")
     assert done.code == 0, done.out
-    assert done.methods[:2] == ["initialize", "session/new"]
+    assert done.methods == ["initialize", "session/new", "session/delete"]
     assert done.params("session/new") == {"cwd": str(launch.project), "mcpServers": []}
 
 
@@ -358,10 +451,11 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
     )
     assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
         f"runs {shell} -c 'touch {touched}'",
-        "sets A",
+        'sets A: "${secret:github}"',
         "gets your whole environment",
         f"in {launch.project}",
         f"server s: {shell} -c 'touch {touched}'",
+        f"in {launch.project}, the session's directory",
         "secrets github",
         "asks permissions.default: ask",
     ]
@@ -383,6 +477,76 @@ def test_a_state_directory_that_cannot_be_written_is_a_problem_and_no_obstacle(l
         "move it away, or export ACP_LAUNCH_STATE_DIR=DIRECTORY",
     )
     assert found["agent"]["standing"] == "ok"
+
+
+def test_what_is_known_of_an_agent_is_told_before_anything_starts(launch: Launcher, tmp_path: Path) -> None:
+    """Nothing is started by `validate` and `plan`."""
+    program = tmp_path / "codex-acp"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/polite.py http\n")
+    program.chmod(0o755)
+    own(launch, {"command": str(program)}, mcp_servers={"old": {"type": "sse", "url": "http://127.0.0.1:9/b"}})
+    known = "mcp_servers.old: warning: Codex takes MCP servers over stdio and http only, as far as is known"
+    for verb in ("validate", "plan"):
+        done = launch(verb, "p")
+        assert (done.code, done.methods) == (0, [])
+        assert known in done.err
+    launch.env["HTTPS_PROXY"] = "http://127.0.0.1:9"
+    for arguments in (["doctor", "p"], ["run", "p", "hi"]):
+        done = launch(*arguments)
+        assert done.code == 3
+        assert "takes MCP servers over stdio and http only" in done.out.decode() + done.err
+        assert "mcpCapabilities.sse is not advertised" in done.out.decode() + done.err
+
+
+DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]}
+SILENT = 'no answer to initialize from the MCP server "m" within 0.3 s'
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize(("opens", "prompt"), [(True, "hello"), (False, "hi")], ids=["opened", "not opened"])
+def test_a_required_server_that_never_answers_is_a_problem_of_both(
+    launch: Launcher, output: str, opens: bool, prompt: str
+) -> None:
+    """Whatever its agent made of it: the turn is shown, and then what it lacked."""
+    mute = server("mute", timeouts={"start": "300ms"}, restart={"policy": "never"})
+    own(launch, DEMO if opens else agent("polite"), mcp_servers={"m": mute})
+    wrong = told(examined(launch, 8)["server m"])
+    assert wrong[:2] == ("problem", SILENT)
+    done = launch("run", "p", prompt, "--output", output)
+    assert done.code == 8, done.err
+    failure, fix = done.err.splitlines()[-2:]
+    assert failure == f"acp-launch: {SILENT}"
+    assert fix == f"    fix: {wrong[2]}; with required: false a run does without it"
+    if output == "text":
+        assert done.err.index(failure) > done.err.index("m has said nothing for 0.3 s; going on, it may still come")
+        assert done.out.decode().startswith(f"You said: {prompt}\n")
+    else:
+        types = [event["type"] for event in done.events]
+        assert types.index("result") < types.index("error") == len(types) - 1
+        assert done.event("error")["exitCode"] == 8
+    own(launch, DEMO if opens else agent("polite"), mcp_servers={"m": {**mute, "required": False}})
+    examined(launch, 0)
+    assert launch("run", "p", prompt).code == 0
+
+
+def test_a_server_that_answers_the_handshake_only_is_no_problem_of_an_agent_that_opens_none(launch: Launcher) -> None:
+    """It does not answer our ping, so after the turn we shake hands with it, as `doctor` does."""
+    own(launch, agent("polite"), mcp_servers={"shy": server("pinghater", timeouts={"start": "20s"})})
+    examined(launch, 0)
+    done = launch("run", "p", "hi")
+    assert (done.code, done.out) == (0, b"You said: hi\n"), done.err
+
+
+def test_a_turn_that_is_over_before_a_server_has_started_waits_for_its_first_word(launch: Launcher) -> None:
+    """`doctor` would wait for it, too: it is slow, not silent."""
+    go = launch.project / "go"
+    os.mkfifo(go)
+    own(launch, agent("polite"), mcp_servers={"slow": server("slow", str(go), timeouts={"start": "20s"})})
+    with launch.start("run", "p", "hi", "--output", "text") as running:
+        running.shows("You said: hi")
+        go.write_text("go\n")
+        done = running.end()
+    assert done.code == 0, done.err
 
 
 # Secrets
@@ -472,16 +636,16 @@ def test_what_strangers_call_themselves_cannot_drive_a_terminal_or_give_a_secret
 
 @pytest.fixture
 def left(launch: Launcher) -> Iterator[None]:
-    """A run was killed together with its guard; its agent ended by itself, and left a daemon."""
+    """A run was killed together with its guards; its agent ended by itself, and left a daemon."""
     launch.profile("wrapper", "cancellable")
     launch("trust", "p", "--yes")
     with launch.start("run", "p", "hi", "--output", "json") as running:
         running.hears("session/prompt")
         (found,) = json.loads(launch("ps", "--json").out)["launches"]
-        (guard,) = [each["pid"] for each in found["processes"] if each["name"] == "guard"]
-        running.kill(signal.SIGSTOP)
-        os.kill(guard, signal.SIGKILL)
-        running.kill(signal.SIGKILL)
+        guards = [each["pid"] for each in found["processes"] if each["name"] == "guard"]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in (running.process.pid, *guards):
+                os.kill(pid, number)
         running.process.wait(PATIENCE)
         yield
 

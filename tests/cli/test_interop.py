@@ -386,7 +386,23 @@ def test_without_any_tool_that_is_said(project: Launcher) -> None:
     assert (done.code, done.out, done.err) == (
         0,
         b"",
-        "acp-launch: no other tool is configured here; a file is given by its path: acp-launch import FILE\n",
+        "acp-launch: no other tool is configured here; a file is given by its path:"
+        " acp-launch import FILE --into PROFILE\n",
+    )
+
+
+def test_what_is_no_source_is_said_before_a_profile_is_asked_for(project: Launcher) -> None:
+    nothing = '"foo" is neither a tool nor a file'
+    assert [project("import", "foo", *more).err.splitlines()[0] for more in ([], ["--into", "tools"])] == [
+        f"acp-launch: {nothing}",
+        f"acp-launch: {nothing}",
+    ]
+    (project.project / "my servers.json").write_text('{"mcpServers": {"files": {"command": "files"}}}')
+    done = project("import", "my servers.json", "--from", "claude")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: import into which profile?\n"
+        "    fix: acp-launch import 'my servers.json' --from claude --into PROFILE\n",
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import sys
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import MARK, Launcher, alive, kill_all
+from tests.cli.launcher import AGENTS, MARK, Ended, Launcher, alive, kill_all
 from tests.cli.terminal import Terminal, on_terminal
 
 CTRL_C = "\x03"
@@ -112,7 +114,7 @@ def test_an_agent_that_refuses_or_offers_nothing_is_exit_6(account: Account) -> 
     assert (done.code, done.err) == (
         6,
         "acp-launch: test-agent offers no way to log in\n"
-        "    fix: log in with the agent's own command, then run this again\n",
+        "    fix: in a terminal: acp-launch login p; or log in with the agent's own command, then run this again\n",
     )
 
 
@@ -128,7 +130,8 @@ def test_an_agent_that_dies_in_its_login_is_exit_4(account: Account) -> None:
     done = account.launch("login", "p")
     assert (done.code, done.err) == (
         4,
-        "no network\n▐ acp-launch: the agent exited with status 1 before it answered authenticate\n      no network\n",
+        "no network\n▐ acp-launch: the agent exited with status 1 before it answered authenticate\n"
+        f"  {account.launch.started()}      no network\n",
     )
 
 
@@ -152,6 +155,111 @@ def test_a_key_that_is_there_is_an_ordinary_way(account: Account) -> None:
     assert (done.code, done.methods) == (0, ["initialize", "authenticate"])
     assert done.err.endswith(logged_in("API key"))
     assert "s3cr3t" not in done.err
+
+
+def fixes(done: Ended) -> list[str]:
+    return [line.strip().removeprefix("fix: ") for line in done.err.splitlines() if line.startswith("    fix: ")]
+
+
+def test_a_profile_that_only_its_path_leads_to_is_named_by_it(account: Account) -> None:
+    account.offers("agent")
+    file = (account.launch.project / ".acp-launch" / "p.yaml").rename(account.launch.project / "one two.yaml")
+    done = account.launch("run", f"./{file.name}", "hi")
+    assert (done.code, fixes(done)) == (6, ["acp-launch login 'one two.yaml'"])
+    done = account.launch("login", "one two.yaml")
+    assert done.code == 0
+    assert done.err.endswith("    whether that is all it wants: acp-launch run 'one two.yaml'\n")
+
+
+def test_an_agent_that_shows_its_ways_in_a_terminal_only_is_logged_in_to_there(account: Account) -> None:
+    """Claude Code lists its ways to clients that have a terminal: `acp-launch login` works, in one."""
+    account.offers("terminal")
+    there = "in a terminal: acp-launch login p; or log in with the agent's own command, then run this again"
+    for arguments in (["run", "p", "hi"], ["login", "p"]):
+        done = account.launch(*arguments)
+        assert (done.code, fixes(done)) == (6, [there])
+
+
+def test_an_agent_that_is_known_is_logged_in_to_by_a_command_that_is_known(account: Account) -> None:
+    program = account.launch.project / "auggie"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/login.py {account.launch.project}/no\n")
+    program.chmod(0o755)
+    account.launch.write({"agent": {"command": str(program), "args": ["--acp"]}})
+    done = account.launch("run", "p", "hi")
+    own = "log in once with `auggie login`, then run this again"
+    assert (done.code, fixes(done)) == (6, [f"in a terminal: acp-launch login p; or {own}"])
+    with account.at_terminal("login", "p") as terminal:
+        assert terminal.ends() == 6
+    assert terminal.text.endswith(f"    fix: {own}\n")
+
+
+def test_a_verb_about_sessions_names_the_login_too(account: Account) -> None:
+    account.launch.scripted(
+        "def initialize(request):\n"
+        "    able = {'sessionCapabilities': {'list': {}}}\n"
+        "    methods = [{'id': 'a', 'name': 'A'}]\n"
+        "    script.answer(request, {'protocolVersion': 1, 'agentCapabilities': able, 'authMethods': methods})\n"
+        "def refuse(request):\n"
+        "    script.refuse(request, -32000, 'Authentication required', hint='see the manual')\n"
+        "script.serve({'initialize': initialize, 'session/list': refuse})\n"
+    )
+    done = account.launch("session", "list", "p", "--agent")
+    assert (done.code, done.err) == (
+        6,
+        "acp-launch: the agent wants a login first: Authentication required\n"
+        '    it offers: A (a)\n    data: {"hint":"see the manual"}\n    fix: acp-launch login p\n',
+    )
+
+
+def test_an_error_that_names_the_missing_variable_is_no_reason_to_try_again(account: Account) -> None:
+    account.offers("naming")
+    secret = "acp-launch secret set openai-api-key; and add the above to the profile"
+    line = "    in the profile, under agent.env: OPENAI_API_KEY: ${secret:openai-api-key}\n"
+    done = account.launch("login", "p")
+    assert (done.code, done.err) == (
+        6,
+        'acp-launch: the login "OpenAI" failed: the agent answered authenticate with an error:'
+        " Internal error (-32603)\n"
+        f'    data: {{"details":"Missing environment variable OPENAI_API_KEY"}}\n{line}    fix: {secret}\n',
+    )
+    done = account.launch("run", "p", "hi")
+    assert (done.code, done.err) == (
+        4,
+        "acp-launch: the agent answered session/new with an error: Internal error (-32603)\n"
+        f'    data: {{"details":"set OPENAI_API_KEY (INVALID_API_KEY)"}}\n{line}    fix: {secret}\n',
+    )
+    account.offers("naming", env={"OPENAI_API_KEY": "${secret:openai-api-key}"})
+    account.launch.env["ACP_LAUNCH_SECRET_OPENAI_API_KEY"] = "s3cr3t-value-of-it"
+    assert account.launch("login", "p").code == 0
+    assert account.launch("run", "p", "hi").code == 0
+
+
+def test_what_a_profile_that_cannot_be_changed_lacks_goes_elsewhere(account: Account, tmp_path: Path) -> None:
+    """Each command that is advised does what it is advised for."""
+    launch = account.launch
+    program = tmp_path / "bin" / "codex-acp"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/login.py {launch.project}/store key "$@"\n')
+    program.chmod(0o755)
+    launch.env["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+    done = launch("login", "codex", "key")
+    assert (done.code, done.err) == (
+        6,
+        'acp-launch: "API key" is no login: the agent reads LOGIN_KEY from its environment\n'
+        "    API key: https://example.com/keys\n"
+        "    to have it in every shell, make a profile of your own that extends codex:\n"
+        "        acp-launch init my-codex --extends codex\n"
+        "        acp-launch secret set login-key\n"
+        "        acp-launch profile set my-codex agent.env.LOGIN_KEY '${secret:login-key}'\n"
+        "    fix: export LOGIN_KEY=..., then run this again: the agent inherits it\n",
+    )
+    assert launch("login", "codex", "key", LOGIN_KEY="k").code == 0
+    (launch.project / "store").unlink()
+    launch.env |= {"ACP_LAUNCH_SECRETS__STORE": "file", "ACP_LAUNCH_PASSPHRASE": "correct horse battery"}
+    for command in re.findall(r"^        acp-launch (.*)$", done.err, re.MULTILINE):
+        ended = launch(*shlex.split(command), stdin=b"s3cr3t-value-of-it")
+        assert ended.code == 0, ended.err
+    assert launch("login", "my-codex", "key").code == 0
 
 
 def test_the_ways_are_listed_for_people_and_for_scripts(account: Account) -> None:

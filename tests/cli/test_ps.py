@@ -33,21 +33,23 @@ def listed(launch: Launcher) -> list[dict[str, Any]]:
     return launches
 
 
-def guard_of(launch: Launcher) -> int:
-    ((one,),) = ([each for each in found["processes"] if each["name"] == "guard"] for found in listed(launch))
-    pid: int = one["pid"]
-    return pid
+def guards_of(launch: Launcher) -> list[int]:
+    """The upper one, the lower one."""
+    (found,) = listed(launch)
+    return [each["pid"] for each in found["processes"] if each["name"] == "guard"]
 
 
-def kill_both(running: Running, guard: int) -> None:
-    """Neither sees the other die."""
-    running.kill(signal.SIGSTOP)
-    dying = os.pidfd_open(guard)
-    os.kill(guard, signal.SIGKILL)
-    running.kill(signal.SIGKILL)
+def kill_all_three(running: Running, guards: list[int]) -> None:
+    """None sees another die."""
+    three = [running.process.pid, *guards]
+    dying = [os.pidfd_open(pid) for pid in guards]
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in three:
+            os.kill(pid, number)
     running.process.wait(PATIENCE)
-    assert select.select([dying], [], [], PATIENCE)[0]
-    os.close(dying)
+    for descriptor in dying:
+        assert select.select([descriptor], [], [], PATIENCE)[0]
+        os.close(descriptor)
 
 
 def test_a_running_launch_is_shown_as_a_tree_without_arguments(launch: Launcher, running: Running) -> None:
@@ -118,7 +120,7 @@ def test_shims_are_named_and_a_server_without_a_process_is_listed(launch: Launch
 def test_json_names_shims_and_what_has_ended(launch: Launcher, supplied: Running) -> None:
     (found,) = listed(launch)
     by_name = {each["name"]: each for each in found["processes"]}
-    assert set(by_name) == {"agent", "guard", "notes"}
+    assert sorted(each["name"] for each in found["processes"]) == ["agent", "guard", "guard", "notes"]
     assert "shim notes" in [child["name"] for child in by_name["agent"]["children"]]
     assert found["ended"] == [{"name": "gone", "restarts": 0}]
 
@@ -139,7 +141,7 @@ def test_a_run_that_has_ended_is_not_shown(launch: Launcher) -> None:
 
 
 def test_what_is_left_behind_is_marked_and_reap_ends_it(launch: Launcher, running: Running) -> None:
-    kill_both(running, guard_of(launch))
+    kill_all_three(running, guards_of(launch))
     shown = launch_unchecked(launch, "ps")
     assert "p (run)" in shown
     assert "left behind: acp-launch reap ends them" in shown
@@ -160,7 +162,7 @@ def launch_unchecked(launch: Launcher, verb: str) -> str:
 
 
 def test_reap_tells_a_script_what_it_ended(launch: Launcher, running: Running) -> None:
-    kill_both(running, guard_of(launch))
+    kill_all_three(running, guards_of(launch))
     (ended,) = json.loads(launch("reap", "--json").out)["ended"]
     assert {key: ended[key] for key in ("profile", "verb", "survivors")} == {
         "profile": "p",
@@ -171,7 +173,7 @@ def test_reap_tells_a_script_what_it_ended(launch: Launcher, running: Running) -
 
 
 def test_the_next_run_ends_what_the_last_one_left_behind_and_says_so(launch: Launcher, running: Running) -> None:
-    kill_both(running, guard_of(launch))
+    kill_all_three(running, guards_of(launch))
     launch.profile("polite")
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (0, b"You said: hi\n")
@@ -180,7 +182,8 @@ def test_the_next_run_ends_what_the_last_one_left_behind_and_says_so(launch: Lau
 
 
 def test_a_killed_run_leaves_nothing_to_reap(launch: Launcher, running: Running) -> None:
-    dying = os.pidfd_open(guard_of(launch))
+    upper, _ = guards_of(launch)
+    dying = os.pidfd_open(upper)
     try:
         running.kill(signal.SIGKILL)
         running.process.wait(PATIENCE)

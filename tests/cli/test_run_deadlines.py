@@ -16,19 +16,19 @@ LONGER = "if it needs longer: agent.timeouts.%s in the profile\n"
         (
             ["mute"],
             "initialize",
-            f"no answer to initialize from the agent within 0.2 s\n{ACP_MODE}; {LONGER % 'initialize'}",
+            f"no answer to initialize from the agent within 0.2 s\nCOMMAND{ACP_MODE}; {LONGER % 'initialize'}",
         ),
         (
             ["silent_turn"],
             "silence",
-            f"no sign of life from the agent in its turn within 0.2 s\n    fix: {LONGER % 'silence'}",
+            f"no sign of life from the agent in its turn within 0.2 s\nCOMMAND    fix: {LONGER % 'silence'}",
         ),
     ],
 )
 def test_a_wait_that_passes_its_deadline_is_named(launch: Launcher, temper: list[str], wait: str, said: str) -> None:
     launch.profile(*temper, agent={"timeouts": {wait: "200ms"}})
     done = launch("run", "p", "hi")
-    assert (done.code, done.out, done.err) == (124, b"", f"acp-launch: {said}")
+    assert (done.code, done.out, done.err) == (124, b"", f"acp-launch: {said.replace('COMMAND', launch.started())}")
     done = launch("run", "p", "hi", "--output", "json")
     assert done.events[-1]["exitCode"] == 124
 
@@ -38,7 +38,7 @@ def test_a_session_that_is_not_opened_in_time_is_named(launch: Launcher) -> None
     done = launch("run", "p", "hi", "--output", "json")
     assert done.code == 124
     said = "no answer about a new session from the agent within 0.2 s"
-    assert done.err == f"acp-launch: {said}\n    fix: {LONGER % 'session'}"
+    assert done.err == f"acp-launch: {said}\n{launch.started()}    fix: {LONGER % 'session'}"
     assert [event["type"] for event in done.events] == ["initialized", "error"]
     error = done.event("error")
     assert (error["message"], f"{error['fix']}\n") == (said, LONGER % "session")
@@ -52,7 +52,7 @@ def test_the_last_stderr_lines_come_with_a_deadline(launch: Launcher) -> None:
     done = launch("run", "p", "hi")
     assert (done.code, done.err) == (
         124,
-        "acp-launch: no answer to initialize from the agent within 0.2 s\n    downloading: 12 %\n"
+        f"acp-launch: no answer to initialize from the agent within 0.2 s\n{launch.started()}    downloading: 12 %\n"
         f"{ACP_MODE}; {LONGER % 'initialize'}",
     )
 
@@ -63,7 +63,8 @@ def test_silence_counts_from_the_last_sign_of_life(launch: Launcher) -> None:
     assert (done.code, done.out, done.err) == (
         124,
         b"thinking about it\n",
-        f"acp-launch: no sign of life from the agent in its turn within 0.2 s\n    fix: {LONGER % 'silence'}",
+        "acp-launch: no sign of life from the agent in its turn within 0.2 s\n"
+        f"{launch.started()}    fix: {LONGER % 'silence'}",
     )
 
 
@@ -93,7 +94,7 @@ def test_a_long_wait_is_mentioned_again_and_again_until_it_ends(launch: Launcher
         "acp-launch: cancelling the turn; Ctrl-C stops at once\n"
         "acp-launch: no sign of life from the agent in its turn for 3 s; giving up at 30 min\n"
         "acp-launch: no sign of life from the agent in its turn for 9 s; giving up at 30 min\n"
-        f"acp-launch: {said}\n"
+        f"acp-launch: {said}\n{launch.started()}"
     )
     waits = [event for event in events.events if event["type"] == "waiting"]
     what = {"type": "waiting", "for": "sign of life from the agent in its turn", "limit": 1800.0}

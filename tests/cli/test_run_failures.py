@@ -1,5 +1,9 @@
 """The agent fails: whose fault it is, its last words, and an exit code that means something (DESIGN §5)."""
 
+import shlex
+import shutil
+from pathlib import Path
+
 import pytest
 
 from tests.cli.launcher import Launcher
@@ -30,11 +34,11 @@ def test_a_program_that_prints_its_usage_and_ends_is_shown_with_it(launch: Launc
     launch.profile("helper_cli", str(status))
     done = launch("run", "p", "hi")
     shown = "".join(f"    {line}\n" for line in USAGE)
-    assert (done.code, done.out, done.err) == (4, b"", f"{head}{shown}{ACP_MODE}")
+    assert (done.code, done.out, done.err) == (4, b"", f"{head}{launch.started()}{shown}{ACP_MODE}")
     launch.profile("helper_cli", "stdout", str(status))
     done = launch("run", "p", "hi")
     printed = "".join(f"    it printed: {line.strip()}\n" for line in USAGE)
-    assert (done.code, done.out, done.err) == (4, b"", f"{head}{printed}{ACP_MODE}")
+    assert (done.code, done.out, done.err) == (4, b"", f"{head}{launch.started()}{printed}{ACP_MODE}")
 
 
 def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Launcher) -> None:
@@ -43,7 +47,7 @@ def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Laun
     assert (done.code, done.err) == (
         4,
         "acp-launch: this is no ACP agent: it printed text, and no answer to initialize from the agent within"
-        f" 0.2 s\n    it printed: > I do not understand that.\n{ACP_MODE}",
+        f" 0.2 s\n{launch.started()}    it printed: > I do not understand that.\n{ACP_MODE}",
     )
 
 
@@ -51,8 +55,11 @@ def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Laun
 def test_a_program_that_echoes_what_it_is_sent_is_called_no_acp_agent(launch: Launcher, output: str) -> None:
     done = launch("run", "--agent", "cat", "hi", "--output", output)
     said = "this is no ACP agent: it only echoes what it is sent"
-    assert (done.code, done.err) == (4, f"acp-launch: {said}\n{ACP_MODE}")
-    assert [(event["exitCode"], event["message"]) for event in done.events] == ([(4, said)] if output == "json" else [])
+    command = f"command: {shutil.which('cat')}"
+    assert (done.code, done.err) == (4, f"acp-launch: {said}\n    {command}\n{ACP_MODE}")
+    assert [(event["exitCode"], event["message"], event["detail"]) for event in done.events] == (
+        [(4, said, [command])] if output == "json" else []
+    )
 
 
 def test_an_agent_that_asks_us_to_initialize_after_the_handshake_is_refused_and_goes_on(launch: Launcher) -> None:
@@ -94,7 +101,7 @@ def test_an_agent_that_dies_is_told_with_its_end_and_its_last_words(
     launch.profile("crasher", moment, how)
     done = launch("run", "p", "hi", "--approve", "none")
     told = (
-        f"acp-launch: the agent {words} before it answered {method}\n"
+        f"acp-launch: the agent {words} before it answered {method}\n{launch.started()}"
         f"    crasher: going down at {moment}\n    crasher: last words\n"
     )
     fix = ACP_MODE if method == "initialize" else ""
@@ -129,10 +136,10 @@ def test_an_error_answer_to_a_prompt_is_told_with_its_code(launch: Launcher) -> 
     [
         (
             ["version", "2"],
-            "the agent speaks ACP version 2, acp-launch speaks version 1\n"
+            "the agent speaks ACP version 2, acp-launch speaks version 1\nCOMMAND"
             "    fix: use a release of the agent that speaks version 1\n",
         ),
-        (["text-version"], "the agent's answer to initialize names no protocol version\n"),
+        (["text-version"], "the agent's answer to initialize names no protocol version\nCOMMAND"),
         (["no-session"], "the agent opened a session without a sessionId\n"),
         (["null-result"], "the agent opened a session without a sessionId\n"),
     ],
@@ -141,7 +148,7 @@ def test_a_broken_protocol_is_the_agents_fault_and_said_to_be(launch: Launcher, 
     """C-17."""
     launch.profile("liar", *lie)
     done = launch("run", "p", "hi")
-    assert (done.code, done.out, done.err) == (5, b"", f"acp-launch: {said}")
+    assert (done.code, done.out, done.err) == (5, b"", f"acp-launch: {said.replace('COMMAND', launch.started())}")
     assert "session/prompt" not in done.methods
 
 
@@ -176,7 +183,7 @@ def test_an_agent_that_wants_a_login_first_lists_its_ways(launch: Launcher, mome
     assert (done.code, done.err) == (
         6,
         "acp-launch: the agent wants a login first: Authentication required\n"
-        "    fix: log in with the agent's own command, then run this again\n",
+        "    fix: in a terminal: acp-launch login p; or log in with the agent's own command, then run this again\n",
     )
 
 
@@ -196,3 +203,45 @@ def test_a_turn_that_ends_short_is_exit_9_with_its_reason(launch: Launcher, reas
     assert (done.code, done.out, done.err) == (9, b"I would rather not.\n", f"acp-launch: {said}\n")
     if reason == "bored_now":
         assert launch("run", "p", "hi", "-o", "json").event("result")["stopReason"] == reason
+
+
+@pytest.mark.parametrize("output", ["text", "quiet", "json"])
+def test_a_command_that_was_no_agent_is_named(launch: Launcher, output: str) -> None:
+    done = launch("run", "--agent", "false", "hi", "--output", output)
+    assert (done.code, done.err) == (
+        4,
+        "acp-launch: the agent exited with status 1 before it answered initialize\n"
+        f"    command: {shutil.which('false')}\n{ACP_MODE}",
+    )
+
+
+def test_a_command_that_cannot_be_started_is_named(launch: Launcher) -> None:
+    broken = launch.project / "broken"
+    broken.write_bytes(b"\x7fELF and nothing")
+    broken.chmod(0o700)
+    done = launch("run", "--agent", "./broken", "hi")
+    assert done.code == 4
+    assert done.err.startswith(f"acp-launch: {broken} could not be started: ")
+
+
+def test_a_command_is_named_without_the_secrets_in_it(launch: Launcher) -> None:
+    """Neither what the profile refers to, nor what somebody typed."""
+    launch.write({"agent": {"command": "sh", "args": ["-c", "exit 3", "--token", "${secret:github}", "${env:HOST}"]}})
+    done = launch("run", "p", "hi", ACP_LAUNCH_SECRET_GITHUB="s3cret-of-mine", HOST="my-host")
+    said = f"    command: {shutil.which('sh')} -c 'exit 3' --token '${{secret:github}}' '${{env:HOST}}'\n"
+    assert said in done.err
+    done = launch("run", "--agent", "sh -c 'exit 3' --api-key 9f3b27c1e8a4d5b6c7e8", "hi")
+    assert f"    command: {shutil.which('sh')} -c 'exit 3' --api-key ***\n" in done.err
+
+
+def test_whoever_visits_an_agent_that_dies_is_told_its_command(launch: Launcher) -> None:
+    for verb, moment in (
+        (["doctor", "p", "--session"], "new"),
+        (["doctor", "p"], "initialize"),
+        (["login", "p"], "initialize"),
+        (["session", "list", "p", "--agent"], "initialize"),
+    ):
+        launch.profile("crasher", moment)
+        done = launch(*verb)
+        named = shlex.split((done.out.decode() + done.err).partition("command: ")[2].partition("\n")[0])
+        assert [Path(word).name for word in named][-2:] == ["crasher.py", moment], verb

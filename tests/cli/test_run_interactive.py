@@ -4,14 +4,14 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.interactive.screen import Terminal, on_screen
+from tests.interactive.screen import DRIVERS, Terminal, on_screen
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 DEAF = Path(__file__).parents[1] / "agents" / "deaf_to.py"
@@ -90,6 +90,24 @@ def test_a_permission_question_is_answered_by_a_key(tmp_path: Path) -> None:
         terminal.types("n")
         terminal.until("I did not do it: permission was refused.")
         leaves(terminal)
+
+
+@pytest.mark.parametrize("prompt", [(), ("note buy milk",)], ids=["interactive", "one-shot"])
+def test_the_time_of_a_tool_call_leaves_out_what_a_person_needed(tmp_path: Path, prompt: Sequence[str]) -> None:
+    """The call takes a moment; the person, by the clock of the process, 20 s."""
+    argv = [sys.executable, str(DRIVERS / "thinker.py"), "run", "demo", *prompt]
+    with on_screen(*argv, cwd=tmp_path, columns=100, rows=30) as terminal:
+        if not prompt:
+            terminal.until("ready ·")
+            terminal.types(f"note buy milk{ENTER}")
+        terminal.until("Allow it? [no]:" if prompt else "[y] Allow once")
+        terminal.types(f"y{ENTER}" if prompt else "y")
+        terminal.until("Noted: buy milk")
+        (row,) = [row for row in terminal.all if row.startswith("✓ Note: buy milk")]
+        assert re.fullmatch(r"✓ Note: buy milk  edit(  \d s)?", row)
+        if not prompt:
+            terminal.until("ready ·")
+            leaves(terminal)
 
 
 def test_what_goes_along_with_a_prompt_is_said(tmp_path: Path) -> None:
@@ -173,6 +191,7 @@ def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_p
         terminal.until("ready ·")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
         assert terminal.all.count("> add 20 22") == 1, "its history is not shown again"
+        terminal.until_it(lambda: terminal.shown.splitlines()[-1].endswith(" · 1 server up"), "its server")
         terminal.types(CTRL_C)
         asks(terminal, "history")
         assert any("the session had 2 turns" in row for row in after(terminal, "history"))

@@ -85,7 +85,8 @@ def test_json_ends_with_the_error_and_what_the_program_printed(launch: Launcher)
     (error,) = done.events
     assert (error["type"], error["exitCode"], error["problems"]) == ("error", 4, [])
     assert error["message"] == "the agent exited with status 2 before it answered initialize"
-    assert error["detail"][0] == "it printed: usage: helper_cli [-h] COMMAND"
+    assert error["detail"][0] == launch.started().strip()
+    assert error["detail"][1] == "it printed: usage: helper_cli [-h] COMMAND"
     assert done.err.startswith(f"acp-launch: {error['message']}\n")
 
 

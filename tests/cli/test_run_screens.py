@@ -111,9 +111,8 @@ def watched(launcher: int, mark: str) -> Iterator[Callable[[], list[str]]]:
     """A launch with its guard and all it started; the function returns once they are dead, and gives their commands."""
     (launch,) = read_all(Path(os.environ["ACP_LAUNCH_STATE_DIR"]))
     assert launch.launcher.pid == launcher
-    assert launch.guard is not None
     ours = psutil.Process(launcher)
-    processes = [ours, psutil.Process(launch.guard.pid), *ours.children(recursive=True)]
+    processes = [ours, *ours.children(recursive=True)]
     with ExitStack() as stack:
         seen = [Watched(process.pid) for process in processes]
         for process in seen:
@@ -187,7 +186,8 @@ def test_a_question_about_a_change_shows_the_change(tmp_path: Path) -> None:
             "        3 + eggs",
             "▐ Allow it?",
         ]
-        assert "[y] Allow once  [a] Always allow in this session  [n] Reject" in terminal.rows
+        good = "[g] Allow for good, listed by acp-launch permission list demo"
+        assert f"[y] Allow once  [a] Always allow in this session  [n] Reject  {good}" in terminal.rows
         terminal.types("y")
         assert finishes(terminal, "edit notes.txt eggs")[-6:] == [
             f"✓ Edit notes.txt  edit  {tmp_path}/notes.txt:3",
@@ -289,13 +289,17 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         sends(terminal, "crash")
         terminal.until("[y] Start it again and go on with this session  [n] Leave")
-        assert told(terminal, "crash")[:4] == [
+        begun, died, *command, last, gone = told(terminal, "crash")[:-3]
+        assert (begun, last, gone) == (
             "I am about to",
-            "▐ acp-launch: the agent exited with status 3 before it answered session/prompt",
             "      demo agent: crashing, as it was asked to",
             "▐ The agent is gone.",
-        ]
-        assert terminal.shown.splitlines()[-1] == "down · Demo agent (scripted, no model) · demo · work · 1 server down"
+        )
+        assert died == "▐ acp-launch: the agent exited with status 3 before it answered session/prompt"
+        assert "".join(command).startswith("      command: /")
+        assert "".join(command).endswith("-I -m acp_launch.demo.agent")
+        mood = "down · Demo agent (scripted, no model) · demo · work"
+        terminal.until_it(lambda: terminal.shown.splitlines()[-1] == f"{mood} · 1 server up", "a server for the next")
         terminal.types("y")
         terminal.until("ready ·")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
@@ -370,17 +374,37 @@ def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: 
         leaves(terminal)
 
 
+@pytest.mark.parametrize("way", [ESCAPE, CTRL_D])
 @pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (ESCAPE, "cancel")])
-def test_escape_leaves_a_form(tmp_path: Path, key: str, action: str) -> None:
+def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
+    tmp_path: Path, way: str, key: str, action: str
+) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "form")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith('▐ "Name"'), "the first field")
-        terminal.until("Escape, or Ctrl-D where lines are typed, leaves it unsent at any field.")
-        terminal.types(ESCAPE)
+        terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
+        fills(terminal, "Name", "Aurora")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Ticket" [DEMO-1]', "the second field")
+        terminal.types(way)
         terminal.until("It is not sent. Decline it?")
         terminal.until("[c] cancel")
         terminal.types(key)
         assert finishes(terminal, "form")[-1] == f"The form was not filled in ({action})."
+        leaves(terminal)
+
+
+def test_a_form_of_lines_is_left_unsent_as_it_says_and_the_session_goes_on(tmp_path: Path) -> None:
+    with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
+        terminal.until(">")
+        terminal.types("form\n")
+        terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Name"', "the first field")
+        terminal.types(CTRL_D)
+        terminal.until("It is not sent. Decline it?")
+        terminal.until("d/c:")
+        terminal.types("d\n")
+        terminal.until("The form was not filled in (decline).")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == ">", "an invitation")
         leaves(terminal)
 
 
@@ -563,7 +587,7 @@ def test_a_dumb_terminal_is_asked_in_lines(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
         terminal.until("> ")
         terminal.types(f"note buy milk{ENTER}")
-        terminal.until("y/a/n:")
+        terminal.until("y/a/n/g:")
         terminal.types(f"y{ENTER}")
         terminal.until("Noted: buy milk")
         terminal.types(CTRL_D)

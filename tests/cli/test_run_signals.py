@@ -194,7 +194,7 @@ def test_wrappers_and_their_daemons_are_gone_when_the_run_is(launch: Launcher, t
             lambda name: launch("run", name, "hi", ACP_TEST_PIDS=str(tmp_path / name)), ["well", "ill"]
         )
     assert (well.code, well.out, well.err) == (0, b"You said: hi\n", "")
-    words = "    crasher: going down at prompt\n    crasher: last words\n"
+    words = f"{launch.started('ill')}    crasher: going down at prompt\n    crasher: last words\n"
     died = "acp-launch: the agent exited with status 3 before it answered session/prompt\n"
     assert (ill.code, ill.err) == (4, died + words)
     assert_gone(tmp_path / "well")

@@ -255,9 +255,12 @@ def test_http_and_sse_servers_an_agent_cannot_take_are_named(launch: Launcher) -
         '.acp-launch/p.yaml: mcp_servers.old.url: test-agent takes no sse MCP servers, so it cannot have "old"'
         " (mcpCapabilities.sse is not advertised)\n"
         "    fix: remove the server from the profile, or use an agent that takes it\n"
-        "2 problems; nothing was started\n"
+        "2 problems; what was started has been stopped\n"
     )
     assert done.methods == ["initialize"]
+    told = launch("run", "p", "hi", "--output", "json").event("error")
+    assert (told["exitCode"], told["message"]) == (3, "2 problems; what was started has been stopped")
+    assert [problem["path"] for problem in told["problems"]] == ["mcp_servers.docs.url", "mcp_servers.old.url"]
 
 
 def test_a_script_is_told_every_problem_as_data(launch: Launcher) -> None:

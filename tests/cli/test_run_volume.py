@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from acp_launch.process.records import read_all
 from tests.cli.launcher import PATIENCE, Launcher, Running, trusting
 
 MIB = 1 << 20
@@ -104,16 +105,16 @@ def test_an_agent_that_reads_its_big_prompt_late_gets_it_all_the_same(launch: La
     with launch.start("run", "p", "--file", "paste.txt", "--output", "json", ACP_TEST_TRANSCRIPT="") as running:
         running.shows("initialized")
         running.shows("session")
-        (agent,) = children(running.process.pid)
-        os.kill(agent, signal.SIGUSR1)
+        os.kill(agent(launch), signal.SIGUSR1)
         running.shows(f"{MIB} characters")
         assert running.end().code == 0
 
 
-def children(pid: int) -> list[int]:
-    """All but the guard."""
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found if b"guardian.py" not in Path(f"/proc/{child}/cmdline").read_bytes()]
+def agent(launch: Launcher) -> int:
+    """Its pid, by the launch's record."""
+    (record,) = read_all(Path(launch.env["ACP_LAUNCH_STATE_DIR"]))
+    (child,) = record.children
+    return child.pid
 
 
 def test_a_slow_reader_gets_every_line_whole_and_in_order(launch: Launcher) -> None:

@@ -579,7 +579,7 @@ def test_what_was_given_for_a_variable_is_not_repeated_when_it_is_none(sealed: L
 
 def test_a_session_is_removed_without_the_secrets_of_its_servers(sealed: Launcher) -> None:
     kept(sealed)
-    server = {"command": sys.executable, "env": {"KEY": "${secret:github}"}}
+    server = {"command": sys.executable, "env": {"KEY": "${secret:github}"}, "required": False}
     sealed.profile("polite", mcp_servers={"s": server})
     assert sealed("run", "p", "hi", "--session", "work").code == 0
     assert sealed("secret", "rm", "github").code == 0
@@ -650,3 +650,15 @@ def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tri
     assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
     assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
     assert launch("validate", "one", "--secrets").code == 0
+
+
+@pytest.mark.parametrize("verb", ["get", "show", "cat"])
+def test_who_wants_to_see_a_value_is_told_how_a_program_gets_it(launch: Launcher, verb: str) -> None:
+    """The nearest verb is `set`, which is the last thing they want."""
+    done = launch("secret", verb, "team/github")
+    assert (done.code, done.out, done.err) == (
+        2,
+        b"",
+        f"acp-launch: No such command '{verb}': a value is never shown\n"
+        "    fix: a command gets it in a variable: acp-launch secret copy-to-env team/github -- COMMAND\n",
+    )

@@ -1,4 +1,4 @@
-"""What is shown of an agent's stderr while it runs."""
+"""What is shown of an agent's stderr while it runs, and what others get of its environment."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from acp_launch.cli.start import stderr_log
+from acp_launch.cli.start import open_env, stderr_log
+from acp_launch.plan.resolve import resolve
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import load
 
 
 def test_a_character_that_is_cut_between_two_chunks_is_shown_whole(
@@ -33,3 +36,14 @@ def test_what_is_shown_of_it_cannot_drive_the_terminal(tmp_path: Path, capsys: p
     assert capsys.readouterr().err == shown
     [file] = (tmp_path / "log").iterdir()
     assert file.read_bytes() == said
+
+
+def test_commands_that_run_for_the_agent_may_import_from_the_project(tmp_path: Path) -> None:
+    """The agent itself may not, in a profile of one's own; its secrets are its own as well."""
+    file = tmp_path / "p.yaml"
+    env = '{TOKEN: "${secret:t}", A: b}'
+    file.write_text(f"version: 1\nagent: {{command: '${{python}}', args: [-m, x], inherit_env: [], env: {env}}}\n")
+    made = resolve(load(Found("p", file, tmp_path, "user")), cwd=tmp_path, environ={})
+    assert made.plan is not None
+    assert sorted(made.plan.agent.env) == ["A", "PYTHONSAFEPATH", "TOKEN"]
+    assert open_env(made.plan) == {"A": "b"}

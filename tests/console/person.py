@@ -12,8 +12,10 @@ class Scripted:
     A key that is not among the choices, a question too many and one outside `floor` are failures.
     """
 
-    def __init__(self, *answers: str | None) -> None:
+    def __init__(self, *answers: str | None, screen: tuple[int, int] = (500, 10_000)) -> None:
+        """`screen` is what a question leaves of it: columns and rows."""
         self.answers = list(answers)
+        self.screen = screen
         self.told: list[str] = []
         self.tones: list[tuple[str, Tone]] = []
         self._has_floor = False
@@ -26,6 +28,9 @@ class Scripted:
             yield
         finally:
             self._has_floor = False
+
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        return self.screen
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         assert self._has_floor

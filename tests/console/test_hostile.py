@@ -29,7 +29,7 @@ from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.authmethod import AuthMethod
 from acp_launch.session.elicitation.form import Field, Form, Link
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
-from acp_launch.session.person import Choice
+from acp_launch.session.person import Choice, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 from tests.console.updates import chunk, update
 
@@ -241,10 +241,11 @@ def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pyte
 
     async def story() -> None:
         person = Answering()
-        call = {"toolCallId": "1", "title": evil, "kind": evil, "rawInput": {"a": evil, evil: 1}}
-        await permitting(person)(
-            {**call, "locations": [{"path": evil}]}, [{"optionId": "a", "name": evil, "kind": "x"}]
-        )
+        call: dict[str, Any] = {"toolCallId": "1", "title": evil, "kind": evil, "rawInput": {"a": evil, evil: 1}}
+        call |= {"locations": [{"path": evil}], "name": evil, "_meta": {"toolName": evil}}
+        call |= {"content": [{"type": "content", "content": {"type": "text", "text": evil}}]}
+        options = [{"optionId": "a", "name": evil, "kind": "x"}]
+        await permitting(person, "here")(ToolQuestion(call=call, options=options, announced=evil))
         name = Field(name="n", kind="text", title=evil, description=evil, is_required=True)
         await Forms(person, evil).fill(Form(message=evil, title=evil, description=evil, fields=(name,)))
         await Links(person, evil, env={}).visit(Link(evil, url=f"https://example.com/{evil}", id=evil))

@@ -36,6 +36,7 @@ def planned(root: Path, *, verbose: bool = False) -> tuple[list[str], dict[str, 
     made = resolve(load(Found("p", root / "p.yaml", root, "path")), cwd=root, environ=environ)
     assert made.plan is not None and not made.problems
     text = as_text(made.plan, verbose=verbose).replace(f"{root}/", "").replace(sys.executable, "python")
+    text = text.replace(str(root), "ROOT")
     return text.split("agent\n", 1)[1].splitlines(), described(made.plan)
 
 
@@ -46,6 +47,7 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  command    python  p.yaml:4:20",
         "  variables  TOKEN  p.yaml:4:46, ${secret:t}",
         "             2 inherited",
+        "  directory  ROOT  (the session's)",
         "  restart    on-failure, 5 in a row, after 200ms to 10s (x2); counted anew after 10s",
         "  timeouts   start 30s, call none",
         "mcp server tuned (stdio, not required)  p.yaml:9:15",
@@ -59,12 +61,14 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "mcp server once (stdio)",
         "  command    python  p.yaml:14:19",
         "  variables  2 inherited",
+        "  directory  ROOT  (the session's)",
         "  restart    never  p.yaml:14:47",
         "  timeouts   start 30s, call none",
         "  tools      allow none  p.yaml:14:66",
         "mcp server theirs (stdio)",
         "  command    python  p.yaml:15:21",
         "  variables  A  p.yaml:15:58",
+        "  directory  ROOT  (the session's)",
         "  bridge     none: the agent starts it, secrets and all  p.yaml:15:42",
     ]
 
@@ -89,6 +93,7 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         **command,
         "env": ["LANG"],
         "cwd": str(tmp_path / "sub"),
+        "cwd_from": "profile",
         "required": False,
         "bridge": True,
         "restart": {
@@ -101,7 +106,38 @@ def test_a_plan_as_data_holds_the_same(tmp_path: Path) -> None:
         "tools": {"allow": ["get_*", "search"], "deny": ["get_secret"]},
         "roots": "session",
     }
-    assert servers[3] == {"name": "theirs", **command, "env": ["A"], "required": True, "bridge": False}
+    here = {"cwd": str(tmp_path), "cwd_from": "session"}
+    assert servers[3] == {"name": "theirs", **command, "env": ["A"], **here, "required": True, "bridge": False}
+
+
+def test_a_plan_says_which_servers_have_a_directory_of_their_own(tmp_path: Path) -> None:
+    """Those of a profile of the user's own that says nothing else; and what keeps the others from the project."""
+    module = '{command: "${python}", args: [-m, x], inherit_env: []'
+    (tmp_path / "p.yaml").write_text(
+        f"""version: 1
+agent: {module}}}
+mcp_servers:
+  apart: {module}}}
+  within: {module}, cwd: "${{project}}"}}
+"""
+    )
+    made = resolve(load(Found("p", tmp_path / "p.yaml", tmp_path, "user")), cwd=tmp_path, environ={})
+    assert made.plan is not None and not made.problems
+    lines = as_text(made.plan).replace(str(tmp_path), "/project").splitlines()
+    first = lines.index("agent")
+    kept = [line for line in lines[first:] if line.split()[0] in ("agent", "mcp", "variables", "directory")]
+    assert kept == [
+        "agent",
+        "  variables  PYTHONSAFEPATH  acp-launch",
+        "mcp server apart (stdio)",
+        "  directory  (an empty one of its own; cwd chooses another)",
+        "mcp server within (stdio)",
+        "  variables  PYTHONSAFEPATH  acp-launch",
+        "  directory  /project  /project/p.yaml:5:71",
+    ]
+    apart, within = described(made.plan)["mcp_servers"]
+    assert (apart["cwd"], apart["cwd_from"]) == (None, "private")
+    assert (within["cwd"], within["cwd_from"]) == (str(tmp_path), "profile")
 
 
 CONVERSATION = """\

@@ -133,7 +133,7 @@ SCENES = {
     "slash": Scene(("/help", "/plan", "show a plan and carry it out"), menu("/", "/plan")),
     "mention": Scene(("look at @", "notes.txt", "check.sh"), menu("look at @", "check.sh")),
     "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Who is told", "ada@example.com"), form),
-    "crash": Scene(("the agent exited with status 3", "[y] Start it again", "down"), crash),
+    "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Start it again"), crash),
     "continued": Scene(("> add 20 22", "continuing session fix-42", "ready"), continued, (), False),
 }
 
@@ -238,7 +238,7 @@ def row_of(screen: Colours, number: int, home: Path) -> Text:
     row = Text(end="")
     for style, run in groupby(enumerate(cells), lambda cell: (cell[0] == at, style_of(cell[1]))):
         text = "".join(cell.data for _, cell in run)
-        text = DURATION.sub("0.1 s", text.replace(str(home), "~"))
+        text = DURATION.sub("0.1 s", text.replace(str(home), "~").replace(sys.executable, "/usr/bin/python3"))
         row.append(text, style[1] + Style(reverse=True) if style[0] else style[1])
     return row
 

@@ -11,6 +11,7 @@ from prompt_toolkit.document import Document
 from acp_launch.interactive import completion as module
 from acp_launch.interactive.completion import Completing, Disk
 from acp_launch.interactive.front import Vocabulary, Word
+from acp_launch.interactive.layout import meant
 
 VOCABULARY = Vocabulary(
     commands=(Word(":set", "an option", "OPTION VALUE"), Word(":sessions")),
@@ -116,3 +117,13 @@ def test_files_are_not_completed_where_no_thread_can_be_had(tmp_path: Path, monk
         patch.setattr(threading.Thread, "start", refuse)
         assert asyncio.run(disk.look("no", [tmp_path])) == []
     assert asyncio.run(disk.look("no", [tmp_path])) == ["notes.txt"]
+
+
+def test_in_a_menu_a_name_is_never_cut_for_what_it_means() -> None:
+    items = [
+        ("/brainstorm-with-me", "/brainstorm-with-me on what", "Think aloud"),
+        ("/go", "/go", ""),
+        ("/x", "/x", "X"),
+    ]
+    assert meant(items, 32) == [("/brainstorm-with-me \u2026", "Think al\u2026"), ("/go", ""), ("/x ", "X")]
+    assert meant(items, 12) == [("/brainstorm\u2026", ""), ("/go", ""), ("/x ", "")]

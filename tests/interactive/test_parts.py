@@ -149,7 +149,7 @@ def test_a_stream_that_is_a_terminal_is_written_above_and_another_is_left_alone(
 
 
 def test_a_key_that_is_no_choice_is_neither_an_answer_nor_typed() -> None:
-    asking, prompt = Asking(board(), lambda: None), Buffer()
+    asking, prompt = Asking(board(), lambda: None, lambda question: (80, 24)), Buffer()
     (binding,) = of_choice(asking, prompt, lambda: None).get_bindings_for_keys((Keys.Up,))
     event = SimpleNamespace(data="\x1b[A", app=SimpleNamespace(key_processor=SimpleNamespace(input_queue=[])))
     binding.handler(cast(Any, event))

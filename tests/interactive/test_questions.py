@@ -178,8 +178,8 @@ def test_a_line_is_asked_for_where_one_types_and_the_draft_comes_back(terminal: 
     terminal.until("> line Bob")  # the answer is not in the history
 
 
-def test_an_empty_line_gives_the_default_and_escape_nothing(terminal: Terminal) -> None:
-    for key, named in ((ENTER, "named Bob"), (ESCAPE, "named None")):
+def test_an_empty_line_gives_the_default_and_what_dismisses_it_nothing(terminal: Terminal) -> None:
+    for key, named in ((ENTER, "named Bob"), (ESCAPE, "named None"), (CTRL_D, "named None")):
         terminal.types(f"line Bob{ENTER}")
         terminal.until_it(lambda: terminal.cursor[0] == 19, "the line")
         terminal.types(key)

@@ -9,6 +9,7 @@ from tests.interactive.screen import Terminal, driver
 
 ENTER, ESCAPE, CTRL_C, CTRL_R, UP, DOWN, TAB = "\r", "\x1b", "\x03", "\x12", "\x1b[A", "\x1b[B", "\t"
 STATUS = "ready · agent · fix-42"
+SHORT = ("/plan topic  Think first", "/probe       Look around")
 
 
 @pytest.fixture
@@ -69,6 +70,27 @@ def test_the_commands_of_the_agent_are_offered_with_their_hints(terminal: Termin
     terminal.until("> /plan topic")  # dim, and not typed
     terminal.types(f"x{ENTER}")
     terminal.until("submitted 1 lines 7 characters: /plan x")
+
+
+@pytest.mark.parametrize(
+    ("columns", "menu"),
+    [
+        (100, ["/batch <what is to be done to each of the files that are named after it>  Do it to each", *SHORT]),
+        (80, ["/batch <what is to be done to each of the files that are named a…  Do it to each", *SHORT]),
+        (40, ["/batch <what is to be do…  Do it to each", *SHORT]),
+        (30, ["/batch <what i…  Do it to each", *SHORT]),
+        (20, ["/batch <what is to …", "/plan topic", "/probe"]),
+    ],
+)
+def test_a_command_with_a_long_hint_takes_no_meaning_from_the_others(
+    tmp_path: Path, columns: int, menu: list[str]
+) -> None:
+    """Claude's first command has a hint of 60 characters."""
+    with driver("story", str(tmp_path / "history"), columns=columns) as terminal:
+        terminal.until("ready")
+        terminal.types("/")
+        terminal.until("/probe")
+        assert terminal.shown.splitlines()[:3] == menu
 
 
 def test_our_commands_and_their_values_are_offered(terminal: Terminal) -> None:

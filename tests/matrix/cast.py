@@ -43,17 +43,13 @@ class Cast:
     killed: float = 0.0  # when the first of them was, on the monotonic clock
 
     def kill(self, who: str, number: int = SIGKILL) -> None:
-        """`launcher`, `guard`, `agent`, `wrapper` (the agent's), `shim SERVER`, `shell` (of `wrapped`), or a voice."""
+        """`launcher`, `upper guard`, `lower guard`, `agent`, `wrapper` (the agent's), `shim SERVER`, `shell` (of
+        `wrapped`), or a voice."""
         self.killed = self.killed or time.monotonic()
         if who in self.watched:
             self.watched[who].kill(number)
         else:
             self.voices[who].kill(number)
-
-    def gets_another_guard(self) -> None:
-        """Return once there is one, which knows all that the first one did."""
-        pid = guard(self.stage, self.play, but=self.watched["guard"].pid)
-        self.watched["another guard"] = Watched(pid)
 
     def kill_together(self, number: int, *victims: str) -> None:
         """One after the other at once; who has gone with one before it needs no signal any more."""
@@ -128,8 +124,9 @@ def strangers(stage: Stage, play: Play, voices: dict[str, Voice]) -> dict[str, i
     """Those who say no hello: ours, the shims, and shells."""
     launcher = play.running.process.pid
     pids = play.agent.do("pids")
-    found = {"launcher": launcher, "guard": guard(stage, play)}
-    if pids["parent"] != launcher:
+    upper, lower = guards(stage, play)
+    found = {"launcher": launcher, "upper guard": upper, "lower guard": lower}
+    if pids["parent"] != lower:
         found["wrapper"] = pids["parent"]
     if "wrapped" in voices:
         found["shell"] = parent(voices["wrapped"].pid)
@@ -153,11 +150,9 @@ def run(stage: Stage, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def guard(stage: Stage, play: Play, *, but: int = 0) -> int:
-    """The pid of the guard, once there is one with another than `but`."""
-    launch = on_record(stage, play, lambda launch: launch.guard is not None and launch.guard.pid != but)
-    assert launch.guard is not None
-    return launch.guard.pid
+def guards(stage: Stage, play: Play) -> list[int]:
+    """The pids of the upper and the lower one."""
+    return [each.pid for each in on_record(stage, play, lambda launch: len(launch.guards) == 2).guards]
 
 
 def on_record(stage: Stage, play: Play, holds: Callable[[Launch], bool]) -> Launch:

@@ -4,7 +4,7 @@ Nobody survives, the session goes on where it should, and where it should not th
 That somebody is dead the kernel tells, by the line or the descriptor it closes.
 """
 
-from signal import SIGKILL, SIGTERM, Signals
+from signal import SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import pytest
 
@@ -120,16 +120,18 @@ def test_a_shim_that_is_killed_takes_its_server_with_it_and_its_like_go_on(stage
         everybody.nobody_stays()
 
 
+@pytest.mark.parametrize("guard", ["lower guard", "upper guard"])
 @pytest.mark.parametrize("beside", ["", "polite", "daemon", "shim polite"])
-def test_a_guard_that_is_killed_is_replaced_and_the_session_goes_on(stage: Stage, beside: str) -> None:
-    """Alone and beside somebody else. The new guard knows everything the old one did."""
+def test_the_session_goes_on_without_one_of_its_guards_and_nobody_outlives_it(
+    stage: Stage, guard: str, beside: str
+) -> None:
+    """Alone and beside another victim. What the dead guard had started is below the other one, or its own still."""
     with cast(stage, *ALL) as everybody:
-        everybody.kill("guard", SIGTERM)  # which it ignores
-        everybody.kill("guard")
+        everybody.kill(guard, SIGTERM)  # which it ignores
+        everybody.kill(guard)
         if beside:
             everybody.kill(beside)
-        everybody.watched["guard"].dies()
-        everybody.gets_another_guard()
+        everybody.watched[guard].dies()
         everybody.finish_other()
         if beside in TEMPERS:
             assert everybody.answer(beside)["error"]["message"] == lost(beside, "was killed by SIGKILL")
@@ -137,6 +139,19 @@ def test_a_guard_that_is_killed_is_replaced_and_the_session_goes_on(stage: Stage
         everybody.add_up("deaf")
         everybody.kill("launcher")
         everybody.play.running.process.wait(20)
+        everybody.nobody_stays()
+
+
+def test_the_session_goes_on_without_both_of_its_guards_and_ends_in_order(stage: Stage) -> None:
+    with cast(stage, *ALL) as everybody:
+        for guard in ("upper guard", "lower guard"):
+            everybody.kill(guard)
+            everybody.watched[guard].dies()
+        everybody.kill("polite")
+        assert everybody.answer("polite")["error"]["message"] == lost("polite", "was killed by SIGKILL")
+        everybody.add_up("polite")
+        everybody.finish_other()
+        assert everybody.play.end().code == 0
         everybody.nobody_stays()
 
 
@@ -181,21 +196,21 @@ def test_nobody_outlives(stage: Stage, victim: str, number: int) -> None:
         dies(everybody, number, victim)
 
 
-@pytest.mark.parametrize("beside", ["agent", "polite", "stubborn", "shim polite"])
+@pytest.mark.parametrize("beside", ["lower guard", "upper guard", "agent", "polite", "stubborn", "shim polite"])
 @with_each_signal
 def test_nobody_outlives_a_launcher_that_is_killed_together_with(stage: Stage, beside: str, number: int) -> None:
     with cast(stage, *with_victim(beside)) as everybody:
         dies(everybody, number, "launcher", beside)
 
 
-@pytest.mark.parametrize("beside", ["guard", "polite", "daemon", "shim polite"])
+@pytest.mark.parametrize("beside", ["lower guard", "upper guard", "polite", "daemon", "shim polite"])
 @with_each_signal
 def test_nobody_outlives_an_agent_that_is_killed_together_with(stage: Stage, beside: str, number: int) -> None:
     with cast(stage, *with_victim(beside)) as everybody:
         dies(everybody, number, "agent", beside)
 
 
-@pytest.mark.parametrize("beside", ["guard", "agent", "polite", "shim polite"])
+@pytest.mark.parametrize("beside", ["lower guard", "upper guard", "agent", "polite", "shim polite"])
 @with_each_signal
 def test_nobody_outlives_an_agents_wrapper_that_is_killed_together_with(stage: Stage, beside: str, number: int) -> None:
     with cast(stage, *FEW, wrapped=True) as everybody:
@@ -211,13 +226,16 @@ def test_nobody_outlives_a_launcher_that_is_killed_together_with_an_agents_wrapp
 @pytest.mark.parametrize(
     "ended_by", [["reap"], ["run", "demo", "help", "--output", "quiet"]], ids=lambda words: words[0]
 )
-def test_what_outlives_launcher_and_guard_together_is_ended_by_the_next_one(stage: Stage, ended_by: list[str]) -> None:
-    """Of all pairs the only one that may leave somebody: those who do not end with their input, until then."""
+def test_what_outlives_launcher_and_guards_together_is_ended_by_the_next_one(stage: Stage, ended_by: list[str]) -> None:
+    """The only way to leave a process: one that does not end with its input, until then."""
+    three = ("launcher", "upper guard", "lower guard")
     with cast(stage, *ALL) as everybody:
-        everybody.kill("guard")
-        everybody.kill("launcher")
+        for number in (SIGSTOP, SIGKILL):
+            for who in three:
+                everybody.kill(who, number)
         everybody.play.running.process.wait(20)
-        everybody.watched["guard"].dies()
+        for who in three:
+            everybody.watched[who].dies()
         everybody.voices["polite"].dies()
         assert everybody.voices["stubborn"].is_alive
         done = run(stage, *ended_by)

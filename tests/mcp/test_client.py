@@ -11,6 +11,7 @@ from acp_launch.errors import RemoteProtocolError
 from acp_launch.mcp.client import Client, Event, Reply
 from acp_launch.mcp.message import Progress, Said
 from acp_launch.protocol.peer import Answered, Junk
+from tests import rawjson
 
 ROOTS = (PurePosixPath("/project/a b%c"), PurePosixPath("/lib/é"))
 LISTED = {
@@ -114,7 +115,11 @@ VALUES = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lam
 MESSAGES = st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), VALUES | WORDS)
 
 
-@given(st.binary() | MESSAGES.map(lambda message: json.dumps(message).encode()))
+HEARD = ["ping", "roots/list", "notifications/progress", "notifications/message"]
+RAW = rawjson.messages(HEARD, b'{"level":"\\ud83d"}', b'{"progress":1e999,"message":"\\ud83d"}')
+
+
+@given(st.binary() | MESSAGES.map(lambda message: json.dumps(message).encode()) | RAW)
 def test_no_line_is_a_surprise(line: bytes) -> None:
     client = Client(ROOTS)
     client.call("tools/list", {})

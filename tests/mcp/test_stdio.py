@@ -1,18 +1,27 @@
 """The pump with real servers of every temper: nothing hangs, and every failure says whose fault it is."""
 
 import asyncio
+import json
 import os
+import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from msgspec import Raw
 
-from acp_launch.errors import LaunchError, RemoteProtocolError, ServerError, ServerRefused, WaitExpired
+from acp_launch.errors import (
+    LaunchError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    ServerError,
+    ServerRefused,
+    WaitExpired,
+)
 from acp_launch.mcp.calling import Limit, call_tool
-from acp_launch.mcp.client import Client
+from acp_launch.mcp.client import Client, Event
 from acp_launch.mcp.handshake import STDIO, shake_hands
 from acp_launch.mcp.listing import everything
 from acp_launch.mcp.message import Progress, Said
@@ -189,3 +198,30 @@ def test_junk_after_the_handshake_is_noted_once() -> None:
     noise, ear = visit("probe_polite", story)
     noted = 'the stdout of the MCP server "x" holds a line that is no JSON-RPC message; ignored (1 so far)'
     assert (noise, ear.heard) == (0, [noted])
+
+
+def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A question of the server's, and an answer."""
+    receive = Client.receive
+
+    def fragile(client: Client, line: bytes) -> Iterator[Event]:
+        if b'"ping"' in line or b"fragile" in line:
+            raise LookupError("its words may hold a secret")
+        return receive(client, line)
+
+    async def story(connection: Connection) -> tuple[str, str]:
+        await shake_hands(connection, limit=PATIENCE)
+        monkeypatch.setattr(Client, "receive", fragile)
+        heard = await call_tool(connection, "ask", Raw(b"{}"), Limit(PATIENCE, False, ""))
+        with pytest.raises(LocalProtocolError) as caught:
+            await call_tool(connection, "echo", Raw(b'{"word":"fragile"}'), Limit(PATIENCE, False, ""))
+        return json.loads(heard.parts[0])[-1]["error"]["message"], caught.value.message
+
+    (refused, left_out), ear = visit("probe_polite", story)
+    assert refused == "this request was not handled, by a bug in acp-launch"
+    assert left_out == 'the answer of the MCP server "x" to tools/call was left out, by a bug in acp-launch'
+    said = 'a message of the MCP server "x" is left out: a bug in acp-launch, please report it'
+    (note,) = ear.heard
+    assert re.fullmatch(rf"{said} \(LookupError in mcp\.stdio:\d+\)", str(note))

@@ -24,7 +24,9 @@ class Running:
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process
         said = self.hears()
-        self.guard: int = said["guard"]
+        self.pid: int = said["pid"]
+        self.lower, self.upper = said["guards"]
+        self.cgroup = Path(said["cgroup"])
         self.children: list[int] = said["children"]
 
     def hears(self) -> Any:
@@ -38,6 +40,12 @@ class Running:
         self.tell("look")
         assert self.hears() == "looked"
 
+    def start(self, argv: list[str]) -> int:
+        """The pid of another child."""
+        self.tell(f"spawn {json.dumps(argv)}")
+        pid: int = self.hears()
+        return pid
+
     def tell(self, line: str) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n")
@@ -47,24 +55,31 @@ class Running:
         self.process.kill()
         self.process.wait(PATIENCE)
 
-    def kill_with_guard(self) -> None:
-        """Neither sees the other die."""
-        self.process.send_signal(signal.SIGSTOP)
-        with gone(self.guard):
-            os.kill(self.guard, signal.SIGKILL)
-        self.kill()
+    def kill_with_guards(self) -> None:
+        """None of the three sees another die."""
+        with gone(self.upper), gone(self.lower):
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in (self.upper, self.lower, self.process.pid):
+                    os.kill(pid, number)
+            self.process.wait(PATIENCE)
 
 
 @contextmanager
-def launched(state: Path, alive: Liveness, *argvs: list[str], wrapper: Sequence[str] = ()) -> Iterator[Running]:
-    """Leaving kills it; its guard, and with it its children, are waited for, and buried here: orphans come to us."""
+def launched(
+    state: Path, alive: Liveness, *argvs: list[str], wrapper: Sequence[str] = (), cgroup: bool = False
+) -> Iterator[Running]:
+    """Leaving kills it; its guards, and with them its children, are waited for, and buried here: orphans come to us.
+
+    Without a control group, unless `cgroup` asks for one.
+    """
     with subprocess.Popen(
         [*wrapper, sys.executable, str(CHILDREN / "launch.py"), str(state), *map(json.dumps, argvs)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
-        env={**os.environ, **alive.env},
+        start_new_session=True,  # the guards are in its session, and in ours no orphan would be taken for one
+        env={**os.environ, **alive.env, **({} if cgroup else {"NO_CGROUP": "1"})},
     ) as process:
         running = Running(process)
         try:

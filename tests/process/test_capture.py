@@ -135,6 +135,7 @@ def test_eight_threads_at_once_get_each_their_own(alive: Liveness) -> None:
 GIVEN_UP = """
 import os, sys, threading
 from pathlib import Path
+from acp_launch import leave
 from acp_launch.process.capture import capture
 
 def work():
@@ -142,6 +143,7 @@ def work():
 
 threading.Thread(target=work, daemon=True).start()
 sys.stdin.readline()
+leave.finish(0)
 """
 
 
@@ -162,6 +164,7 @@ def test_what_a_thread_that_was_given_up_runs_dies_with_us(alive: Liveness) -> N
 
 IMPATIENT = """
 import os, signal
+from acp_launch import leave
 from acp_launch.process import capture as module
 
 end_now = module.end_now
@@ -172,7 +175,7 @@ def interrupted(spawned):
     return end_now(spawned)
 
 module.end_now = interrupted
-signal.signal(signal.SIGTERM, signal.default_int_handler)
+leave.listen()
 """
 
 

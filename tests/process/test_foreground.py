@@ -156,8 +156,8 @@ def test_the_guard_and_ps_know_it_and_it_does_not_outlive_us(tmp_path: Path, ali
         alive.hear("deaf")
         (launch,) = read_all(tmp_path)
         assert [child.name for child in launch.children] == ["login"]
-        assert launch.guard is not None
-        with gone(launch.guard.pid):
+        upper, _ = launch.guards
+        with gone(upper.pid):
             terminal.process.kill()
         alive.assert_all_dead()
 

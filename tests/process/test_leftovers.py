@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import boot, leftovers, prepare, remains
+from acp_launch.process import boot, leftovers, prepare
 from acp_launch.process.family import family
 from acp_launch.process.leftovers import Left, clear, standing
 from acp_launch.process.records import files, launcher, read_all
 from acp_launch.process.remains import Remains, end
 
-from .launches import bury, gone, launched
+from .launches import bury, launched
 from .liveness import PATIENCE, Liveness, program
 
 GONE = 2**22 + 1  # larger than any pid
@@ -34,7 +34,7 @@ def test_what_a_run_left_that_died_with_its_guard_is_ended_by_the_next(tmp_path:
     with launched(tmp_path, alive, *argvs) as running:
         alive.hear("stubborn", "forker", "daemon", "scrubber", "scrubbed")
         running.look()
-        running.kill_with_guard()
+        running.kill_with_guards()
         (launch,) = read_all(tmp_path)
         assert standing(launch) == "dead"
         (ended,) = clear(tmp_path)
@@ -69,18 +69,17 @@ def test_a_launch_whose_guard_is_at_work_is_left_to_it(tmp_path: Path, alive: Li
             each.wait(PATIENCE)
 
 
-def test_a_guard_that_was_stopped_is_woken_and_what_it_ends_is_told(tmp_path: Path, alive: Liveness) -> None:
-    with launched(tmp_path, alive, program("deaf")) as running:
-        alive.hear("deaf")
-        (launch,) = read_all(tmp_path)
-        os.kill(running.guard, signal.SIGSTOP)
-        running.kill()
-        until_stopped(running.guard)  # a child of ours, now
-        assert standing(launch) == "dead"
-        with gone(running.guard):
-            (ended,) = clear(tmp_path)
-        alive.assert_all_dead()
-    assert (ended.processes, ended.survivors) == ((Left("child0", running.children[0]),), ())
+def test_a_guard_that_was_stopped_is_woken_to_do_its_work(tmp_path: Path, alive: Liveness) -> None:
+    """What it then leaves is ended here. This one has nothing to do and exits."""
+    guard = subprocess.Popen(["/bin/sh", "-c", "kill -STOP $$"], start_new_session=True)
+    child = stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    until_stopped(guard.pid)
+    written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
+    (launch,) = read_all(tmp_path)
+    assert standing(launch) == "dead"
+    (ended,) = clear(tmp_path)
+    assert (guard.wait(PATIENCE), child.wait(PATIENCE)) == (0, -signal.SIGKILL)
+    assert [left.pid for left in ended.processes] == [child.pid]
     assert files(tmp_path) == []
 
 
@@ -249,23 +248,23 @@ def test_who_cleans_up_is_spared_although_it_carries_the_mark_itself(tmp_path: P
     assert child.wait(PATIENCE) == -signal.SIGKILL
 
 
-def test_without_proc_known_processes_and_their_descendants_are_found_by_ps(
+def test_without_proc_known_processes_and_their_descendants_are_found(
     alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on macOS, which tells starts in seconds since 1970."""
-    monkeypatch.setattr(remains, "_IS_LINUX", False)
+    """As on macOS, where psutil tells starts in seconds since 1970."""
+    monkeypatch.setattr(prepare, "IS_LINUX", False)
     monkeypatch.delattr(os, "pidfd_open")
     child = subprocess.Popen(program("forker", "setsid"), stdin=subprocess.PIPE, env=alive.env, start_new_session=True)
     other = stranger_of_old(alive)
     assert child.stdin is not None
     with child.stdin:
-        began = remains._by_ps()[child.pid].started
-        left = Remains({(child.pid, began), (other.pid, began - 10)}, "mine", 0)
+        left = Remains({(child.pid, started(child.pid)), (other.pid, started(child.pid) - 10)}, "mine", 0)
         ended, survivors = end(left)
     assert other.poll() is None
     other.kill()
     for each in (child, other):
         each.wait(PATIENCE)
+    monkeypatch.undo()
     bury()
     alive.assert_all_dead()
     assert (len(ended), survivors) == (2, [])

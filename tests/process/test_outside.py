@@ -76,6 +76,7 @@ def test_it_survives_a_launch_that_is(how: str, tmp_path: Path, alive: Liveness)
             [sys.executable, str(CHILDREN / "visitor.py"), str(tmp_path), *argvs],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            start_new_session=True,
             env=browser_env,
         ) as launcher:
             assert launcher.stdout is not None

@@ -40,14 +40,15 @@ def test_a_record_tells_who_launched_what_and_what_lives(record: LaunchRecord, t
     record.began(child(5, "github", restarts=1))
     record.guard(process(6))
     record.seen(process(8))
+    record.cgroup(Path("/somewhere"))
     (launch,) = read_all(tmp_path)
     ours = launcher()
     assert launch.path == record.path == tmp_path / "launches" / marker.launch_id()
     assert (launch.id, launch.launcher.identity) == (marker.launch_id(), (ours.pid, ours.started))
     assert (launch.boot, launch.namespace) == (boot.boot_id(), boot.pid_namespace())
     assert (launch.verb, launch.profile) == ("run", "my profile\t\u00e9\n")
-    assert launch.guard is not None
-    assert launch.guard.pid == 6
+    assert [known.pid for known in launch.guards] == [2, 6]
+    assert launch.cgroup == "/somewhere"
     assert [(known.name, known.pid, known.restarts) for known in launch.children] == [("agent", 3, 0), ("github", 5, 1)]
     assert [known.pid for known in launch.seen] == [8]
     assert launch.ended == ()
@@ -121,7 +122,7 @@ def test_a_process_with_numbers_that_none_can_have_is_passed_over(tmp_path: Path
     there(tmp_path).write_bytes(line() + absurd + b"child\t4\t7\t%s\ty\n" % DIGITS)
     (launch,) = read_all(tmp_path)
     assert [(known.pid, known.name, known.restarts) for known in launch.children] == [(4, "", 0)]
-    assert (launch.guard, launch.seen) == (None, ())
+    assert (launch.guards, launch.seen, launch.cgroup) == ((), (), "")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory", "socket"])

@@ -78,7 +78,7 @@ def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end(
         alive.hear("stubborn")
         strangers.orphaned()
         parent_dies(running)
-        with gone(running.guard):
+        with gone(running.upper):
             running.tell("end")
             assert running.process.wait(PATIENCE) == 0
         alive.assert_all_dead()
@@ -96,7 +96,7 @@ def test_an_orphan_of_a_child_that_was_there_before_us_outlives_a_launcher_that_
         strangers.orphaned()
         parent_dies(running)
         running.look()
-        with gone(running.guard):
+        with gone(running.upper):
             running.kill()
         alive.assert_all_dead()
         strangers.assert_worker_lives()

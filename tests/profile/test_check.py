@@ -946,3 +946,30 @@ def test_a_number_in_a_texts_place_is_quoted_as_it_is_written(written: str) -> N
     """Whoever does what the message says gets what they wrote."""
     (problem,) = complaints(f"version: 1\nagent: {{command: x, env: {{V: {written}}}}}\n")
     assert problem.endswith(f'expected text, found the number {written}\n    fix: quote it: "{written}"')
+
+
+ONLY = "takes MCP servers over {} only, as far as is known\n    fix: give the server's http url, or use another agent"
+
+
+@pytest.mark.parametrize(
+    ("agent", "takes"),
+    [
+        ("command: codex-acp", "Codex"),
+        ("command: ./node_modules/.bin/codex-acp", "Codex"),
+        ("command: npx, args: [-y, '@agentclientprotocol/codex-acp@2.6.0']", "Codex"),
+        ("command: npx, args: [-y, another-agent]", ""),
+        ("command: claude-agent-acp", ""),
+        ("command: 3", ""),
+    ],
+)
+def test_a_server_that_a_known_agent_does_not_take_is_a_warning_before_it_is_refused(agent: str, takes: str) -> None:
+    servers = "{a: {type: sse, url: https://x.example/s}, b: {type: http, url: https://x.example/h}, c: {command: y}}"
+    told = complaints(f"version: 1\nagent: {{{agent}}}\nmcp_servers: {servers}\n")
+    found = [each for each in told if "as far as is known" in each]
+    warning = f"f.yaml:3:15: mcp_servers.a: warning: Codex {ONLY.format('stdio and http')}"
+    assert found == ([warning] if takes else [])
+
+
+def test_a_server_that_a_known_agent_drops_is_a_warning() -> None:
+    told = complaints("version: 1\nagent: {command: copilot}\nmcp_servers: {c: {command: y}, d: 3}\n")
+    assert told[0] == f"f.yaml:3:15: mcp_servers.c: warning: GitHub Copilot CLI {ONLY.format('http and sse')}"

@@ -376,6 +376,8 @@ def test_a_withdrawn_request_is_still_answered_once_and_others_are_left_alone() 
     others: list[object] = [{"requestId": "0"}, {"requestId": 99}, {}, [], None]
     for params in others:
         assert talk.hear({"method": "$/cancel_request", "params": params}) == ()
+    deep = b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":' + b"[" * 5000 + b"]" * 5000 + b"}}"
+    assert talk.client.receive(deep) == ()
 
 
 def test_the_three_session_methods_wait_for_their_own_answers() -> None:

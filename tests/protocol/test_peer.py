@@ -112,6 +112,9 @@ def test_a_message_is_one_line_of_utf8() -> None:
         (b'{"message":"only words"}', -32603, "only words"),
         (b'"just text"', -32603, '"just text"'),
         (b'{"code":"x"}', -32603, '{"code":"x"}'),
+        (b'{"code":4,"message":"deep","data":' + b"[" * 5000 + b"]" * 5000 + b"}", 4, "deep"),
+        (b'{"code":4,"message":"cut \\ud83d"}', 4, "cut \ud83d"),
+        (b'{"code":%b,"message":"words"}' % (b"9" * 6000), -32603, "words"),
     ],
 )
 def test_an_error_of_any_shape_has_a_code_and_words(member: bytes, code: int, message: str) -> None:

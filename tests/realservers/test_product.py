@@ -50,7 +50,8 @@ def test_the_agent_of_a_run_has_the_tools_of_all_servers(launch: Launcher) -> No
         "**roots**: connected, 14 tools",
     ]
     told = "acp-launch: mcp servers: everything ready in # s, 13 tools; files ready in # s, 14 tools; "
-    assert re.sub(r"[\d.]+ s\b", "# s", done.err) == f"{told}roots ready in # s, 14 tools\n"
+    said = [line for line in done.err.splitlines() if "going on, it may still come" not in line]  # npx takes its time
+    assert re.sub(r"[\d.]+ s\b", "# s", "\n".join(said)) == f"{told}roots ready in # s, 14 tools"
 
 
 def test_a_call_of_the_agent_reaches_the_server_in_the_sessions_directory(launch: Launcher) -> None:

@@ -290,9 +290,12 @@ def test_a_package_of_the_project_is_not_run_for_the_published_one(
     deep.mkdir(parents=True)
     clone.own.mkdir(parents=True)
     (clone.own / "agent.yaml").write_text(profile({"command": runner, "args": args}))
-    (clone.own / "server.yaml").write_text(
-        profile({"command": "cat"}, mcp_servers={"s": {"command": runner, "args": args}})
-    )
+    server = {
+        "command": runner,
+        "args": args,
+        "cwd": "${project}",
+    }  # without a cwd there would be nothing to take it over
+    (clone.own / "server.yaml").write_text(profile({"command": "cat"}, mcp_servers={"s": server}))
     for name in ("agent", "server"):
         for cwd in (clone.root, deep):
             ended = clone.acp_launch("run", name, "hello", cwd=cwd, **env)

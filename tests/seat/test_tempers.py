@@ -8,7 +8,7 @@ import pytest
 
 from tests.seat.stage import Stage, message
 
-LIES = ["wrong_id", "other_type", "both", "neither", "null_id", "list", "no_jsonrpc", "number", "twice"]
+LIES = ["wrong_id", "other_type", "both", "neither", "null_id", "list", "no_jsonrpc", "number", "twice", "half"]
 SAMPLING = "sampling/createMessage"
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.bounded import Late, bounded, gave_up
+from acp_launch.secret.bounded import Late, bounded
 from tests.secret.backends import acp_launch
 
 BUFFERING = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -64,35 +64,6 @@ def test_hung_work_does_not_keep_the_interpreter_from_ending() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
     assert ended.stdout == "late\n"
-
-
-def test_the_process_knows_whether_it_gave_anything_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.secret.bounded._gave_up", False)
-    bounded(lambda: 42, limit=5, waiting=lambda _: None)
-    assert not gave_up()
-    never = threading.Event()
-    try:
-        with pytest.raises(Late):
-            bounded(never.wait, limit=0.05, waiting=lambda _: None)
-    finally:
-        never.set()
-    assert gave_up()
-
-
-def test_an_impatient_person_has_given_it_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.secret.bounded._gave_up", False)
-    monkeypatch.setattr("acp_launch.secret.bounded.FIRST_WORD", 0.01)
-    never = threading.Event()
-
-    def interrupted(seconds: float) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            bounded(never.wait, limit=60, waiting=interrupted)
-    finally:
-        never.set()
-    assert gave_up()
 
 
 @pytest.mark.parametrize("backend", ["Pooling", "Delegating"])

@@ -1,8 +1,10 @@
 """Its tool `lie` answers a call wrongly in the way {how} names, and rightly after that with "the truth".
 
-`twice` is the other way round: the truth comes first.
+`twice` is the other way round: the truth comes first. `half` has half a character in its id, and the truth comes in the
+same piece.
 """
 
+import json
 import sys
 from collections.abc import Callable
 
@@ -27,6 +29,10 @@ def lie(request: Message) -> None:
         honest["tools/call"](request)
         return
     how = request["params"]["arguments"]["how"]
+    if how == "half":
+        truth = {"jsonrpc": "2.0", "id": request["id"], "result": toolbox.text("the truth")}
+        script.write(b'{"jsonrpc":"2.0","id":"\\ud83d","result":{}}\n' + json.dumps(truth).encode() + b"\n")
+        return
     if how in LIES:
         script.send(LIES[how](request["id"]))
     script.answer(request, toolbox.text("the truth"))

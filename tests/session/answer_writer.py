@@ -25,6 +25,7 @@ def answer(who: str, number: int) -> Remembered:
         directories=(),
         addresses=(),
         since=float(number),
+        input="",
     )
 
 

@@ -117,6 +117,15 @@ class Agent:
         assert method is None or message.get("method") == method, message
         return message
 
+    async def hears_unjudged(self, mark: bytes) -> None:
+        """Read until the client has written `mark`: an agent whose ids are none has answers that nobody can judge."""
+        heard = self._held
+        while mark not in heard:
+            chunk = await self._transport.read()
+            assert chunk, "the client closed its side"
+            heard += chunk
+        self._held = b""
+
     async def says(self, *messages: dict[str, Any]) -> None:
         """All of them in one write, so that they arrive in one chunk."""
         lines = [json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages]

@@ -2,15 +2,33 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from acp_launch.errors import AgentError, AgentRefused, AuthRequired, RemoteProtocolError, WaitExpired
+from acp_launch.errors import (
+    AgentError,
+    AgentRefused,
+    AuthRequired,
+    LocalProtocolError,
+    RemoteProtocolError,
+    WaitExpired,
+)
+from acp_launch.protocol import acp
+from acp_launch.protocol.event import Updated
 from acp_launch.session import connection as module
+from acp_launch.session.client import Client
 from acp_launch.session.housekeeping import end_session, list_sessions
 from acp_launch.session.negotiate import ACP_MODE, negotiate
 from acp_launch.session.opening import Stay, open_session
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.permission.policy import Policy
+from acp_launch.session.person import ToolQuestion
+from tests import rawjson
 from tests.session.recording import Agent, Recorder, connected, negotiated, question, update
 
 
@@ -36,16 +54,16 @@ def test_an_answer_is_delivered_after_the_updates_before_it() -> None:
         async with negotiated() as (connection, agent, recorder, _):
             opening = asyncio.create_task(open_new(connection))
             request = await agent.hears("session/new")
-            numbers = list(range(500))
+            numbers = list(range(100))
             await agent.says(
                 {"id": request["id"], "result": {"sessionId": "s1"}}, *(update("s1", number) for number in numbers)
             )
             await opening
             prompt = asyncio.create_task(
-                connection.call(connection.conversation.prompt("s1", []), what="the end", limit=5)
+                connection.call(connection.conversation.prompt("s1", []), what="the end", limit=60)
             )
             request = await agent.hears("session/prompt")
-            more = list(range(500, 1000))
+            more = list(range(100, 200))
             await agent.says(
                 *(update("s1", number) for number in more), {"id": request["id"], "result": {"stopReason": "end_turn"}}
             )
@@ -356,5 +374,124 @@ def test_permission_questions_are_answered_while_a_call_is_open() -> None:
             assert (await agent.hears())["result"] == {"outcome": {"outcome": "selected", "optionId": "yes"}}
             await agent.answers(request, {"sessionId": "s1"})
             await opening
+
+    asyncio.run(story())
+
+
+class BugError(Exception):
+    """One of ours, which nobody foresaw."""
+
+
+def bug(*args: object, **members: object) -> NoReturn:
+    raise BugError("its words may hold a secret")
+
+
+NOTED = re.compile(
+    r"a message of the agent is left out: a bug in acp-launch, please report it \(BugError in [\w.]+:\d+\)"
+)
+
+
+def test_an_update_that_breaks_us_costs_nothing_beside_it() -> None:
+    """All of it in one chunk."""
+
+    class Fragile(Recorder):
+        def update(self, update: Updated) -> None:
+            super().update(update)
+            if self.of("update")[-1] == 2:
+                bug()
+
+    async def story() -> None:
+        recorder = Fragile()
+        async with connected(recorder) as (connection, agent, _):
+            handshake = asyncio.create_task(negotiate(connection, limit=5))
+            await agent.answers(await agent.hears("initialize"), {"protocolVersion": 1})
+            await handshake
+            client = Client(connection, name="n", gate=Gate(Policy("ask"), None))
+            client.opening("s1")
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears("session/new")
+            # The first two come with the answer, as what was kept for a session that was not known yet.
+            await agent.says(update("s1", 1), update("s1", 2), {"id": request["id"], "result": {"sessionId": "s1"}})
+            await opening
+            await agent.says(update("s1", 2), update("s1", 3), {"id": 9, "method": "x"})
+            assert (await agent.hears())["error"]["code"] == -32601
+            assert recorder.of("update") == [1, 2, 2, 3]
+            (note,) = recorder.of("note")
+            assert NOTED.fullmatch(note)
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_breaks_us_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, _):
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears("session/new")
+            with monkeypatch.context() as patch:
+                patch.setattr(acp, "read_session_id", bug)
+                await agent.answers(request, {"sessionId": "s1"})
+                with pytest.raises(LocalProtocolError) as caught:
+                    await opening
+            assert caught.value.message == "the agent's answer to session/new was left out, by a bug in acp-launch"
+            assert [bool(NOTED.fullmatch(note)) for note in recorder.of("note")] == [True]
+
+    asyncio.run(story())
+
+
+def test_a_request_that_breaks_us_is_answered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with negotiated() as (_, agent, recorder, client):
+            monkeypatch.setattr(client, "asked", bug)
+            await agent.says(question(1), {"id": 2, "method": "x"})
+            answer = await agent.hears()
+            broken = "this request was not handled, by a bug in acp-launch"
+            assert (answer["id"], answer["error"]) == (1, {"code": -32603, "message": broken})
+            assert (await agent.hears())["id"] == 2
+            assert [bool(NOTED.fullmatch(note)) for note in recorder.of("note")] == [True]
+
+    asyncio.run(story())
+
+
+def test_a_question_that_nobody_can_be_asked_for_a_bug_is_cancelled() -> None:
+    async def story() -> None:
+        async def ask(question: ToolQuestion) -> NoReturn:
+            bug()
+
+        async with negotiated(ask=ask) as (_, agent, recorder, _):
+            await agent.says(question(1))
+            assert (await agent.hears())["result"] == {"outcome": {"outcome": "cancelled"}}
+            assert [bool(NOTED.fullmatch(note)) for note in recorder.of("note")] == [True]
+
+    asyncio.run(story())
+
+
+WIRE = rawjson.messages(
+    [
+        *("session/update", "session/request_permission", "$/cancel_request", "fs/read_text_file"),
+        *("elicitation/create", "elicitation/complete", "terminal/create", "x"),
+    ],
+    b'{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"\\ud83d"}}',
+    b'{"sessionId":"s1","update":{"sessionUpdate":"plan","entries":["\\ud83d",{"content":"\\ud83d"}]}}',
+    b'{"sessionId":"s1","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"\\ud83d"}}}',
+    b'{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"a","rawInput":' + rawjson.DEEP + b"}}",
+    b'{"sessionId":"s1","toolCall":{"toolCallId":"\\ud83d"},"options":[{"kind":{},"optionId":[]}]}',
+    b'{"code":-32000,"message":"x","data":' + rawjson.DEEP + b"}",
+    b'{"requestId":' + rawjson.DEEP + b"}",
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(WIRE, max_size=12))
+def test_nothing_an_agent_writes_breaks_us(lines: list[bytes]) -> None:
+    async def story() -> None:
+        async with negotiated(default="allow") as (connection, agent, recorder, _):
+            opening = asyncio.create_task(open_new(connection))
+            request = await agent.hears("session/new")
+            await agent.answers(request, {"sessionId": "s1"})
+            await opening
+            await agent.writes(b"".join(line.replace(b"\n", b" ") + b"\n" for line in lines))
+            await agent.says({"id": "the end", "method": "x"})
+            await agent.hears_unjudged(b'"the end"')
+            assert not [note for note in recorder.of("note") if "a bug in acp-launch" in note]
 
     asyncio.run(story())

@@ -15,7 +15,7 @@ from acp_launch.session.negotiate import negotiate
 from acp_launch.session.opening import Stay, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy
-from acp_launch.session.person import Answer, Ask
+from acp_launch.session.person import Answer, Ask, ToolQuestion
 from acp_launch.session.service import Services, missing
 from acp_launch.session.turn import Turn
 from tests.session.recording import Agent, Recorder, connected, update
@@ -281,8 +281,8 @@ def test_a_question_shows_the_call_as_it_was_when_it_was_asked() -> None:
         asked: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
-            asked.set_result(call)
+        async def ask(question: ToolQuestion) -> Answer:
+            asked.set_result(question.call)
             return await answer
 
         async with serving({}, ask=ask) as (_, agent, recorder, _):

@@ -14,7 +14,7 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
-from acp_launch.session.person import Answer
+from acp_launch.session.person import Answer, ToolQuestion
 from acp_launch.session.turn import Turn
 from tests.session.recording import Agent, negotiated, question, update
 
@@ -165,7 +165,7 @@ def test_cancelling_answers_the_questions_and_waits_for_the_agents_end() -> None
         never: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         asked = asyncio.Semaphore(0)
 
-        async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
+        async def ask(question: ToolQuestion) -> Answer:
             asked.release()
             return await never
 
@@ -311,10 +311,11 @@ def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> No
         answers: dict[str, asyncio.Future[Answer]] = {}
         asked = asyncio.Semaphore(0)
 
-        async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
-            answers[call["title"]] = asyncio.get_running_loop().create_future()
+        async def ask(question: ToolQuestion) -> Answer:
+            title = question.call["title"]
+            answers[title] = asyncio.get_running_loop().create_future()
             asked.release()
-            return await answers[call["title"]]
+            return await answers[title]
 
         async with negotiated(ask=ask) as (connection, agent, recorder, client):
             await in_turn(connection, agent, client)
@@ -338,7 +339,7 @@ def test_a_person_who_is_asked_makes_nobody_silent() -> None:
     async def story() -> None:
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
-        async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
+        async def ask(question: ToolQuestion) -> Answer:
             return await answer
 
         async with negotiated(ask=ask) as (connection, agent, _, client):

@@ -123,7 +123,9 @@ class Stage:
         connection = socket.socket(socket.AF_UNIX)
         connection.settimeout(PATIENCE)
         connection.connect(self._seat["path"])
-        connection.sendall(f"acp-launch 1 {self._seat['token']} {server}\n".encode())
+        connection.sendall(f"acp-launch 2 {self._seat['token']} {server}\n".encode())
+        assert connection.recv(1) == b"+"
+        connection.sendall(b"=")
         return self._known(Agent(connection.fileno(), connection.fileno(), connection.close))
 
     def _known(self, agent: Agent) -> Agent:

@@ -1,11 +1,31 @@
-"""Whether the terminal shows what is typed."""
+"""The terminal's modes: whether it shows what is typed, and that it is given back as it was."""
 
 import os
 import sys
+from collections.abc import Callable
+
+from acp_launch import leave
+
+SHOW, WRAP, NO_FRAME, NO_PASTES, PLAIN = b"\x1b[?25h", b"\x1b[?7h", b"\x1b[?2026l", b"\x1b[?2004l", b"\x1b[0m"
+
+
+def given_back() -> Callable[[], None]:
+    """From here on, leaving at once gives the terminal on stdin back as it is now. Returns what takes that back."""
+    if not _owns_terminal():
+        return lambda: None
+    import termios
+
+    before = termios.tcgetattr(0)
+
+    def give_back() -> None:
+        termios.tcsetattr(0, termios.TCSANOW, before)  # at once: what was written may never be shown
+        leave.tell(1 if os.isatty(1) else 2, NO_FRAME + WRAP + NO_PASTES + PLAIN + SHOW + b"\r\n")
+
+    return leave.at_exit(give_back)
 
 
 class Echo:
-    """Turns the echo of the terminal on stdin off and on again; nothing where stdin is no terminal."""
+    """Turns the echo of the terminal on stdin off and on again; nothing where stdin is not a terminal."""
 
     def __init__(self) -> None:
         self._before: list[object] | None = None

@@ -39,7 +39,7 @@ class Forms:
         for text in (form.title, form.message, form.description):
             quote(self._person, text)
         if form.fields and not form.missing:
-            self._person.say("Escape, or Ctrl-D where lines are typed, leaves it unsent at any field.", "dim")
+            self._person.say("Ctrl-D on an empty line leaves it unsent, at any field.", "dim")
         if form.left_out:
             names = ", ".join(map(shown, form.left_out))
             self._person.say(f"Left out, for acp-launch does not know how to ask for it: {names}", "dim")

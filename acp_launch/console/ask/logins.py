@@ -11,7 +11,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.process.program import Program
 from acp_launch.protocol.authmethod import AuthMethod
 from acp_launch.secret.redact import redactor
-from acp_launch.session.login import secret_name
+from acp_launch.session.advice import secret_name
 from acp_launch.session.person import Choice, Person
 
 KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # for one method each; n is a no everywhere

@@ -2,66 +2,108 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from acp_launch.console.answers import answers
 from acp_launch.console.ask.asked import cut
+from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import harmless
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.person import Answer, Ask, Person
-from acp_launch.session.toolcall import title
+from acp_launch.session.permission.likeness import WORDS
+from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, plain
+from acp_launch.session.person import Answer, Ask, Person, Tone, ToolQuestion
+from acp_launch.session.toolcall import server, title, tool
 
+if TYPE_CHECKING:
+    from acp_launch.console.ask.room import Detail, Row
+
+PROMPT = "Allow it?"
 SHOWN = 4000  # characters of one detail
 LONGEST = 500  # of a title, a path, a kind
 LINES = 40  # of one change
 MOST = 20  # places, changes, arguments
+# What is said first where there is no room for all.
+HEADING, TOOL, COMMAND, PLACE, ARGUMENT, ASIDE, WORDY = range(7)
 
 
-def permitting(person: Person) -> Ask:
-    """Asks `person`; a question that is dismissed is denied."""
+def permitting(person: Person, where: str) -> Ask:
+    """Asks `person`; a question that is dismissed is denied. `where` lists what is kept for good, as a command."""
 
-    async def ask(call: dict[str, Any], options: list[Any]) -> Answer:
+    async def ask(question: ToolQuestion) -> Answer:
+        from acp_launch.console.ask import room  # most runs need none of it
+
         async with person.floor():
-            _show(person, call)
-            ways = answers(options)
+            ways = answers(question.options, where, is_keepable=question.is_keepable)
+            choices = [way.choice for way in ways.offered]
+            columns, rows = person.room(PROMPT, choices)
+            for text, tone in room.said(list(_details(question)), columns, rows - len(ways.left_out)):
+                person.say(text, tone)
             for line in ways.left_out:
                 person.say(line, "warning")
-            if not ways.offered:
+            if not choices:
                 person.say("the agent offers no answer that can be given; it is denied", "warning")
                 return ways.dismissed
-            key = await person.choose("Allow it?", [way.choice for way in ways.offered])
+            key = await person.choose(PROMPT, choices)
         found = next((way.answer for way in ways.offered if way.choice.key == key), None)
         return found or ways.dismissed
 
     return ask
 
 
-def _show(person: Person, call: dict[str, Any]) -> None:
+def _details(question: ToolQuestion) -> "Iterator[Detail]":
+    """The heading comes first."""
     # Before anything is cut: half a secret is one that nobody can recognise.
-    call = redactor.tree(call)
-    person.say(f"The agent asks for permission: {_name(title(call))}", "warning")
-    for line in _particulars(call):
-        person.say(_indented(_shortened(harmless(line))), "quote")
-    diffs = list(_diffs(call))
-    for diff in diffs[:MOST]:
-        _show_change(person, diff)
-    if len(diffs) > MOST:
-        person.say(f"    [... {len(diffs) - MOST:,} more changes are not shown ...]", "warning")
+    call, announced = redactor.tree(question.call), redactor.text(question.announced)
+    name = _name(title(call))
+    yield _detail(HEADING, (f"The agent asks for permission: {name}", "warning"), short=f"Asked for: {name}")
+    if len(whole := title(call)) > LONGEST:
+        yield _line(COMMAND, f"in full: {whole}")  # of gemini's commands there is nothing else
+    if used := tool(call):
+        of = f", of the MCP server {_name(host)}" if (host := server(call)) else ""
+        yield _line(TOOL, f"tool: {_name(used)}{of}")
+    if announced:
+        yield _line(ASIDE if used else TOOL, f"announced as: {_name(announced)}")
+    yield _line(ASIDE, f"kind: {_name(acp.text(call.get('kind'))) or 'not said'}")
+    yield from _places(call)
+    yield from _arguments(call.get("rawInput"))
+    yield from _texts(call)
+    yield from _changes(call)
 
 
-def _particulars(call: dict[str, Any]) -> list[str]:
-    """A place is told once: it may be an argument and a changed file as well."""
+def _places(call: dict[str, Any]) -> "Iterator[Detail]":
+    """Each is told once: it may be an argument and a changed file as well."""
     given = acp.mapping(call.get("rawInput"))
-    told = [*given.values(), *(diff.get("path") for diff in _diffs(call))]
+    told = [*given.values(), *(diff.get("path") for diff in _of_type(call, "diff"))]
     paths = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
-    places = [_name(path) for path in dict.fromkeys(paths) if path and path not in told]
-    return [
-        f"kind: {_name(acp.text(call.get('kind'))) or 'not said'}",
-        *_counted(places, "places"),
-        *_counted([f"{key}: {_argument(value)}" for key, value in given.items()], "arguments"),
-    ]
+    places = [path for path in dict.fromkeys(paths) if path and path not in told]
+    yield from (_line(PLACE, _name(path)) for path in places[:MOST])
+    yield from _more(len(places), "places")
+
+
+def _arguments(given: Any) -> "Iterator[Detail]":
+    """Of more than can be shown those that matter least are left out."""
+    if given is not None and not isinstance(given, dict):
+        given = {"input": given}
+    lines = [(_weight(key), f"{key}: {_argument(value)}") for key, value in (given or {}).items()]
+    least = sorted(weight for weight, _ in lines)[:MOST]
+    shown = []
+    for weight, line in lines:
+        if weight in least:
+            least.remove(weight)
+            shown.append(_line(weight, line))
+    yield from shown
+    yield from _more(len(lines), "arguments")
+
+
+def _weight(key: object) -> int:
+    name = plain(key)
+    if name in COMMANDS:
+        return COMMAND
+    if PATHS.fullmatch(name) or name in DIRECTORIES | ADDRESSES:
+        return PLACE
+    return WORDY if name in WORDS else ARGUMENT
 
 
 def _argument(value: Any) -> str:
@@ -74,33 +116,57 @@ def _argument(value: Any) -> str:
         return "(nested too deeply to be shown)"
 
 
-def _counted(lines: list[str], what: str) -> list[str]:
-    more = len(lines) - MOST
-    return [*lines[:MOST], f"[... {more:,} more {what} are not shown ...]"] if more > 0 else lines
+def _texts(call: dict[str, Any]) -> "Iterator[Detail]":
+    """What is neither an argument nor a change: gemini tells its arguments so."""
+    told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
+    texts = [said(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
+    texts = [text for text in texts if text and text not in told]
+    yield from (_line(ARGUMENT, f"it says: {text}") for text in texts[:MOST])
+    yield from _more(len(texts), "texts")
+
+
+def _changes(call: dict[str, Any]) -> "Iterator[Detail]":
+    diffs = list(_of_type(call, "diff"))
+    yield from (_detail(PLACE, *_change(diff)) for diff in diffs[:MOST])
+    yield from _more(len(diffs), "changes")
+
+
+def _change(diff: dict[str, Any]) -> "Iterator[Row]":
+    """What an edit would do to a file, which an agent may name nowhere else."""
+    old = diff.get("oldText")
+    made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
+    yield f"    changes {_name(acp.text(diff.get('path')))}  +{made.added} -{made.removed}", "plain"
+    wide = len(str(max((line.number for line in made.lines), default=0)))
+    for line in made.lines[:LINES]:
+        shown = f"{line.number or '':>{wide}} {line.sign} {_shortened(harmless(line.text, keep=''))}"
+        yield f"      {shown}", "quote" if line.sign in "+-" else "faint"
+    if len(made.lines) > LINES:
+        yield f"      [... {len(made.lines) - LINES:,} lines are not shown ...]", "warning"
+
+
+def _of_type(call: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+    contents = map(acp.mapping, acp.sequence(call.get("content")))
+    return (content for content in contents if content.get("type") == kind)
+
+
+def _detail(weight: int, *lines: "Row", short: str = "") -> "Detail":
+    from acp_launch.console.ask.room import Detail
+
+    return Detail(lines, weight, short)
+
+
+def _line(weight: int, text: str, tone: Tone = "quote") -> "Detail":
+    return _detail(weight, (_indented(_shortened(harmless(text))), tone))
+
+
+def _more(count: int, what: str) -> "Iterator[Detail]":
+    if count > MOST:
+        yield _line(ASIDE, f"[... {count - MOST:,} more {what} are not shown ...]", "warning")
 
 
 def _name(text: str) -> str:
     """On one line, cut with a word about it."""
     return cut(harmless(text, keep=""), LONGEST)
-
-
-def _diffs(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    contents = map(acp.mapping, acp.sequence(call.get("content")))
-    return (content for content in contents if content.get("type") == "diff")
-
-
-def _show_change(person: Person, diff: dict[str, Any]) -> None:
-    """What an edit would do to a file, which an agent may name nowhere else."""
-    old = diff.get("oldText")
-    made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
-    path = _name(acp.text(diff.get("path")))
-    person.say(f"    changes {path}  +{made.added} -{made.removed}")
-    wide = len(str(max((line.number for line in made.lines), default=0)))
-    for line in made.lines[:LINES]:
-        shown = f"{line.number or '':>{wide}} {line.sign} {_shortened(harmless(line.text, keep=''))}"
-        person.say(f"      {shown}", "quote" if line.sign in "+-" else "faint")
-    if len(made.lines) > LINES:
-        person.say(f"      [... {len(made.lines) - LINES:,} lines are not shown ...]", "warning")
 
 
 def _indented(text: str) -> str:

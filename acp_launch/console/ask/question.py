@@ -3,17 +3,19 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
 from acp_launch.console.stderr import DIM, QUOTE, QUOTED, YELLOW, ask, headed, paint, put
+from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice, Tone
 
 STDIN = 0
 STYLES: dict[Tone, str] = {"dim": DIM, "heading": "1", "warning": YELLOW, "quote": QUOTE, "faint": QUOTED}
 WORDS = {"yes": "y", "no": "n"}
 NOTHING = ("", "n", "no")  # an empty line is a no, and so is the end of input
+NO = " [no]: "
 
 
 def possible() -> bool:
@@ -41,17 +43,24 @@ class Questions:
             self._pause()
             yield
 
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        from acp_launch.console.ask.room import needed, screen
+
+        columns, rows = screen()
+        lines = (*_listed(choices), f"{prompt}{NO}")
+        return columns - COLUMNS, rows - sum(needed(marked(line), columns) for line in lines)
+
     def say(self, text: str, tone: Tone = "plain") -> None:
         tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """By key or by number; anything unclear is asked again. None for an empty line, and for the end of input."""
-        for number, choice in enumerate(choices, 1):
-            tell(f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}")
+        for line in _listed(choices):
+            tell(line)
         forget_typed()  # an answer typed before the question is none
         keys = [choice.key for choice in choices if choice.key.isalpha()]
         while True:
-            answer = (await _asked(f"{prompt} [no]: ")).strip().lower()
+            answer = (await _asked(f"{prompt}{NO}")).strip().lower()
             if answer.isdecimal() and 0 < int(answer) <= len(choices):
                 return choices[int(answer) - 1].key
             if (key := WORDS.get(answer, answer)) in keys:
@@ -64,6 +73,11 @@ class Questions:
         shown = f"{prompt} [{default}]: " if default else f"{prompt}: "
         typed = await _asked(shown)
         return typed.rstrip("\r\n") or default if typed else None
+
+
+def _listed(choices: Sequence[Choice]) -> Iterator[str]:
+    for number, choice in enumerate(choices, 1):
+        yield f"  {number}. {choice.label}{f' ({choice.key})' if choice.key.isalpha() else ''}"
 
 
 async def _asked(prompt: str) -> str:

@@ -9,13 +9,14 @@ they belong to the past, and the next frame begins below.
 """
 
 import signal
+from collections.abc import Callable
 from math import ceil
 from types import FrameType
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 
-from acp_launch.console.ask.echo import Echo
+from acp_launch.console.ask.echo import Echo, given_back
 from acp_launch.console.draw.pace import Pace
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
@@ -35,6 +36,7 @@ class Region:
         self._is_open = False
         self._pace = Pace(self._draw)
         self._echo = Echo()
+        self._keep: Callable[[], None] = lambda: None
 
     @property
     def width(self) -> int:
@@ -74,9 +76,11 @@ class Region:
             self._is_open = False
             self._write(SHOW)
             self._echo.on()
+            self._keep()
 
     def _open(self) -> None:
         self._is_open = True
+        self._keep = given_back()
         self._echo.off()
         self._write(HIDE)
         # Not through the event loop: the frame that was due while we were stopped must not come first.

@@ -11,7 +11,7 @@ from typing import Any
 from acp_launch.console.problems import closing
 from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.errors import LaunchError, ProblemsError, SettingsError
+from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated
@@ -97,8 +97,7 @@ class Ndjson:
 
 def _summary(error: ProblemsError) -> str:
     """The line that closes them on stderr (`console.failure`)."""
-    outcome = "nothing was done" if isinstance(error, SettingsError) else "nothing was started"
-    return "".join(closing(error.problems, outcome))
+    return "".join(closing(error.problems, error.outcome))
 
 
 def _served(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:

@@ -25,6 +25,7 @@ from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import of_profile
 from acp_launch.session.permission.subject import subject
+from acp_launch.session.toolcall import tool
 
 SUFFIX = ".permissions.ndjson"
 OLDER = ".1"  # after it: the file before this one
@@ -205,7 +206,7 @@ def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
         "tool_call": acp.text(call.get("toolCallId")),
         "title": acp.text(call.get("title")),
         "kind": acp.text(call.get("kind")),
-        "tool": acp.text(call.get("name")),
+        "tool": tool(call),
         "paths": list(about.paths),
         "command": about.command,
         "input": call.get("rawInput"),

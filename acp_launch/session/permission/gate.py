@@ -2,7 +2,8 @@
 What may be done: asked by the agent before a tool call, and by us before we touch a file or start a command for it.
 
 The policy answers at once where it can, else a person, else nobody: then the answer is no. Every answer is put on
-record (`audit`); one that is to hold always is kept for the profile (`remembered`).
+record (`audit`). One that is to hold in this session lives here, as long as this launch does: a session that is
+continued later asks again, as its agent does. One that is to hold for good is kept for the profile (`remembered`).
 """
 
 from collections import deque
@@ -13,10 +14,10 @@ from msgspec.structs import replace
 
 from acp_launch.protocol import acp
 from acp_launch.session.permission.grant import Grant, grant
-from acp_launch.session.permission.kept import serves
+from acp_launch.session.permission.kept import remember, serves
 from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, judge
 from acp_launch.session.permission.subject import Subject, subject
-from acp_launch.session.person import Ask
+from acp_launch.session.person import Ask, Holds, ToolQuestion
 
 Call = dict[str, Any]
 How = Literal["asked", "unasked", "service"]
@@ -25,6 +26,7 @@ READ = "read"
 GRANTS = 1_000  # that are known at a time; what was allowed before those is asked about again
 SERVICE_OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+    {"optionId": "session", "name": "Allow for this session", "kind": "allow_always"},
     {"optionId": "always", "name": "Always allow", "kind": "allow_always"},
     {"optionId": "no", "name": "Deny", "kind": "reject_once"},
     {"optionId": "never", "name": "Always deny", "kind": "reject_always"},
@@ -43,7 +45,7 @@ class Decision(Struct, frozen=True):
 class Books(Protocol):
     """Where answers go."""
 
-    def keep(self, call: Call, *, allowed: bool) -> Remembered | None:
+    def keep(self, call: Call, *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
         """Keep an answer; gives what is to be remembered from now on, or None when it cannot be."""
 
     def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
@@ -55,10 +57,18 @@ class Gate:
         """`ask` is None when there is no one to ask."""
         self.policy = policy
         self._ask = ask
-        self.session = ""  # whose questions these are, by our name for it
         self._books = books
         self._granted: deque[Grant] = deque(maxlen=GRANTS)  # in this turn
         self._latest: tuple[Call, Subject] | None = None  # what was judged last
+
+    def enter(self, session: str) -> None:
+        """The questions to come are of this session, by our name for it."""
+        self.policy = replace(self.policy, session=session)
+
+    def begin(self) -> None:
+        """The session is a new one, whatever another of its name was told."""
+        others = (answer for answer in self.policy.remembered if answer.session != self.policy.session)
+        self.policy = replace(self.policy, remembered=tuple(others))
 
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
         """What the policy answers to a question of the agent; None when a person is to be asked."""
@@ -67,19 +77,32 @@ class Gate:
             return None
         return self._concluded(call, options, verdict)
 
-    async def asked(self, call: Call, options: list[Any], how: How = "asked") -> Decision:
-        """What a person answers."""
+    async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
+        """What a person answers. `announced` is the call's title before the question gave it another."""
         assert self._ask is not None, "decided says whether there is somebody"
-        answer = await self._ask(call, options)
+        session = self.policy.session
+        keepable = self._books is not None and self._remembered(call) is not None
+        question = ToolQuestion(call=call, options=options, announced=announced, is_keepable=keepable)
+        answer = await self._ask(question)
         kinds: dict[str, object] = {}
         for option in map(acp.mapping, options):
             kinds.setdefault(
                 acp.text(option.get("optionId")), option.get("kind")
             )  # the first is the one that was shown
         allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
-        if answer.always and self._books and (kept := self._books.keep(call, allowed=allowed)) is not None:
+        kept = None
+        if answer.holds != "once" and self._books is not None:
+            kept = self._books.keep(call, allowed=allowed, holds=answer.holds, session=session)
+        by = "you"
+        if kept is not None:
             self.policy = replace(self.policy, remembered=(*self.policy.remembered, kept))
-        return self._noted(how, call, options, Decision(allowed, answer.option_id, "you"))
+            by = "you, for good" if kept.session is None else "you, in this session"
+        return self._noted(how, call, options, Decision(allowed, answer.option_id, by))
+
+    def _remembered(self, call: Call) -> Remembered | None:
+        """An allowance as it would be kept."""
+        policy = self.policy
+        return remember(call, True, cwd=policy.cwd, home=policy.home, since=0.0, links=policy.links)
 
     async def serve(self, call: Call) -> str:
         """Whether we may do this for the agent: empty, or why not.
@@ -123,7 +146,7 @@ class Gate:
         self, how: How, call: Call, options: list[Any], decision: Decision, *, is_grant: bool = True
     ) -> Decision:
         if self._books:
-            self._books.record(how, call, options, decision, self.session)
+            self._books.record(how, call, options, decision, self.policy.session)
         if decision.allowed and is_grant:
             self._granted.append(grant(call, self.about(call), self.policy.links))
         return decision
@@ -137,8 +160,8 @@ class Gate:
         is_known = any(known.covers(call, about, cwd=cwd, links=links) for known in self._granted)
         if is_known:
             return "allowed in this turn"
-        is_kept = any(serves(kept, about, cwd=cwd) for kept in self.policy.remembered)
-        return "your earlier answer: always allow" if is_kept else ""
+        kept = next((kept for kept in self.policy.kept if serves(kept, about, cwd=cwd)), None)
+        return f"your earlier answer: {kept}" if kept else ""
 
     def _judged(self, call: Call) -> Verdict:
         """What the policy says of a question, whose call is nobody else's and stays what it is."""

@@ -1,5 +1,9 @@
-"""Answers that are to hold for good: which tool calls one holds for, and how one is made of a call. Pure."""
+"""
+Answers that are to hold for more than this once: for how long, which tool calls one holds for, and how one is made of
+a call. Pure.
+"""
 
+import re
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -7,17 +11,37 @@ from msgspec import Struct
 from acp_launch.session.permission.likeness import likeness
 from acp_launch.session.permission.spelling import Links
 from acp_launch.session.permission.subject import UNKNOWN, Subject, subject
+from acp_launch.session.person import Holds
 
 READS = frozenset({"read", "search"})  # not fetch, think or switch_mode: adapters hide real decisions behind those
 VAGUE = frozenset({"edit", "delete", "move", "fetch", "execute"})  # a tool's name alone does not say what it would do
+_FUTURE = re.compile(r"\b(?:all|any|every|the)?\s*future(?:\s+sessions?)?\b|\b(?:all|any|every)\s+sessions?\b")
+_ALWAYS = re.compile(r"\b(?:always|never|forever|permanently|for good)\b")
+_ENDS = re.compile(
+    r"session|conversation|restart|reload|today|tonight|temporar"
+    r"|\b(?:until|till|for now|hours?|minutes?|days?|weeks?)\b"
+    r"|\b(?:this|the|current|per)\s+(?:chat|thread|task|turn|prompt|run|request|time)\b"
+)
 
 
-class Remembered(Struct, frozen=True, kw_only=True):
+def holds(kind: str, name: str) -> Holds:
+    """
+    For how long an answer lives, by the kind of its option and by what the agent calls it. Agents call "always" what
+    they forget when they end, so it is for good only where the name says so, and names no end.
+    """
+    if not kind.endswith("_always"):
+        return "once"
+    said = _FUTURE.sub(" always ", name.casefold())
+    return "always" if _ALWAYS.search(said) and not _ENDS.search(said) else "session"
+
+
+class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
     An answer that was given to be kept, and the call it was given to: it holds for calls that are the same in kind,
     tool, command, place, address and what else of the input counts (`likeness`), and name no other file. The title
-    counts where the tool has no name, or where nothing else says what would be done. `input` is None for an answer from
-    before inputs counted: then it is no answer any more, unless it was a no.
+    counts where the tool has no name, or where nothing else says what would be done. `input` is None for an answer that
+    is no answer any more, unless it was a no: from before inputs counted, or before anybody was told that it is kept.
+    `session` is the one it holds in, by our name; None for good.
     """
 
     answer: Literal["allow", "deny"]
@@ -30,6 +54,10 @@ class Remembered(Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     since: float  # Unix seconds
     input: str | None = None
+    session: str | None = None
+
+    def __str__(self) -> str:
+        return f"always {self.answer}" if self.session is None else f"{self.answer} in this session"
 
     @property
     def is_outdated(self) -> bool:
@@ -38,8 +66,10 @@ class Remembered(Struct, frozen=True, kw_only=True):
 
 def covers(kept: Remembered, about: Subject, input: str) -> bool:
     """Whether an answer holds for this call; `input` is its `likeness`."""
+    is_no = kept.answer == "deny"  # given before we knew where an agent names its tools, it holds for any
     return (
-        (kept.kind, kept.tool) == (about.kind, about.tool)
+        kept.kind == about.kind
+        and (kept.tool == about.tool or (is_no and not kept.tool))
         and kept.commands == _commands(about)
         and kept.directories == about.directories
         and kept.addresses == about.addresses

@@ -58,6 +58,12 @@ class Policy(Struct, frozen=True):
     further: tuple[str, ...] = ()
     home: str = ""  # what `~` stands for; without it no rule allows such a path
     links: Links = ()  # of the session's directories and the home
+    session: str = ""  # by our name: whose answers hold besides those that hold for good
+
+    @property
+    def kept(self) -> tuple[Remembered, ...]:
+        """The answers that hold here, the oldest first."""
+        return tuple(answer for answer in self.remembered if answer.session in (None, self.session))
 
 
 class Verdict(Struct, frozen=True):
@@ -89,7 +95,7 @@ def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) ->
     if policy.approve is not None:
         return _approved(policy, about)
     if (kept := _kept(policy, call, about)) is not None:
-        return Verdict(kept.answer, f"your earlier answer: always {kept.answer}")
+        return Verdict(kept.answer, f"your earlier answer: {kept}")
     if rule is not None:
         return Verdict(rule.answer, str(rule), rule.origin)
     return Verdict(policy.default, f"permissions.default: {policy.default}", is_default=True)
@@ -102,7 +108,7 @@ def _about(policy: Policy, call: dict[str, Any]) -> Subject:
 def _kept(policy: Policy, call: dict[str, Any], about: Subject) -> Remembered | None:
     """The latest answer that holds for this call."""
     input = likeness(call, about) if policy.remembered else NOTHING
-    return next((kept for kept in reversed(policy.remembered) if covers(kept, about, input)), None)
+    return next((kept for kept in reversed(policy.kept) if covers(kept, about, input)), None)
 
 
 def considered(policy: Policy, call: dict[str, Any]) -> Iterator[tuple[RulePlan, str]]:
@@ -202,10 +208,10 @@ def choose(allow: bool, options: Sequence[Any], always: bool = False) -> str | N
 
     `always` prefers one that the agent itself is to remember.
     """
-    offered: dict[object, object] = {}
+    offered: dict[str, object] = {}
     for option in options:
-        if isinstance(option, dict):
-            offered.setdefault(option.get("kind"), option.get("optionId"))
+        if isinstance(option, dict) and isinstance(kind := option.get("kind"), str):
+            offered.setdefault(kind, option.get("optionId"))
     kinds = ALLOW if allow else DENY
     for kind in reversed(kinds) if always else kinds:
         if isinstance(found := offered.get(kind), str):

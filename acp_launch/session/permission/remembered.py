@@ -5,7 +5,8 @@ It is replaced whole, under a lock, so ten runs may keep answers at once and eac
 was kept stays, and nobody ever reads half of it. A file that is not what was written is refused and left where it is:
 a "no" that got lost must not become a question again without a word. No secret is ever part of one.
 
-A file of version 1 is taken, where inputs did not count: what was allowed then is listed, and allows nothing any more.
+Older files are taken: of version 1, where inputs did not count, and of version 2, where "always" was kept whatever the
+agent had said about how long it holds. What was allowed then is listed, and allows nothing any more.
 """
 
 import shlex
@@ -18,13 +19,14 @@ from msgspec import Struct
 
 from acp_launch.errors import StateError
 from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.problem import ours
 from acp_launch.secret.lock import locked
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import digest, of_profile
 from acp_launch.session.permission.policy import Remembered
 
-VERSION = 2
-TAKEN = (1, VERSION)
+VERSION = 3
+TAKEN = (1, 2, VERSION)
 PATIENCE = 5.0  # seconds for the writes of others; each takes some milliseconds
 MOST = 1000  # answers of one profile
 LONGEST = 64 * 1024  # bytes of one answer
@@ -43,11 +45,13 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shelf(Struct, frozen=True):
-    """Whose answers: of `profile` in `project`, below the user's `state` directory."""
+    """Whose answers: of `profile` in `project`, below the user's `state` directory. `called` is how a command names it,
+    where that is another name."""
 
     state: Path
     project: str
     profile: str
+    called: str = ""
 
     @property
     def file(self) -> Path:
@@ -88,7 +92,7 @@ def forget(shelf: Shelf, numbers: Collection[int] | None = None) -> Answers:
         if unknown := [number for number in chosen if not 1 <= number <= len(answers)]:
             raise StateError(
                 f'"{shelf.profile}" has no remembered answer {unknown[0]}; there are {len(answers)}',
-                fix=f"acp-launch permission list {shlex.quote(shelf.profile)}",
+                fix=ours("permission", "list", shelf.called or shelf.profile),
             )
         gone.extend(answer for number, answer in enumerate(answers, 1) if number in chosen)
         return tuple(answer for number, answer in enumerate(answers, 1) if number not in chosen)
@@ -116,7 +120,7 @@ def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
             before = _read(shelf)
             after = change(before)
             if len(after) > MOST:
-                fix = f"acp-launch permission forget {shlex.quote(shelf.profile)} N"
+                fix = ours("permission", "forget", shelf.called or shelf.profile, "N")
                 raise StateError(f'"{shelf.profile}" has {MOST} remembered answers, and there is no room', fix=fix)
             if after != before:
                 _write(shelf, after)
@@ -131,7 +135,12 @@ def _read(shelf: Shelf) -> Answers:
         raise Unfit(f"is of version {kept.version}, and this acp-launch knows {VERSION}")
     if (kept.project, kept.profile) != (shelf.project, shelf.profile):
         raise Unfit("belongs to another profile")
-    return kept.answers
+    return kept.answers if kept.version == VERSION else tuple(map(_old, kept.answers))
+
+
+def _old(answer: Remembered) -> Remembered:
+    """A no stands; an allowance was given by somebody who was not told that it is for good."""
+    return msgspec.structs.replace(answer, input=None) if answer.answer == "allow" else answer
 
 
 def _write(shelf: Shelf, answers: Answers) -> None:

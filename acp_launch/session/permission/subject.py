@@ -20,6 +20,7 @@ from msgspec import Struct
 from acp_launch.protocol import acp
 from acp_launch.session.permission.globs import script
 from acp_launch.session.permission.spelling import Links, real
+from acp_launch.session.toolcall import tool
 
 UNKNOWN = ""  # a path that cannot be told; no glob matches it
 _DEPTH = 12  # of what is looked through
@@ -30,7 +31,7 @@ PATHS = re.compile(
 )
 DIRECTORIES = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # where a command is run
 COMMANDS = frozenset({"command", "cmd", "commandline"})
-_ADDRESSES = frozenset({"url", "urls", "uri", "href", "address"})
+ADDRESSES = frozenset({"url", "urls", "uri", "href", "address"})
 _CHANGES = frozenset(
     {"changes", "edits", "diff", "unifieddiff", "patch", "newtext", "newstring", "newstr", "newcontent", "newsource"}
 )
@@ -81,12 +82,12 @@ def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "", links: Link
     commands = tuple(dict.fromkeys(_run(given)))
     return Subject(
         kind=acp.text(call.get("kind")),
-        tool=acp.text(call.get("name")),
+        tool=tool(call),
         title=acp.text(call.get("title")),
         paths=absolute((*_shown(call), *_named(given))),
         commands=commands,
         directories=absolute(places),
-        addresses=tuple(dict.fromkeys(text for key, value, _ in given if key in _ADDRESSES for text in _texts(value))),
+        addresses=tuple(dict.fromkeys(text for key, value, _ in given if key in ADDRESSES for text in _texts(value))),
         acts=frozenset(_acts(call, given, commands)),
     )
 

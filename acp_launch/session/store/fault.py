@@ -33,7 +33,7 @@ def damaged(path: Path, what: str) -> SessionError:
     shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in what)
     return SessionError(
         f"the session store {path} is damaged: {shown}; it was left as it is",
-        fix=f"{aside}, then start afresh; the agents still have their sessions: acp-launch session list --agent",
+        fix=f"{aside}, then start afresh; agents still have their sessions: acp-launch session list PROFILE --agent",
     )
 
 

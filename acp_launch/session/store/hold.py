@@ -110,9 +110,8 @@ def _take(descriptor: int, name: str) -> None:
 
 def _note(key: Key, verb: str, now: float) -> bytes:
     _, profile, name = key
-    return msgspec.json.encode(
-        {"pid": os.getpid(), "since": now, "command": f"acp-launch {verb} {profile} --session {name}"}
-    )
+    command = f"acp-launch run {profile} --session {name}" if verb == "run" else f"acp-launch {verb} {name}"
+    return msgspec.json.encode({"pid": os.getpid(), "since": now, "command": command})
 
 
 def _write_note(descriptor: int, note: bytes) -> None:

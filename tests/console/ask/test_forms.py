@@ -50,7 +50,7 @@ def test_a_form_from_the_first_line_to_the_last() -> None:
         "The agent Demo Agent asks you to fill in a form:",
         "  | Deploy",
         "  | Which one?",
-        "Escape, or Ctrl-D where lines are typed, leaves it unsent at any field.",
+        "Ctrl-D on an empty line leaves it unsent, at any field.",
         "Left out, for acp-launch does not know how to ask for it: hue",
         "1 of 3: Region",
         "  | Where it runs.",

@@ -38,6 +38,9 @@ class Person:
         yield
         self.has_floor = False
 
+    def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
+        raise AssertionError("nothing here is too long")
+
     def say(self, text: str, tone: Tone = "plain") -> None:
         assert self.has_floor
         self.said.append(text)

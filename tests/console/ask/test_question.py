@@ -1,14 +1,21 @@
 """What a person reads before they allow something, and how a bare terminal is answered at."""
 
 import asyncio
+from io import StringIO
 from typing import Any
 
+import pyte
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
 
 from acp_launch.console import answers
 from acp_launch.console.ask import permit
 from acp_launch.console.ask.question import Questions
-from acp_launch.session.person import Answer, Choice
+from acp_launch.console.ask.room import needed
+from acp_launch.session.person import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
 
@@ -16,6 +23,12 @@ TOKEN = "ghp_" + "a1B2c3D4e" * 4
 ONCE = {"optionId": "o", "name": "Once", "kind": "allow_once"}
 ALWAYS = {"optionId": "a", "name": "Always", "kind": "allow_always"}
 NO = {"optionId": "n", "name": "No", "kind": "reject_once"}
+WHERE = "acp-launch permission list p"
+
+
+def answered(person: Scripted, call: dict[str, Any], options: list[Any], announced: str = "") -> Answer:
+    question = ToolQuestion(call=call, options=options, announced=announced)
+    return asyncio.run(permit.permitting(person, WHERE)(question))
 
 
 @pytest.mark.parametrize("before", [0, 1990, 2100])
@@ -25,7 +38,7 @@ def test_what_is_too_long_to_be_shown_is_cut_when_it_is_redacted(before: int, mo
         monkeypatch.setattr(module, "redactor", knowing(TOKEN))
     call = {"title": f"use {TOKEN}", "kind": "read", "rawInput": {"text": "x" * before + TOKEN + "y" * 5_000}}
     person = Scripted(None)
-    asyncio.run(permit.permitting(person)(call, [{"optionId": TOKEN, "name": f"with {TOKEN}", "kind": "allow_once"}]))
+    answered(person, call, [{"optionId": TOKEN, "name": f"with {TOKEN}", "kind": "allow_once"}])
     shown = "\n".join(person.told)
     assert shown.splitlines()[0] == "The agent asks for permission: use ***"
     assert "with ***" in shown
@@ -37,9 +50,10 @@ def test_what_is_too_long_to_be_shown_is_cut_when_it_is_redacted(before: int, mo
     ("key", "options", "answer"),
     [
         ("y", [ALWAYS, ONCE, NO], Answer("o")),
-        ("a", [ALWAYS, ONCE, NO], Answer("a", always=True)),
+        ("g", [ALWAYS, ONCE, NO], Answer("a", "always")),
+        ("a", [{**ALWAYS, "name": "For this session"}, ONCE, NO], Answer("a", "session")),
         ("n", [ALWAYS, ONCE, NO], Answer("n")),
-        ("a", [ONCE, NO], Answer("o", always=True)),
+        ("g", [ONCE, NO], Answer("o", "always")),
         ("2", [ONCE, {**ONCE, "optionId": "again"}], Answer("again")),
         (None, [ONCE, ALWAYS, NO], Answer("n")),
         (None, [ONCE], Answer(None)),
@@ -49,14 +63,13 @@ def test_each_way_to_answer_has_a_key_and_no_answer_is_a_no(
     key: str | None, options: list[Any], answer: Answer
 ) -> None:
     """C-60, C-64: an option that was offered, chosen by its kind; nothing but what was offered."""
-    found = asyncio.run(permit.permitting(Scripted(key))({"title": "Do it"}, options))
-    assert found == answer
+    assert answered(Scripted(key), {"title": "Do it"}, options) == answer
 
 
 def test_what_would_be_changed_is_named_where_only_a_diff_names_it() -> None:
     person = Scripted("n")
     call = {"title": "Edit", "content": [{"type": "diff", "path": "/w/a.py", "newText": "x"}], "locations": [3, {}]}
-    asyncio.run(permit.permitting(person)(call, [ONCE, NO]))
+    answered(person, call, [ONCE, NO])
     assert "changes /w/a.py" in "\n".join(person.told)
 
 
@@ -70,9 +83,10 @@ def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None
         "rawInput": {f"key{number}": "x" for number in range(30)},
         "content": [{"type": "diff", "path": f"/d/{number}", "newText": ""} for number in range(21)],
     }
-    asyncio.run(permit.permitting(person)(call, [ONCE, NO]))
+    answered(person, call, [ONCE, NO])
     assert person.told == [
         f"The agent asks for permission: {'t' * 500}… [4,500 more characters]",
+        f"    in full: {'t' * 1991}\n      [... 1,009 characters are not shown ...]\n      {'t' * 2000}",
         f"    kind: {'k' * 500}… [100 more characters]",
         *(f"    /w/{number}" for number in range(20)),
         "    [... 2,980 more places are not shown ...]",
@@ -80,8 +94,170 @@ def test_what_is_too_much_to_be_read_is_cut_with_a_word_about_the_rest() -> None
         "    [... 10 more arguments are not shown ...]",
         *(f"    changes /d/{number}  +0 -0" for number in range(20)),
         "    [... 1 more changes are not shown ...]",
-        'Allow it? y Allow once ("Once") / n No / a Allow always (kept by acp-launch)',
+        f'Allow it? y Allow once ("Once") / n No / g Allow for good, listed by {WHERE}',
     ]
+
+
+QWEN = {
+    "toolCallId": "c",
+    "title": '{"text":"hi"}',
+    "kind": "other",
+    "rawInput": {"text": "hi"},
+    "_meta": {"toolName": "mcp__tiny__io_echo"},
+}
+GEMINI = {
+    "toolCallId": "mcp_tiny_io_echo-1",
+    "title": "io_echo (tiny MCP Server)",
+    "kind": "other",
+    "content": [{"type": "content", "content": {"type": "text", "text": '{\n  "text": "hi"\n}'}}],
+}
+CLAUDE = {"toolCallId": "c", "name": "Bash", "title": "`ls`", "kind": "execute", "rawInput": {"command": "ls"}}
+
+
+@pytest.mark.parametrize(
+    ("call", "announced", "told"),
+    [
+        (
+            QWEN,
+            'io_echo (tiny MCP Server): {"text":"hi"}',
+            [
+                'The agent asks for permission: {"text":"hi"}',
+                "    tool: mcp__tiny__io_echo, of the MCP server tiny",
+                '    announced as: io_echo (tiny MCP Server): {"text":"hi"}',
+                "    kind: other",
+                "    text: hi",
+            ],
+        ),
+        (
+            GEMINI,
+            "",
+            [
+                "The agent asks for permission: io_echo (tiny MCP Server)",
+                "    kind: other",
+                '    it says: {\n        "text": "hi"\n      }',
+            ],
+        ),
+        (
+            CLAUDE,
+            "",
+            ["The agent asks for permission: `ls`", "    tool: Bash", "    kind: execute", "    command: ls"],
+        ),
+        (
+            {"title": "Run it", "rawInput": ["rm", "-rf", "/"]},
+            "",
+            ["The agent asks for permission: Run it", "    kind: not said", '    input: ["rm", "-rf", "/"]'],
+        ),
+    ],
+    ids=["qwen", "gemini", "claude", "a list"],
+)
+def test_the_tool_its_server_and_its_arguments_are_shown_wherever_the_agent_tells_them(
+    call: dict[str, Any], announced: str, told: list[str]
+) -> None:
+    person = Scripted("n")
+    answered(person, call, [ONCE, NO], announced)
+    assert person.told[:-1] == told
+
+
+def test_a_text_that_repeats_an_argument_or_the_title_is_not_shown_again() -> None:
+    texts = [{"type": "content", "content": {"type": "text", "text": text}} for text in ("ls", "List\n", "List files")]
+    person = Scripted("n")
+    answered(
+        person, {"title": "List files", "rawInput": {"command": "ls", "why": "List"}, "content": texts}, [ONCE, NO]
+    )
+    assert [line for line in person.told if "says" in line] == []
+
+
+def test_of_too_many_arguments_the_command_is_never_the_one_that_is_left_out() -> None:
+    person = Scripted("n")
+    given = {**{f"key{number}": "x" for number in range(30)}, "command": "rm -rf /", "description": "harmless"}
+    answered(person, {"title": "Run", "rawInput": given}, [ONCE, NO])
+    assert "    command: rm -rf /" in person.told
+    assert "    [... 12 more arguments are not shown ...]" in person.told
+
+
+LONG = {
+    "toolCallId": "c",
+    "name": "mcp__shell__run",
+    "title": "Tidy up",
+    "kind": "execute",
+    "rawInput": {"description": "It only tidies up. " * 160, "command": "rm -rf ~", "cwd": "/w"},
+}
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 20), (80, 8), (40, 8), (80, 5), (40, 5), (20, 5), (200, 50)])
+def test_what_is_decided_about_stands_above_the_question_however_much_is_said_of_it(columns: int, rows: int) -> None:
+    person = Scripted("n", screen=(columns, rows))
+    answered(person, LONG, [ONCE, NO])
+    lines = [line for text in person.told[:-1] for line in text.split("\n")]
+    drawn = [line[at : at + columns] for line in lines for at in range(0, max(1, len(line)), columns)]
+    seen = drawn[-rows:]
+    assert seen[0] in ("The agent asks for permission: Tidy up", "Asked for: Tidy up")
+    assert any(row.startswith("    tool: mcp__") for row in seen)
+    assert any(row.startswith("    command: rm -rf ~"[: columns - 1]) for row in seen)
+    assert "It only tidies up. " * 160 in "".join(person.told)
+
+
+def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
+    person = Scripted("n", screen=(80, 9))
+    answered(person, LONG, [ONCE, NO])
+    told = person.told[:-1]
+    description = f"    description: {LONG['rawInput']['description']}"  # type: ignore[index]
+    assert told[:6] == [
+        "All that the agent says of it, and below it what matters:",
+        "    tool: mcp__shell__run, of the MCP server shell",
+        "    kind: execute",
+        description,
+        "    command: rm -rf ~",
+        "    cwd: /w",
+    ]
+    assert told[6:] == [
+        "The agent asks for permission: Tidy up",
+        "    tool: mcp__shell__run, of the MCP server shell",
+        "    command: rm -rf ~",
+        "    cwd: /w",
+        "    kind: execute",
+        description[:80],
+        "      [... more of it, above ...]",
+        f"      {description[80 + 39 * 74 : 80 + 40 * 74]}",
+        f"      {description[80 + 40 * 74 :]}",
+    ]
+
+
+def test_a_title_that_is_the_command_is_shown_whole() -> None:
+    """gemini has no other place for it."""
+    command = f"echo {'x ' * 400}; rm -rf ~"
+    for screen in ((500, 10_000), (80, 10)):
+        person = Scripted("n", screen=screen)
+        answered(person, {"title": command, "kind": "execute"}, [ONCE, NO])
+        assert any(command.strip() in text for text in person.told)
+        assert "rm -rf ~" in "".join(person.told[-11:-1])
+
+
+def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> None:
+    person = Scripted("n", screen=(80, 8))
+    command = f"echo {'x ' * 1000}; rm -rf ~"
+    answered(person, {"title": "Run", "rawInput": {"command": command}}, [ONCE, NO])
+    last = person.told[-9:-1]
+    assert last[0] == "The agent asks for permission: Run"
+    assert last[1].startswith("    command: echo x x x")
+    assert last[-2].endswith("; rm -rf ~")
+    assert any("more of it, above" in line for line in last)
+
+
+def test_what_fits_is_said_once() -> None:
+    person = Scripted("n", screen=(80, 6))
+    answered(person, {**LONG, "rawInput": {"description": "It tidies up", "command": "rm -rf ~"}}, [ONCE, NO])
+    assert len(person.told) == 6
+
+
+@given(st.text(alphabet="ab \u6f22\n", max_size=300), st.integers(2, 90))
+def test_no_text_takes_more_rows_than_are_counted(text: str, columns: int) -> None:
+    """Broken at words, as rich does, or anywhere, as a terminal does."""
+    console = Console(width=columns, file=StringIO(), color_system=None)
+    assert len(Text(text).wrap(console, columns)) <= needed(text, columns)
+    screen = pyte.Screen(columns, 700)
+    pyte.Stream(screen).feed(text.replace("\n", "\r\n"))
+    assert screen.cursor.y < needed(text, columns)
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str | None:

@@ -7,6 +7,8 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.console.draw.live import Live
+from acp_launch.console.draw.region import Region
+from acp_launch.console.stillclock import StillClock
 from acp_launch.errors import AgentError
 from acp_launch.process.change import Change
 from acp_launch.protocol.event import Updated
@@ -423,3 +425,26 @@ def test_an_endless_paragraph_is_drawn_as_it_goes_and_a_frame_is_no_more_than_a_
     assert len(screen.file.getvalue()) - before < 60 * 10 * 2
     screen.live.ended(end())
     assert screen.text.count("\n") >= len(text) // 60
+
+
+def test_the_time_in_which_a_person_was_asked_counts_for_no_call_and_no_thought() -> None:
+    """Two questions at once: the second waits for the floor, and for its answer."""
+    screen = Screen()
+    clock = StillClock(lambda: screen.seconds)
+    screen.live = Live(Region(screen.console), say=lambda text, style: None, clock=clock)
+    screen.live.update(chunk("Which of the two?", kind="agent_thought_chunk"))
+    screen.seconds = 3
+    with clock.still():
+        screen.seconds = 13
+        with clock.still():
+            screen.seconds = 23
+        screen.seconds = 33
+    screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
+    screen.seconds = 35
+    with clock.still():
+        screen.seconds = 95
+        screen.live.waiting("sign of life", 3, 60)
+    screen.seconds = 98
+    screen.live.update(tool("1", "completed"))
+    screen.live.ended(end())
+    assert screen.text == "✻ thought for 3 s · Which of the two?\n✓ Search  search  5 s"

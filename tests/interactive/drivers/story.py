@@ -27,7 +27,10 @@ from acp_launch.session.person import Choice
 CHOICES = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Reject"))
 VOCABULARY = Vocabulary(
     commands=(Word(":help", "what there is"), Word(":mode", "how it works", "MODE")),
-    slash=(Word("/plan", "Think first", "topic"), Word("/probe", "Look around")),
+    slash=(
+        Word("/batch", "Do it to each", "<what is to be done to each of the files that are named after it>"),
+        *(Word("/plan", "Think first", "topic"), Word("/probe", "Look around")),
+    ),
     values={(":mode",): (Word("careful"), Word("quick"))},
     directories=(Path.cwd(),),
 )

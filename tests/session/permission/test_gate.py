@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from msgspec.structs import replace
+
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
 from acp_launch.session.permission.gate import NOBODY, Call, Decision, Gate, How
 from acp_launch.session.permission.policy import Policy, Remembered, remember
-from acp_launch.session.person import Answer
+from acp_launch.session.person import Answer, Holds, ToolQuestion
 
 OPTIONS = [
     {"optionId": "always", "name": "Always", "kind": "allow_always"},
@@ -25,11 +27,12 @@ class Books:
 
     def __init__(self) -> None:
         self.entries: list[tuple[How, str, Decision, str]] = []
-        self.kept: list[tuple[str, bool]] = []
+        self.kept: list[tuple[str, bool, Holds]] = []
 
-    def keep(self, call: Call, *, allowed: bool) -> Remembered | None:
-        self.kept.append((call["title"], allowed))
-        return remember(call, allowed, cwd="/w", home="", since=0.0)
+    def keep(self, call: Call, *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
+        self.kept.append((call["title"], allowed, holds))
+        kept = remember(call, allowed, cwd="/w", home="", since=0.0)
+        return kept and replace(kept, session=None if holds == "always" else session)
 
     def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
         self.entries.append((how, call["title"], decision, session))
@@ -40,10 +43,12 @@ class Person:
 
     def __init__(self, *answers: Answer) -> None:
         self.asked: list[tuple[str, list[str]]] = []
+        self.questions: list[ToolQuestion] = []
         self._answers = list(answers)
 
-    async def __call__(self, call: dict[str, Any], options: list[Any]) -> Answer:
-        self.asked.append((call["title"], [option["kind"] for option in options]))
+    async def __call__(self, question: ToolQuestion) -> Answer:
+        self.asked.append((question.call["title"], [option["kind"] for option in question.options]))
+        self.questions.append(question)
         return self._answers.pop(0)
 
 
@@ -58,7 +63,7 @@ def done(work: Coroutine[Any, Any, Any]) -> Any:
 def test_the_policy_answers_at_once_and_says_by_which_rule() -> None:
     books = Books()
     gate = Gate(Policy("ask", rules=(rule("deny", kind=("edit",)),)), Person(), books)
-    gate.session = "work"
+    gate.enter("work")
     by = "permissions.rules[0] (p.yaml:3:5)"
     assert gate.decided(EDIT, OPTIONS) == Decision(False, "no", by)
     assert books.entries == [("asked", "Edit a", Decision(False, "no", by), "work")]
@@ -70,12 +75,63 @@ def test_where_nobody_can_be_asked_the_answer_is_no_and_says_why() -> None:
 
 
 def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> None:
-    books, person = Books(), Person(Answer("always", always=True))
+    books, person = Books(), Person(Answer("always", "always"))
     gate = Gate(Policy("ask", cwd="/w"), person, books)
     assert gate.decided(EDIT, OPTIONS) is None
-    assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you")
-    assert books.kept == [("Edit a", True)]
+    assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, for good")
+    assert books.kept == [("Edit a", True, "always")]
     assert gate.decided(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
+
+
+def test_an_answer_for_a_session_holds_in_that_session_and_in_no_other() -> None:
+    books, person = Books(), Person(Answer("always", "session"))
+    gate = Gate(Policy("ask", cwd="/w"), person, books)
+    gate.enter("one")
+    assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, in this session")
+    assert gate.decided(EDIT, OPTIONS) == Decision(True, "yes", "your earlier answer: allow in this session")
+    gate.enter("two")
+    assert gate.decided(EDIT, OPTIONS) is None
+    gate.enter("one")
+    assert done(gate.serve(WRITE)) == "", "what is done for it needs no other word"
+    gate.new_turn()
+    assert done(gate.serve(WRITE)) == ""
+    assert books.entries[-1][2].by == "your earlier answer: allow in this session"
+
+
+def test_another_session_of_the_same_name_has_none_of_its_answers() -> None:
+    gate = Gate(Policy("ask", cwd="/w"), Person(Answer("always", "session"), Answer("always", "always")), Books())
+    gate.enter("one")
+    done(gate.asked(EDIT, OPTIONS))
+    done(gate.asked(RUN, OPTIONS))
+    gate.begin()
+    assert gate.decided(EDIT, OPTIONS) is None
+    assert gate.decided(RUN, OPTIONS) == Decision(True, "yes", "your earlier answer: always allow")
+
+
+def test_an_answer_for_a_session_is_of_the_one_it_was_asked_in() -> None:
+    """Whoever answers late has not answered for where they are by then."""
+
+    async def late(question: ToolQuestion) -> Answer:
+        gate.enter("two")
+        return Answer("always", "session")
+
+    gate = Gate(Policy("ask", cwd="/w"), late, Books())
+    gate.enter("one")
+    done(gate.asked(EDIT, OPTIONS))
+    assert gate.decided(EDIT, OPTIONS) is None
+    gate.enter("one")
+    assert gate.decided(EDIT, OPTIONS) is not None
+
+
+def test_a_question_says_whether_its_answer_can_be_kept() -> None:
+    person = Person(*[Answer("no")] * 4)
+    gate = Gate(Policy("ask", cwd="/w"), person, Books())
+    for call in (EDIT, RUN, {"kind": "switch_mode", "title": "Go", "rawInput": {"plan": "1."}}, {"title": "Something"}):
+        done(gate.asked(call, OPTIONS))
+    assert [question.is_keepable for question in person.questions] == [True, True, False, False]
+    unbooked = Person(Answer("no"))
+    done(Gate(Policy("ask", cwd="/w"), unbooked).asked(EDIT, OPTIONS))
+    assert not unbooked.questions[0].is_keepable
 
 
 def test_a_person_who_chooses_nothing_that_was_offered_has_not_allowed_it() -> None:
@@ -92,7 +148,10 @@ def test_what_was_allowed_in_this_turn_is_served_without_a_second_question() -> 
     assert len(person.asked) == 1
     gate.new_turn()
     assert done(gate.serve({**EDIT, "title": "Write a"})) == "denied: you"
-    assert person.asked[1] == ("Write a", ["allow_once", "allow_always", "reject_once", "reject_always"])
+    assert person.asked[1] == (
+        "Write a",
+        ["allow_once", "allow_always", "allow_always", "reject_once", "reject_always"],
+    )
 
 
 def test_an_allowed_file_is_not_another_file_and_no_command() -> None:

@@ -62,6 +62,7 @@ def test_always_is_chosen_only_where_once_is_not_offered() -> None:
         ["x", None, 3, {}],
         [{"kind": "reject_once"}],
         [{"kind": "reject_once", "optionId": 7}],
+        [{"kind": {"reject_once": True}, "optionId": "x"}, {"kind": ["reject_once"], "optionId": "y"}],
     ],
 )
 def test_nothing_is_invented_where_nothing_can_be_rejected(offered: list[Any]) -> None:
@@ -270,6 +271,37 @@ def test_an_answer_that_was_kept_is_given_again_to_the_same_call() -> None:
     assert remembering(call, kept(call, False)) == Verdict("deny", "your earlier answer: always deny")
 
 
+def test_an_answer_for_a_session_is_given_again_there_alone() -> None:
+    call = shell("npm test")
+    here = replace(kept(call), session="one")
+    assert judge(Policy("ask", remembered=(here,), cwd="/p", session="one"), call) == Verdict(
+        "allow", "your earlier answer: allow in this session"
+    )
+    assert judge(Policy("ask", remembered=(here,), cwd="/p", session="two"), call).answer == "ask"
+    assert judge(Policy("ask", remembered=(here,), cwd="/p"), call).answer == "ask"
+    later = replace(kept(call, False, 2.0), session="one")
+    assert judge(Policy("ask", remembered=(kept(call), later), cwd="/p", session="one"), call).answer == "deny"
+
+
+def test_a_tool_is_known_where_qwen_and_claude_name_it() -> None:
+    database = rule("deny", tool="mcp__db__*")
+    for call in (
+        {"name": "mcp__db__query"},
+        {"_meta": {"toolName": "mcp__db__query"}},
+        {"_meta": {"claudeCode": {"toolName": "mcp__db__query"}}},
+    ):
+        assert answered({"title": "{}", **call}, database) == "deny"
+    assert answered({"title": "{}", "name": "other", "_meta": {"toolName": "mcp__db__query"}}, database) == "ask"
+
+
+def test_a_no_from_before_a_tool_was_known_stands() -> None:
+    """What agents tell of a tool in `_meta` was not looked at when it was given."""
+    call = {"kind": "other", "title": '{"a": 1}', "rawInput": {"a": 1}}
+    known = {**call, "_meta": {"toolName": "mcp__x__y"}}
+    assert remembering(known, kept(call, False)).answer == "deny"
+    assert remembering(known, kept(call)).answer == "ask"
+
+
 def test_the_latest_answer_counts() -> None:
     call = shell("npm test")
     assert remembering(call, kept(call), kept(call, False, 2.0)).answer == "deny"
@@ -313,6 +345,12 @@ def tool(input: object, **more: Any) -> dict[str, Any]:
     return {"name": "mcp__db__query", "title": "query", "rawInput": input, **more}
 
 
+def said(*texts: str) -> dict[str, Any]:
+    """As gemini asks: no name, no input, the arguments as text."""
+    contents = [{"type": "content", "content": {"type": "text", "text": text}} for text in texts]
+    return {"kind": "other", "title": "query (db MCP Server)", "status": "pending", "content": contents}
+
+
 FILE = {"kind": "edit", "name": "Edit"}
 
 
@@ -335,6 +373,7 @@ FILE = {"kind": "edit", "name": "Edit"}
         (tool({"command": "x"}), tool({"command": "x", "ARGS": ["b"]})),
         (tool({"run": {"command": "x"}, "args": ["a"]}), tool({"run": {"command": "x"}, "args": ["b"]})),
         (tool({"url": "u", "body": "a"}, kind="fetch"), tool({"url": "u", "body": "b"}, kind="fetch")),
+        (said('{"sql": "select 1"}'), said('{"sql": "drop table users"}')),
         ({**FILE, "rawInput": {"path": "a"}}, {**FILE, "rawInput": {"path": "a", "script": "rm"}}),
         ({**FILE, "rawInput": {"path": "a"}}, {**FILE, "rawInput": {"path": "a", "content": "x", "command": "rm"}}),
         (

@@ -401,22 +401,23 @@ def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: py
 
 
 def test_a_launch_that_is_killed_leaves_no_command_behind(tmp_path: Path, alive: Liveness) -> None:
-    """Promise 2 of the design: the guard knows them."""
-    argvs = [json.dumps(program(*argv)) for argv, _ in TREES.values() if argv != ["scrubber"]]
-    names = [name for argv, names in TREES.values() if argv != ["scrubber"] for name in names]
+    """The guards are above them."""
+    argvs = [json.dumps(program(*argv)) for argv, _ in TREES.values()]
+    names = [name for _, names in TREES.values() for name in names]
     with subprocess.Popen(
         [sys.executable, str(CHILDREN / "terminals.py"), str(tmp_path), *argvs],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         bufsize=1,
+        start_new_session=True,
         env={**os.environ, **alive.env},
     ) as launch:
         try:
             running = Running(launch)
             alive.hear(*names)
             assert len(running.children) == len(argvs)
-            with gone(running.guard):
+            with gone(running.upper):
                 launch.send_signal(signal.SIGKILL)
                 launch.wait(PATIENCE)
             alive.assert_all_dead()

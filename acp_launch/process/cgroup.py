@@ -1,0 +1,97 @@
+"""
+A control group of the launch's own (cgroup v2, Linux 5.14 or newer), where this user may make one below their own.
+
+No process leaves it without the kernel's leave, whatever it scrubs, forks or renames, so it also holds what no listing
+ever showed; `cgroup.kill` ends all of it at once. The lower guard enters it before it starts anything. Containers and
+logins without a user manager of systemd often do not allow it: then there is none, and the guards are what there is.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+_KILL, _MEMBERS = "cgroup.kill", "cgroup.procs"
+_PREFIX = "acp-launch-"  # of its name, before the launch's id
+
+
+class Cgroup:
+    """May or may not exist; every method tolerates that it does not, and that others remove it meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def enter(self) -> bool:
+        """Make it and move this process into it; False where that is not allowed or the kernel is too old."""
+        try:
+            self.path.mkdir()
+            if not (self.path / _KILL).exists():
+                raise FileNotFoundError(_KILL)
+            _write(self.path / _MEMBERS, str(os.getpid()))
+        except OSError:
+            self.remove()
+            return False
+        return True
+
+    def leave(self) -> None:
+        """Move this process back to the group above."""
+        try:
+            _write(self.path.parent / _MEMBERS, str(os.getpid()))
+        except OSError:
+            return  # it stays, and with it the group
+
+    def members(self) -> list[int]:
+        """The pids in it and in the groups below it."""
+        return [int(pid) for group in self._groups() for pid in _read(group / _MEMBERS).split()]
+
+    def kill(self) -> None:
+        """Kill every process in it, unless this process is one of them."""
+        if os.getpid() in self.members():
+            return  # an agent that was left behind runs `acp-launch reap`; each of the others is killed by itself
+        try:
+            _write(self.path / _KILL, "1")
+        except OSError:
+            return  # there is no such group, or not ours to kill
+
+    def remove(self) -> None:
+        """Remove it, if it is empty, and the groups that programs have made below it."""
+        for group in self._groups():
+            try:
+                group.rmdir()
+            except OSError:
+                return  # a process is still in it; `reap` and the next start try again
+
+    def _groups(self) -> Iterator[Path]:
+        """It and those below it, the innermost first."""
+        for directory, _, _ in os.walk(self.path, topdown=False):
+            yield Path(directory)
+
+
+def of_launch(launch: str) -> Cgroup | None:
+    """The group a launch of this process would have below our own; None where there is no cgroup v2."""
+    inside = next(
+        (line[len("0::") :] for line in _read(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::/")), None
+    )
+    if inside is None or ".." in inside:  # our own group is outside of what we can see
+        return None
+    mount = next((mount for mount in _MOUNTS if os.path.exists(f"{mount}/cgroup.controllers")), None)  # noqa: PTH110
+    return Cgroup(Path(mount + inside.rstrip("/"), _PREFIX + launch)) if mount else None
+
+
+def recorded(path: str, launch: str) -> Cgroup | None:
+    """The group at `path`, if that can be the one of this launch."""
+    group = Path(path)
+    is_one = group.name == _PREFIX + launch and ".." not in group.parts and path.startswith(_MOUNTS[0] + "/")
+    return Cgroup(group) if is_one else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+def _write(path: Path, text: str) -> None:
+    with path.open("w") as file:
+        file.write(text)

@@ -1,0 +1,42 @@
+"""One side's pipe: every line is handed on, whatever becomes of the others."""
+
+import asyncio
+import os
+
+from acp_launch.bridge.link import Link, Over
+
+
+def test_a_line_that_breaks_whoever_takes_it_costs_no_other() -> None:
+    """All in one chunk, as a fast writer's lines come."""
+    heard: list[bytes] = []
+    broke: list[Exception] = []
+    bursts: list[bool] = []
+
+    def take(line: bytes) -> None:
+        if line == b"two":
+            raise LookupError("an id that is no id")
+        heard.append(line)
+
+    async def story() -> None:
+        ended = asyncio.Event()
+
+        def over(over: Over) -> None:
+            ended.set()
+
+        source, theirs = os.pipe()
+        sink, ours = os.pipe()
+        os.set_blocking(source, False)
+        os.write(theirs, b"one\ntwo\nthree\nfo")
+        os.write(theirs, b"ur\n")
+        os.close(theirs)
+        link = Link(source, ours, take, over, lambda: None, bursts.append, broke.append, max_line=100)
+        async with asyncio.timeout(10):
+            await ended.wait()
+        link.close()
+        for descriptor in (source, sink, ours):
+            os.close(descriptor)
+
+    asyncio.run(story())
+    assert heard == [b"one", b"three", b"four"]
+    assert [type(error) for error in broke] == [LookupError]
+    assert bursts in ([True, False], [True, False, True, False])

@@ -1,0 +1,244 @@
+"""Ring 3. How long an answer to a permission question lives, and what a person sees before they give one."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.launcher import AGENTS, Launcher
+from tests.cli.terminal import on_terminal
+from tests.cli.test_run_interactive import ENTER, after, leaves, sitting
+from tests.interactive.screen import Terminal, on_screen
+
+NOTE = ("run", "demo", "note buy milk")
+GOOD = "Allow for good, listed by acp-launch permission list"
+DENIED = "denied: Note: buy milk (permissions.default: ask, and no terminal to ask on)"
+
+
+@pytest.fixture
+def demo(launch: Launcher) -> Launcher:
+    launch.env["TERM"] = "xterm-256color"
+    return launch
+
+
+def answered(launch: Launcher, key: str, *arguments: str) -> str:
+    """What a run of one prompt shows on a terminal, whose question is answered with a key."""
+    with on_terminal(*arguments, cwd=launch.project, env=launch.env) as terminal:
+        terminal.until("Allow it? [no]: ")
+        terminal.types(f"{key}\n")
+        assert terminal.ends() == 0
+        return terminal.text
+
+
+def by(launch: Launcher, profile: str = "demo") -> list[tuple[str, str]]:
+    """Who answered what, by the record."""
+    log = launch("permission", "log", profile, "--json").out.splitlines()
+    return [(entry["answer"], entry["by"]) for entry in map(json.loads, log)]
+
+
+def test_what_is_allowed_in_this_session_is_asked_again_in_the_next_run(demo: Launcher) -> None:
+    """The label is the agent's: "Always allow in this session"."""
+    text = answered(demo, "a", *NOTE)
+    assert "2. Always allow in this session (a)" in text
+    assert "allowed: Note: buy milk (you, in this session)" in text
+    piped = demo(*NOTE)
+    assert (piped.code, DENIED in piped.err) == (10, True)
+    assert demo("permission", "list", "demo").err == 'no answers are remembered for "demo" here\n'
+    assert by(demo) == [("allow", "you, in this session"), ("deny", DENIED.partition("(")[2][:-1])]
+
+
+def test_a_session_that_is_continued_later_asks_again(demo: Launcher) -> None:
+    answered(demo, "a", *NOTE, "--session", "work")
+    piped = demo(*NOTE, "--session", "work")
+    assert (piped.code, DENIED in piped.err) == (10, True)
+    assert demo(*NOTE, "--continue").code == 10
+
+
+def test_what_is_allowed_for_good_is_said_to_be_listed_and_holds_until_it_is_forgotten(demo: Launcher) -> None:
+    text = answered(demo, "g", *NOTE)
+    assert f"4. {GOOD} demo (g)" in text
+    assert "allowed: Note: buy milk (you, for good)" in text
+    listed = demo("permission", "list", "demo").out.decode().splitlines()
+    assert [line.split()[:5] for line in listed[1:]] == [["1", "always", "allow", "edit", "Note:"]]
+    piped = demo(*NOTE)
+    assert (piped.code, "(your earlier answer: always allow)" in piped.err) == (0, True)
+    demo("permission", "forget", "demo", "--all")
+    assert demo(*NOTE).code == 10
+
+
+@pytest.mark.parametrize(
+    ("always", "key", "label", "again"),
+    [
+        ("Allow for this session", "a", "Allow for this session", 10),
+        ("Allow All Edits", "a", 'Allow from now on ("Allow All Edits")', 10),
+        ("Always allow", "g", f"{GOOD} p", 0),
+        ("Allow for all future sessions", "g", f'{GOOD} p ("Allow for all future sessions")', 0),
+    ],
+)
+def test_the_agents_own_label_decides(launch: Launcher, always: str, key: str, label: str, again: int) -> None:
+    launch.profile("asker", "allow_once,allow_always,reject_once", 'input={"path": "a"}', f"always={always}")
+    text = answered(launch, key, "run", "p", "hi")
+    assert f"2. {label} ({key})" in " ".join(text.split())
+    assert "outcomes: allow_always-1" in text
+    assert launch("run", "p", "hi").code == again
+
+
+def test_an_agent_without_a_profile_has_its_answers_listed_too(launch: Launcher) -> None:
+    agent = f'{sys.executable} -I -S {AGENTS / "asker.py"} allow_once,reject_once \'input={{"path": "a"}}\''
+    text = answered(launch, "g", "run", "--agent", agent, "hi")
+    listing = " ".join(text.split()).partition("listed by acp-launch ")[2].partition("' (g)")[0]
+    verb, name = listing.split(" -- '")
+    listed = launch(*verb.split(), "--", name)
+    assert (listed.code, listed.out.decode().split()[4:7]) == (0, ["1", "always", "allow"])
+
+
+def test_a_profile_that_is_given_by_its_path_is_listed_by_its_path(launch: Launcher) -> None:
+    launch.profile("asker", "allow_once,reject_once", 'input={"path": "a"}', name="other")
+    path = ".acp-launch/other.yaml"
+    assert f"{GOOD} {path} (g)" in answered(launch, "g", "run", path, "hi")
+    assert launch("permission", "list", path).out.decode().split()[4:7] == ["1", "always", "allow"]
+
+
+def question(terminal: Terminal, prompt: str) -> None:
+    terminal.until("ready ·")
+    terminal.types(prompt + ENTER)
+    terminal.until_it(lambda: any("[a] Always allow in this" in row for row in after(terminal, prompt)), "a question")
+
+
+def goes_through(terminal: Terminal, prompt: str, said: str) -> None:
+    """It is done, and nobody was asked."""
+    terminal.until("ready ·")
+    before = terminal.all.count(said)
+    terminal.types(prompt + ENTER)
+    terminal.until_it(lambda: terminal.all.count(said) > before, said)
+    assert not any("asks for permission" in row for row in after(terminal, prompt))
+
+
+def test_a_session_answer_holds_in_its_session_and_comes_back_with_it(tmp_path: Path) -> None:
+    """The demo agent asks again in a session that it loads: then it is answered."""
+    (tmp_path / "a.txt").write_text("zero\n")
+    with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
+        question(terminal, "edit a.txt one")
+        terminal.types("a")
+        goes_through(terminal, "edit a.txt two", "a.txt is written, through the client.")
+        terminal.types(f":permissions{ENTER}")
+        terminal.until("allow in this session: edit")
+        terminal.types(f":new two{ENTER}")
+        terminal.until("· two ·")
+        terminal.until("ready ·")
+        question(terminal, "edit a.txt three")
+        terminal.types("n")
+        terminal.until("I did not do it: permission was refused.")
+        terminal.until("ready ·")
+        terminal.types(f":permissions{ENTER}")
+        terminal.until("default: ask")
+        assert not any("allow in this session" in row for row in after(terminal, "edit a.txt three"))
+        terminal.types(f":switch one{ENTER}")
+        terminal.until("· one ·")
+        goes_through(terminal, "edit a.txt four", "a.txt is written, through the client.")
+        leaves(terminal)
+    assert (tmp_path / "a.txt").read_text() == "zero\none\ntwo\nfour\n"
+
+
+def test_a_session_answer_outlives_the_agent_that_is_started_again(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("zero\n")
+    with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
+        question(terminal, "edit a.txt one")
+        terminal.types("a")
+        terminal.until("ready ·")
+        terminal.types(f"crash{ENTER}")
+        terminal.until("[y] Start it again")
+        terminal.types("y")
+        terminal.until("the prompt it did not answer is ready")
+        terminal.until("ready ·")
+        terminal.types("\x03")
+        goes_through(terminal, "edit a.txt two", "a.txt is written, through the client.")
+        leaves(terminal)
+    assert (tmp_path / "a.txt").read_text() == "zero\none\ntwo\n"
+
+
+DESCRIPTION = "It only tidies up a little. " * 110  # 3,080 characters
+SHELL = ['input={"description": "' + DESCRIPTION + '", "command": "rm -rf ~/precious", "cwd": "/w"}', "kind=execute"]
+META = 'meta={"toolName": "mcp__shell__run"}'
+SCREENS = [(80, 24), (40, 12), (60, 8)]
+
+
+@contextmanager
+def asking(launch: Launcher, *words: str, columns: int, rows: int, **env: str) -> Iterator[Terminal]:
+    """A run on a terminal whose agent wants to run a command that it has much to say of."""
+    launch.profile("asker", "allow_once,reject_once", *SHELL, META, "title=Tidy", "announced=run (shell): Tidy")
+    argv = [sys.executable, "-m", "acp_launch", "run", "--trust", "p", *words]
+    with on_screen(*argv, cwd=launch.project, columns=columns, rows=rows, env={**launch.env, **env}) as terminal:
+        yield terminal
+
+
+def sees(terminal: Terminal) -> None:
+    """What a person decides about is on the screen, and all of it was."""
+    shown = terminal.shown
+    assert any(row.endswith(": Tidy") for row in (terminal.rows if len(terminal.rows) > 8 else terminal.all))
+    assert "tool: mcp__shell__run" in shown
+    assert "command: rm -rf ~/precious" in shown
+    everything = "".join("".join(terminal.all).split())
+    assert DESCRIPTION.replace(" ", "") in everything
+    assert "announcedas:run(shell):Tidy" in everything
+
+
+@pytest.mark.parametrize(("columns", "rows"), SCREENS)
+def test_a_long_description_leaves_the_command_on_the_screen_of_one_prompt(
+    launch: Launcher, columns: int, rows: int
+) -> None:
+    with asking(launch, "hi", columns=columns, rows=rows) as terminal:
+        terminal.until("Allow it? [no]:")
+        sees(terminal)
+        terminal.types("n\n")
+        assert terminal.ends() == 0
+
+
+@pytest.mark.parametrize(("columns", "rows"), SCREENS)
+def test_a_long_description_leaves_the_command_on_the_screen_of_a_session(
+    launch: Launcher, columns: int, rows: int
+) -> None:
+    with asking(launch, columns=columns, rows=rows) as terminal:
+        terminal.until("ready")
+        terminal.types(f"hi{ENTER}")
+        terminal.until("[y]")
+        sees(terminal)
+        terminal.types("n")
+        terminal.until("ready")
+        leaves(terminal)
+
+
+@pytest.mark.parametrize(("columns", "rows"), SCREENS)
+def test_a_long_description_leaves_the_command_on_the_screen_of_lines(
+    launch: Launcher, columns: int, rows: int
+) -> None:
+    with asking(launch, columns=columns, rows=rows, TERM="dumb") as terminal:
+        terminal.until(">")
+        terminal.types("hi\n")
+        terminal.until("y/n/g:")
+        sees(terminal)
+        terminal.types("n\n")
+        terminal.until("outcomes: reject_once-1")
+        leaves(terminal)
+
+
+def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said_to(demo: Launcher) -> None:
+    with on_terminal(*NOTE, cwd=demo.project, env=demo.env) as terminal:
+        terminal.until("Allow it? [no]: ")
+        (Path(demo.env["ACP_LAUNCH_STATE_DIR"]) / "permissions").write_text("in the way")
+        terminal.types("g\n")
+        assert terminal.ends() == 0
+        text = " ".join(terminal.text.split())
+    assert "the answer holds in this session and was not kept: the remembered answers in" in text
+    assert "allowed: Note: buy milk (you, in this session)" in text
+
+
+def test_what_is_kept_for_good_elsewhere_is_listed_there(launch: Launcher) -> None:
+    elsewhere = launch.project / "elsewhere"
+    (elsewhere / ".acp-launch").mkdir(parents=True)
+    agent = f'{sys.executable} -I -S {AGENTS / "asker.py"} allow_once,reject_once \'input={{"path": "a"}}\''
+    text = " ".join(answered(launch, "g", "run", "--cwd", "elsewhere", "--agent", agent, "hi").split())
+    assert f"listed by cd {elsewhere}; acp-launch permission list -- '--agent python" in text
