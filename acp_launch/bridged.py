@@ -13,13 +13,14 @@ from msgspec import Struct
 
 from acp_launch.bridge.offer import Way, is_bridged
 from acp_launch.errors import ServerError, WaitExpired
+from acp_launch.interrupts import Interrupts
 from acp_launch.plan.model import LaunchPlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.change import OVERDUE, Change, Standing
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.secret.value import Secret
 from acp_launch.session.observer import Observer
-from acp_launch.session.waits import awaited
+from acp_launch.session.waits import Budget, awaited
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running
@@ -39,8 +40,8 @@ class Supplies(Struct, frozen=True, kw_only=True):
 class Bridged:
     """Made by `bridged` only; without any server of ours it does nothing."""
 
-    def __init__(self, plan: LaunchPlan, observer: Observer) -> None:
-        self._plan, self._observer = plan, observer
+    def __init__(self, plan: LaunchPlan, observer: Observer, budget: Budget) -> None:
+        self._plan, self._observer, self._budget = plan, observer, budget
         self._inner: Running | None = None
         self._is_open = self._is_told = self._is_stopping = False
         self._news = asyncio.Event()
@@ -62,7 +63,7 @@ class Bridged:
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         """`what` has been awaited for so long; at `limit` it is given up."""
-        self._observer.waiting(what, seconds, limit)
+        self._observer.waiting(what, seconds, self._budget.clamped(seconds, limit))
         self._news.set()
 
     async def tell(self) -> None:
@@ -186,17 +187,16 @@ class Bridged:
 
 @asynccontextmanager
 async def bridged(
-    plan: LaunchPlan, supplies: Supplies, observer: Observer, hurry: asyncio.Event
+    plan: LaunchPlan, supplies: Supplies, observer: Observer, interrupts: Interrupts
 ) -> AsyncIterator[Bridged]:
     """Start the servers of `plan` now; leaving stops them, after the agent, whose shims they answer."""
     ours = _ours(plan)
+    story = Bridged(plan, observer, interrupts.budget)
     if not ours:
-        yield Bridged(plan, observer)
+        yield story
         return
 
     from acp_launch.bridge.servers import Needs, running  # 15 ms, which a launch without servers need not pay
-
-    story = Bridged(plan, observer)
 
     def changed(change: Change) -> None:
         supplies.logs.mark(change.server, _mark(change))
@@ -213,7 +213,7 @@ async def bridged(
         waiting=story.waiting,
         log=supplies.logs.of,
         log_end=supplies.logs.end,
-        hurry=hurry,
+        hurry=interrupts.hurry,
     )
     async with running(ours, needs) as inner:
         story.running(inner)

@@ -18,6 +18,7 @@ LaunchError                 unexpected                                        1
 ├── AuthRequired            the agent wants a login first                     6
 ├── NotTrusted              a project's profile that was not accepted         7
 ├── WaitExpired             a named wait passed its deadline                124
+│   └── RunExpired            there is no time left for the whole run
 └── Stopped                 Ctrl-C, SIGTERM or SIGHUP           130, 143 or 129
 
 Only `cli.main` turns one into text and an exit code.
@@ -174,9 +175,13 @@ class WaitExpired(LaunchError):  # noqa: N818
     exit_code = 124
 
 
+class RunExpired(WaitExpired):
+    """Raised when a run has taken as long as it may (`--timeout`)."""
+
+
 class Stopped(LaunchError):  # noqa: N818
     """Raised when a signal ended the run; `signal_number` decides the exit code as shells do."""
 
-    def __init__(self, message: str, *, signal_number: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, signal_number: int, detail: Sequence[str] = ()) -> None:
+        super().__init__(message, detail=detail)
         self.exit_code = 128 + signal_number

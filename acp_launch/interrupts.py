@@ -1,11 +1,12 @@
 """
-Ctrl-C, SIGTERM and SIGHUP while the event loop runs.
+Ctrl-C, SIGTERM and SIGHUP while the event loop runs, and the end of the time that a run may take.
 
     Ctrl-C in a turn      the turn is cancelled with `session/cancel`; its end ends the run (130)
     Ctrl-C before one     the run ends (130)
     SIGTERM, SIGHUP       the run ends (143, 129)
     a second one          no more patience: what is left is killed at once
     another, later        this process leaves, and its guards end what is left (leave.py)
+    `--timeout`           as Ctrl-C (124), but there is no second one
 """
 
 import asyncio
@@ -17,19 +18,22 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from acp_launch import leave
-from acp_launch.errors import Stopped
+from acp_launch.errors import RunExpired, Stopped
+from acp_launch.session.waits import Budget, dealt_with
 
 HURRY = 2.0  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")
 
 
 class Interrupts:
-    def __init__(self, on_interrupt: Callable[[], None] | None = None) -> None:
-        """With `on_interrupt`, that is what SIGINT calls, and all it does."""
+    def __init__(self, on_interrupt: Callable[[], None] | None = None, *, budget: Budget | None = None) -> None:
+        """With `on_interrupt`, that is what SIGINT calls, and all it does. `budget` is spent by the story."""
         self._on_interrupt = on_interrupt
+        self.budget = budget or Budget()
         self.hurry = asyncio.Event()
         self.signal_number: int | None = None
         self._cancel_turn: Callable[[], None] | None = None
+        self._expire_turn: Callable[[], None] | None = None
         self._story: asyncio.Task[Any] | None = None
         self._hurried = 0.0  # when a signal first made us hurry, on the loop's clock
 
@@ -51,23 +55,28 @@ class Interrupts:
 
         Raises:
             Stopped: a signal ended it.
+            RunExpired: there is no time left.
         """
         self._story = asyncio.current_task()
         try:
-            return await story
+            with self.budget.spending(self._expired):
+                return await story
         except asyncio.CancelledError:
-            if self.signal_number is None:
+            if self.signal_number is None and not self.budget.is_spent:
                 raise
-            raise Stopped("stopped", signal_number=self.signal_number) from None
+            dealt_with()
+            if self.signal_number is not None:
+                raise Stopped("stopped", signal_number=self.signal_number) from None
+            raise RunExpired(f"the run took longer than {self.budget}") from None
 
     @contextmanager
-    def turn(self, cancel: Callable[[], None]) -> Iterator[None]:
-        """While this runs, the first Ctrl-C calls `cancel` and nothing else."""
-        self._cancel_turn = cancel
+    def turn(self, cancel: Callable[[], None], expire: Callable[[], None]) -> Iterator[None]:
+        """While this runs, the first Ctrl-C calls `cancel` and nothing else; the end of the time calls `expire`."""
+        self._cancel_turn, self._expire_turn = cancel, expire
         try:
             yield
         finally:
-            self._cancel_turn = None
+            self._cancel_turn = self._expire_turn = None
 
     def interrupt(self) -> None:
         """What Ctrl-C does where there is no `on_interrupt`."""
@@ -92,6 +101,13 @@ class Interrupts:
             self._on_interrupt()
             return
         self._end(number)
+
+    def _expired(self) -> None:
+        if self._expire_turn is not None:
+            self._expire_turn()
+        elif self._story is not None:
+            self._story.cancel()
+            self._story = None
 
     def _end(self, number: int) -> None:
         first = self.signal_number is None

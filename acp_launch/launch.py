@@ -5,16 +5,15 @@ The agent was spawned before this module was imported, so that its start and our
 a second time when a login on the terminal made it necessary to start it again.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from acp_launch.bridged import Bridged, Supplies, bridged
-from acp_launch.errors import Stopped, WaitExpired
+from acp_launch.errors import AgentError, RunExpired, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
-from acp_launch.opened import LogIn, Reconnect, Wanted, after_login, once, open_wanted
+from acp_launch.opened import LogIn, Reconnect, Wanted, after_login, once, open_wanted, unhurried
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.serverlog import ServerLogs
 from acp_launch.process.spawn import Spawned
@@ -24,7 +23,8 @@ from acp_launch.served import Means, served
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import Observer, TurnEnd
-from acp_launch.session.turn import Turn
+from acp_launch.session.turn import LATE_GRACE, Turn
+from acp_launch.session.waits import Budget
 from acp_launch.visit import Visit, call_on, check
 
 
@@ -42,7 +42,7 @@ class Job(Talks, frozen=True, kw_only=True):
 
     wanted: Wanted
     blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, as far as the agent takes it
-    timeout: float | None  # seconds for the whole turn
+    timeout: float | None  # seconds for the whole run
     over: Callable[[TurnEnd], None]  # keeps in the store how it ended
 
 
@@ -56,18 +56,26 @@ async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observe
     supplies = Supplies(secrets=job.secrets, max_line=job.max_line, logs=job.server_logs)
     async with (
         kept(job.guard),
-        Interrupts() as interrupts,
-        bridged(plan, supplies, observer, interrupts.hurry) as servers,
+        Interrupts(budget=Budget(job.timeout)) as interrupts,
+        bridged(plan, supplies, observer, interrupts) as servers,
     ):
 
         async def story(connection: Connection, job: Job = job) -> TurnEnd:
             return await _turn(plan, job, connection, interrupts, servers)
 
+        async def called() -> TurnEnd:
+            try:
+                return await call_on(plan, job, spawned, observer, interrupts, story, servers)
+            except Reconnect:
+                again = partial(story, job=replace(job, log_in=once(job.log_in)))
+                return await call_on(plan, job, job.respawn(), observer, interrupts, again, servers)
+
         try:
-            end = await call_on(plan, job, spawned, observer, interrupts, story, servers)
-        except Reconnect:
-            again = partial(story, job=replace(job, log_in=once(job.log_in)))
-            end = await call_on(plan, job, job.respawn(), observer, interrupts, again, servers)
+            end = await called()
+        except (AgentError, WaitExpired) as error:
+            if (number := interrupts.signal_number) is None:
+                raise
+            raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
         check(interrupts)
         return end
 
@@ -84,41 +92,30 @@ async def _turn(
             services=serving.services,
             completed=serving.completed,
         )
-        ready = await open_wanted(plan, job.wanted, job.secrets, connection, client, servers, job.log_in)
+        log_in = unhurried(job.log_in, interrupts.budget) if job.means.elicit else job.log_in
+        ready = await open_wanted(plan, job.wanted, job.secrets, connection, client, servers, log_in)
 
         async def prompted() -> TurnEnd:
             over = servers.first_turn_over
             turn = Turn(connection, client, ready.session_id, silence=plan.timeouts.silence, over=over)
-            with interrupts.turn(turn.cancel):
-                return await _within(turn, blocks, job.timeout)
+            with interrupts.turn(turn.cancel, partial(turn.cancel, LATE_GRACE)):
+                return await turn.run(blocks)
 
-        end = await after_login(prompted, connection, job.log_in)
+        try:
+            end = await after_login(prompted, connection, log_in)
+        except WaitExpired as error:
+            if not interrupts.budget.is_spent or isinstance(error, RunExpired):
+                raise
+            raise _late(interrupts.budget, error.message) from None
     if interrupts.signal_number is not None:
         raise Stopped("cancelled", signal_number=interrupts.signal_number)
+    if interrupts.budget.is_spent:
+        raise _late(interrupts.budget, "its turn was cancelled")
     job.over(end)
     await connection.observer.drain()
     await servers.proven()
     return end
 
 
-async def _within(turn: Turn, blocks: Sequence[object], timeout: float | None) -> TurnEnd:
-    """The turn, cancelled when it takes longer than `--timeout`."""
-    if timeout is None:
-        return await turn.run(blocks)
-    late = asyncio.get_running_loop().call_later(timeout, turn.cancel)
-    said = f"the turn took longer than --timeout {timeout:g}s"
-    try:
-        end = await turn.run(blocks)
-    except WaitExpired as error:
-        if _is_past(late):
-            error.message = f"{said}; {error.message}"
-        raise
-    finally:
-        late.cancel()
-    if _is_past(late):
-        raise WaitExpired(f"{said} and was cancelled")
-    return end
-
-
-def _is_past(timer: asyncio.TimerHandle) -> bool:
-    return timer.when() <= asyncio.get_running_loop().time()
+def _late(budget: Budget, how: str) -> RunExpired:
+    return RunExpired(f"the run took longer than {budget}; {how}")

@@ -20,6 +20,7 @@ from acp_launch.session.opening import Stay, how_to_continue, open_session
 from acp_launch.session.options.configure import Wish, configure
 from acp_launch.session.store.keep import drift
 from acp_launch.session.store.registry import Record
+from acp_launch.session.waits import Budget
 
 T = TypeVar("T")
 
@@ -111,6 +112,16 @@ def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str)
     """
     name = agent.title or otherwise
     return [_untakeable(name, server) for server in offer.untakeable(servers, agent.capabilities)]
+
+
+def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
+    """For a login by a person, who takes the time it takes."""
+
+    async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
+        with budget.paused():
+            await log_in(connection, wanted, is_second=is_second)
+
+    return logged_in
 
 
 def _stay(

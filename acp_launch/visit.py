@@ -16,13 +16,14 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.child import attach
 from acp_launch.process.guard import Guard
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.stop import stop
+from acp_launch.process.stop import GRACE, HASTY, stop
 from acp_launch.process.vigil import kept
 from acp_launch.protocol.offers import Offers
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Connection, connect
 from acp_launch.session.negotiate import negotiate
 from acp_launch.session.observer import Observer
+from acp_launch.session.waits import in_profile, on_command_line
 from acp_launch.transport.stdio import StdioTransport
 
 NO_REASON = ": Internal error ("  # what an agent says that does not say why
@@ -80,12 +81,18 @@ async def call_on(
     servers: Bridged | None = None,
 ) -> T:
     """The same within a launch, which may call on its agent more than once. `servers` are told when it is the last."""
-    is_orderly = False
+    is_orderly, grace = False, GRACE
     async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
-            transport, command = StdioTransport(child), plan.agent.display
-            async with connect(transport, observer, max_line=needs.max_line, command=command) as connection:
+            async with connect(
+                StdioTransport(child),
+                observer,
+                max_line=needs.max_line,
+                command=plan.agent.display,
+                longer=in_profile if plan.file else on_command_line,
+                budget=interrupts.budget,
+            ) as connection:
                 connection.explain = partial(explained, plan)
                 await negotiate(connection, limit=plan.timeouts.initialize, offers=needs.offers)
                 return await story(connection)
@@ -96,6 +103,7 @@ async def call_on(
         except (WaitExpired, AgentRefused) as error:
             last_words = child.stderr_tail()
             error.detail = (*error.detail, *last_words)
+            grace = HASTY if isinstance(error, WaitExpired) else GRACE
             if NO_REASON in error.message and not error.fix:
                 from acp_launch.session.advice import more
 
@@ -105,5 +113,5 @@ async def call_on(
             interrupts.stopping()
             if servers is not None:
                 servers.stopping(is_orderly=is_orderly)
-            await stop(child, hurry=interrupts.hurry)
+            await stop(child, grace=grace, hurry=interrupts.hurry)
         return outcome

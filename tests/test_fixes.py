@@ -18,8 +18,15 @@ ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
 VERBS = {"session/store/hold": ("session close", "session rm")}
 # Options of other programs that we speak of, and the one that every command has.
-FOREIGN = {"--help", "--check-hash-based-pycs", "--acp", "--experimental-acp", "--package", "--upgrade"}
-FOREIGN |= {"--list-backends"}
+FOREIGN = {
+    "--help",
+    "--check-hash-based-pycs",
+    "--acp",
+    "--experimental-acp",
+    "--package",
+    "--upgrade",
+    "--list-backends",
+}
 TEXTS = [path for path in MODULES if place(path) != "demo"]
 
 

@@ -14,8 +14,8 @@ from acp_launch.console.doctor import __doc__ as doctors_answer
 from acp_launch.interactive.commands import COMMANDS
 from acp_launch.interop.places import TOOLS, Machine, places
 from acp_launch.profile.agents import AGENTS
+from acp_launch.protocol.event import WORDS
 from acp_launch.protocol.offers import Offers
-from acp_launch.session.client import CHUNKS
 from acp_launch.session.options.state import KINDS as TOLD
 from acp_launch.session.toolcall import KINDS as CALLS
 from tests.test_readme import README, ROOT
@@ -98,15 +98,17 @@ def test_every_member_of_doctors_answer_is_in_its_table() -> None:
 def test_every_method_that_is_served_and_every_kind_of_update_that_is_known_is_in_the_tables_of_acp() -> None:
     told = _section("All of ACP").replace("`terminal/create`, `output`, `wait_for_exit`, `kill`, `release`", TERMINALS)
     everything = Offers(read_files=True, write_files=True, terminals=True, forms=True, urls=True)
-    known = [*sorted(everything.methods), *sorted(CHUNKS | CALLS | TOLD)]
+    known = [*sorted(everything.methods), *sorted(WORDS | CALLS | TOLD)]
     assert [name for name in known if f"`{name}`" not in told] == []
 
 
 def test_every_event_is_in_the_table_of_events() -> None:
     """Each type is written once, in the module that writes them."""
     written = (ROOT / "acp_launch" / "console" / "stream" / "ndjson.py").read_text()
-    types = re.findall(r'(?:emit\(|return |\(True, |\(False, )"([a-z]+)"', written)
-    assert {"permission", "file", "terminal", "update", "replay"} <= set(types)
+    types = re.findall(r'(?:emit\(|return )"([a-z]+)"', written)
+    (updates,) = re.findall(r"for type in \((.*)\)", written)
+    types += re.findall(r'"([a-z]+)"', updates)
+    assert {"permission", "file", "terminal", "update", "replay", "outside"} <= set(types)
     assert [type for type in types if f"| `{type}` |" not in _section("Events")] == []
 
 

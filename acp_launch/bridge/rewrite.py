@@ -6,29 +6,32 @@ from msgspec import Raw
 
 from acp_launch.protocol import jsonrpc
 
+One = Callable[[bytes], bytes | None]  # takes a message, and gives what of it passes
+Broke = Callable[[bytes, Exception], None]
 ROOTS = b'{"listChanged":true}'
 
 
-def each(line: bytes, one: Callable[[bytes], bytes | None], broke: Callable[[bytes, Exception], None]) -> bytes | None:
+def each(line: bytes, one: One, broke: Broke) -> bytes | None:
     """Let `one` see every message of a line; a batch stays the line it was if all of it passes.
 
     Should `one` raise, `broke` is told, and that message does not pass.
     """
 
-    def contained(part: bytes) -> bytes | None:
-        try:
-            return one(part)
-        except Exception as error:
-            broke(part, error)
-            return None
-
     parts = jsonrpc.batch(line)
     if not parts:
-        return contained(line)
-    passed = [rest for part in parts if (rest := contained(part)) is not None]
+        return _contained(line, one, broke)
+    passed = [rest for part in parts if (rest := _contained(part, one, broke)) is not None]
     if passed == parts:
         return line
     return b"[" + b",".join(passed) + b"]" if passed else None
+
+
+def _contained(part: bytes, one: One, broke: Broke) -> bytes | None:
+    try:
+        return one(part)
+    except Exception as error:
+        broke(part, error)
+        return None
 
 
 def with_roots(line: bytes) -> bytes:

@@ -21,10 +21,10 @@ from acp_launch.bridge.seat import Guest, Seat, seat
 from acp_launch.errors import first
 from acp_launch.plan.model import StdioPlan
 from acp_launch.process.change import Change, Standing
+from acp_launch.process.stop import HASTY
 from acp_launch.secret.value import Secret
 
 TICK = 1.0  # seconds between two looks at the clock, while no server has a shorter `timeouts.call`
-HASTY = 0.6  # seconds for each polite rung of the ladder: nobody survives two
 
 
 class Needs(Struct, frozen=True, kw_only=True):

@@ -56,7 +56,7 @@ from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.store.registry import Record
-from acp_launch.session.waits import awaited
+from acp_launch.session.waits import Budget, awaited
 from acp_launch.settings.model import Settings
 from acp_launch.transport.stdio import StdioTransport
 from acp_launch.visit import explained
@@ -185,7 +185,7 @@ async def _session(one: _Begun, connection: Connection, child: Child, needs: Nee
     try:
         if needs.continued is not None:
             how_to_continue(able, replay=True, name=needs.continued.name)
-        none = Bridged(plan, connection.observer)
+        none = Bridged(plan, connection.observer, Budget())
         ready = await open_wanted(plan, wanted, needs.secrets, connection, client, none, log_in)
         await _give_back(connection, ready.session_id, able, plan.timeouts.session)
     except LaunchError as error:

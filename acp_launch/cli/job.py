@@ -1,8 +1,11 @@
 """From the wish on the command line to the exit code. Nothing starts before everything that can be checked was."""
 
+import dataclasses
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from acp_launch import leave
 from acp_launch.cli import prompt
@@ -52,6 +55,7 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     if is_interactive := prompt.is_left_open(words, wish.file) and wish.output == "text":
         require_nothing_one_shot(wish)
     plan, secrets = _plan(profile, words, wish, settings, screen)
+    plan = replace(plan, timeouts=dataclasses.replace(plan.timeouts, **wish.limits))
     text = "" if is_interactive else prompt.read(words, wish.file)
     _examine(wish.attach)
     with ExitStack() as stack:
@@ -70,7 +74,7 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
 def require_nothing_one_shot(wish: Wish) -> None:
     """Raises UsageError for what makes sense with a prompt only."""
     if wish.timeout is not None:
-        raise UsageError("--timeout is about one turn, and there is no prompt", fix=prompt.WAYS)
+        raise UsageError("--timeout is about one prompt, and there is none", fix=prompt.WAYS)
     if wish.attach:
         raise UsageError("--attach goes with a prompt, and there is none", fix=f"{prompt.WAYS}; or type @FILE in it")
 

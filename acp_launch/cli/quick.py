@@ -8,7 +8,7 @@ is wrong. `tests/cli/test_quick.py` holds the two to the same answer.
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from acp_launch.cli.timeout import duration
+from acp_launch.cli.timeout import limit
 from acp_launch.cli.wish import Wish
 
 FLAGS = {
@@ -42,12 +42,12 @@ OPTIONS: dict[str, tuple[str, Callable[[str], object]]] = {
     "--output": ("output", _one_of("text", "json", "quiet")),
     "-o": ("output", _one_of("text", "json", "quiet")),
     "--approve": ("approve", _one_of("all", "reads", "none")),
-    "--timeout": ("timeout", duration),
 }
 REPEATED: dict[str, tuple[str, Callable[[str], object]]] = {
     "--attach": ("attach", Path),
     "-a": ("attach", Path),
     "--set": ("sets", str),
+    "--timeout": ("timeouts", limit),
 }
 
 
@@ -85,7 +85,7 @@ def _value(rest: Iterator[str]) -> str:
 
 
 def _wish(words: list[str], found: Values) -> Wish:
-    defaults: Values = dict.fromkeys(("file", "agent", "session", "cwd", "approve", "timeout"))
+    defaults: Values = dict.fromkeys(("file", "agent", "session", "cwd", "approve"))
     defaults |= {"latest": False, "new": False, "verbose": False, "output": "text"}
     replay = not found.pop("no_replay", False)
     return Wish(words=tuple(words), replay=replay, **(defaults | found))  # type: ignore[arg-type]

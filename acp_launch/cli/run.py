@@ -37,9 +37,12 @@ def run(
         Approve | None, typer.Option("--approve", help="Answer permission questions: all, only reads, or none.")
     ] = None,
     timeout: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            "--timeout", metavar="DURATION", help="How long the turn may take: 30s, 2m; a bare number is seconds."
+            "--timeout",
+            metavar="DURATION|WAIT=DURATION",
+            help="How long the run may take: 30s, 2m; a bare number is seconds. With a WAIT, how long that may take:"
+            " initialize, session, silence. Again for more.",
         ),
     ] = None,
     attach: Annotated[
@@ -61,7 +64,7 @@ def run(
     interactive.
     """
     from acp_launch.cli.job import carry_out
-    from acp_launch.cli.timeout import seconds
+    from acp_launch.cli.timeout import limits
     from acp_launch.cli.wish import Wish
 
     wish = Wish(
@@ -75,7 +78,7 @@ def run(
         cwd=cwd,
         output=output.value,
         approve=approve.value if approve else None,
-        timeout=None if timeout is None else seconds(timeout),
+        timeouts=limits(timeout or ()),
         verbose=verbose,
         attach=tuple(attach or ()),
         sets=tuple(set_ or ()),

@@ -4,14 +4,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from acp_launch import leave
-from acp_launch.errors import LaunchError, Stopped
+from acp_launch.errors import LaunchError, RunExpired, Stopped
 
 if TYPE_CHECKING:
     from acp_launch.console.stillclock import StillClock
     from acp_launch.console.stream.discreet import Output
     from acp_launch.session.person import Person
 
-LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop
+LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop, or should have
 
 
 class Screen:
@@ -84,7 +84,7 @@ class Screen:
 
         from acp_launch.console.stream.outlet import OutputClosed
 
-        if isinstance(error, Stopped):
+        if isinstance(error, Stopped | RunExpired):
             leave.within(LAST_WORDS, error.exit_code)
         self.observer.failed(error)
         try:

@@ -10,6 +10,8 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from acp_launch.cli.timeout import Limit
+    from acp_launch.document.duration import Duration
     from acp_launch.secret.value import Secret
     from acp_launch.session.permission.policy import Approve
     from acp_launch.session.store.registry import Record, Registry
@@ -28,11 +30,21 @@ class Wish(Struct, frozen=True, kw_only=True):
     cwd: Path | None
     output: str
     approve: "Approve | None"
-    timeout: float | None
     verbose: bool
     attach: tuple[Path, ...] = ()
     sets: tuple[str, ...] = ()
     trust: bool = False
+    timeouts: "tuple[Limit, ...]" = ()
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds for the whole run; the last that was given counts."""
+        return dict(self.timeouts).get("")
+
+    @property
+    def limits(self) -> "dict[str, Duration]":
+        """Of the waits that were named."""
+        return {wait: length for wait, length in self.timeouts if wait}
 
 
 class Kept(Struct, frozen=True):

@@ -21,7 +21,6 @@ from prompt_toolkit import Application as Toolkit
 from prompt_toolkit.application import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
-from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import merge_key_bindings
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -37,6 +36,7 @@ from acp_launch.interactive.completion import Completing
 from acp_launch.interactive.drawing import Drawing, terminal_size
 from acp_launch.interactive.front import Event, Interrupted, Left, Status, Submitted, Vocabulary
 from acp_launch.interactive.history import Past
+from acp_launch.interactive.keyboard import Keyboard
 from acp_launch.interactive.layout import Screen, room_above
 from acp_launch.interactive.statusline import statusline
 from acp_launch.interactive.tty import Tty
@@ -53,16 +53,6 @@ DEPTHS = {
     "256": ColorDepth.DEPTH_8_BIT,
     "truecolor": ColorDepth.DEPTH_24_BIT,
 }
-
-
-class Keyboard(Vt100Input):
-    """Notices that the terminal is gone; prompt_toolkit would go on reading it."""
-
-    def read_keys(self) -> list[Any]:
-        found = super().read_keys()
-        if not found and not os.isatty(self.fileno()):
-            self.stdin_reader.closed = True
-        return found
 
 
 class _Sized(Toolkit[None]):

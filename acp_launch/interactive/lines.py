@@ -1,8 +1,8 @@
 """
 The interactive session where nothing can be drawn: a dumb terminal, or a terminal to type on while stdout is a pipe.
 
-Prompts are lines; one that ends with a backslash goes on in the next. The terminal itself edits and echoes them. What
-is not the answer goes to stderr.
+Prompts are lines; one that ends with a backslash goes on in the next, and so does one within a paste that is marked as
+such. The terminal itself edits and echoes them. What is not the answer goes to stderr.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from acp_launch.session.person import Choice, Person, Tone
 STDIN = 0
 CHUNK = 65536  # bytes
 PROMPT = "> "
+PASTE, PASTED = "\x1b[200~", "\x1b[201~"  # around a paste, from a terminal that was asked to mark it
 READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is waited for
 
 
@@ -36,6 +37,8 @@ class Lines:
         self._floor = asyncio.Lock()
         self._answer: asyncio.Future[str | None] | None = None
         self._begun = ""  # of a prompt that goes on
+        self._is_pasted = False  # what comes next, up to the mark
+        self._queued = 0  # prompts
         self._unread = ""
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._mood: Mood = "starting"
@@ -54,15 +57,16 @@ class Lines:
     def status(self, status: Status) -> None:
         """Invites when it is ready, once for whatever was entered: nothing else tells that an answer is complete."""
         self._mood = status.mood
-        if self._mood in READY and not self._is_invited:
+        if self._mood in READY and not self._is_invited and not self._queued:
             self._invite()
 
     def vocabulary(self, vocabulary: Vocabulary) -> None:
         """Nothing is completed here."""
 
     def queued(self, prompts: Sequence[str]) -> None:
-        if prompts:
+        if len(prompts) > self._queued:  # else it is one's turn
             say(f"queued: {harmless(prompts[-1])}", style=DIM)
+        self._queued = len(prompts)
 
     def offer(self, text: str) -> None:
         """It cannot be put where one types, so it is shown, to be copied."""
@@ -71,7 +75,7 @@ class Lines:
 
     def interrupt(self) -> None:
         """For SIGINT, which is what Ctrl-C is here."""
-        self._begun = ""
+        self._begun, self._is_pasted = "", False
         self.events.put_nowait(Interrupted())
 
     @asynccontextmanager
@@ -153,8 +157,13 @@ class Lines:
             self.events.put_nowait(Left())
 
     def _entered(self, line: str) -> None:
+        begun, ended = line.rfind(PASTE), line.rfind(PASTED)
+        self._is_pasted = begun > ended if begun != ended else self._is_pasted
+        line = line.replace(PASTE, "").replace(PASTED, "")
         if self._answer and not self._answer.done():
             self._answer.set_result(line)
+        elif self._is_pasted:
+            self._begun += f"{line}\n"
         elif line.endswith("\\"):
             self._begun += f"{line[:-1]}\n"
         else:

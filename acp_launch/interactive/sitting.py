@@ -78,7 +78,7 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
         async with (
             kept(needs.guard),
             Interrupts(seating.front.interrupt) as interrupts,
-            bridged(plan, supplies, seating.observer, interrupts.hurry) as servers,
+            bridged(plan, supplies, seating.observer, interrupts) as servers,
             asyncio.TaskGroup() as tasks,
         ):
             desk = Desk(

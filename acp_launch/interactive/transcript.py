@@ -33,7 +33,7 @@ class Transcript:
     def update(self, update: Updated) -> None:
         """An update, live or of a history."""
         if update.kind == "agent_message_chunk":
-            self._add("agent", acp.read_chunk(update.update)[0])
+            self._add("agent, outside a turn" if update.outside else "agent", acp.read_chunk(update.update)[0])
         elif update.kind == "user_message_chunk" and update.replay:
             self._add("you", acp.read_chunk(update.update)[0] or _besides(update))
         elif update.kind in KINDS:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from acp_launch.console.stderr import DIM
-from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, first
+from acp_launch.errors import AgentRefused, AuthRequired, LaunchError, WaitExpired, first
 from acp_launch.interactive import commands
 from acp_launch.interactive.attention import Attention
 from acp_launch.interactive.desk import Current, Desk, Leave
@@ -79,6 +79,9 @@ class Turning:
         except (AgentRefused, AuthRequired) as error:
             desk.failed(error)
             desk.front.offer(self.give_back())
+        except WaitExpired:
+            if self._outcome is None:  # else nobody wants the agent back
+                raise
         self._unanswered = ""
         if self._is_cancelled and self.queue:  # it may have been meant for the answer
             desk.front.offer(self.give_back())

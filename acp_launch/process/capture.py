@@ -22,7 +22,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.process.exit import Exit, from_wait_status
 from acp_launch.process.kill import end_now
-from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, open_pid
+from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, open_process
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tail import Tail
 from acp_launch.secret.outcome import MAX_VALUE
@@ -172,13 +172,11 @@ def _step(left: float, exited: int) -> float:
 @contextmanager
 def _exit_of(spawned: Spawned) -> Iterator[int]:
     """A descriptor that is readable once the program has exited, or `NONE_TO_BE_HAD`."""
-    descriptor = open_pid(spawned.pid)  # unreaped, so the pid is certainly its own
-    if descriptor is None:
-        raise AssertionError(f"{spawned.pid} was reaped by somebody else")
+    descriptor = open_process(spawned.process)
     try:
-        yield descriptor
+        yield NONE_TO_BE_HAD if descriptor is None else descriptor  # its guard has reaped it already, and will say so
     finally:
-        if descriptor != NONE_TO_BE_HAD:
+        if descriptor is not None and descriptor != NONE_TO_BE_HAD:
             os.close(descriptor)
 
 

@@ -90,6 +90,16 @@ class Guards:
             for post in self.living:
                 self._listen(post)
 
+    def await_word(self, spawned: Spawned, *, within: float) -> None:
+        """Wait for the status of what has died, which its guard is about to tell; at most `within` seconds."""
+        deadline = time.monotonic() + within
+        with self._lock:
+            while spawned.status is None and self.living and (left := deadline - time.monotonic()) > 0:
+                post = self.living[0]  # the other one is its parent only after the death of this one
+                if not post.line.wait(min(left, NUDGE)):
+                    self.wake()
+                self._listen(post)
+
     def tell(self, value: object) -> None:
         """Say something to both that is not answered."""
         with self._lock:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
-from acp_launch.process import prepare
+from acp_launch.process import prepare, spawn
 from acp_launch.process.identity import Process
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.signalling import kill_groups, send, stop_groups
@@ -85,6 +85,8 @@ def end_now(spawned: Spawned) -> list[Process]:
     if spawned.is_ended:
         return []
     survivors = _kill_blocking(Tree(spawned))
+    if spawned.is_fostered and spawned.status is None and spawn.parent is not None and not survivors:
+        spawn.parent.await_word(spawned, within=BOUND)
     spawned.mark_ended()
     spawned.close_all()  # not sooner: whoever ends with its stdin would be gone before we listed its descendants
     return survivors

@@ -126,6 +126,9 @@ class Parent(Protocol):
     def drain(self) -> None:
         """Call `settle` for every child that has died."""
 
+    def await_word(self, spawned: Spawned, *, within: float) -> None:
+        """Have `settle` called for a child that is dead, whose end may still have to be told."""
+
     def pids(self) -> list[int]:
         """Of those that live."""
 

@@ -23,6 +23,7 @@ from acp_launch.process.tree import Tree
 from acp_launch.process.watch import until_gone
 
 GRACE = 2.0  # seconds for each polite rung: what the MCP SDK and acp-tck wait; codex with a stubborn server needs 7
+HASTY = 0.6  # the same for what does not react any more, and where a run has failed already
 FOLLOW = 0.25  # seconds for the rest of the tree to end by itself after the process did
 LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have come
 

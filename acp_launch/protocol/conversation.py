@@ -3,8 +3,8 @@ An ACP v1 conversation from the client's side, sans-IO: lines in, events out, an
 
     FRESH ── initialize ──▶ INITIALIZING ── its answer ──▶ OPEN      nothing else is sent before OPEN (C-15)
 
-    session:  new ─────────────────────────▶ live
-              load, resume ──▶ replaying ──▶ live    with the first prompt
+    session:  new, resume ──────────────────▶ idle ◀──▶ in a turn
+              load ──▶ replaying ──▶ in a turn        with the first prompt
 
 A session that was loaded replays until its first prompt, not until the answer to `session/load`: gemini sends most
 of its history after that answer (facts/agents.md). Updates for a session whose id we do not know yet are kept, in a
@@ -95,7 +95,7 @@ class Conversation:
         params: dict[str, object] = {"cwd": cwd, "mcpServers": list(servers)}
         if how != "new":
             params = {"sessionId": session_id, **params}
-            self._sessions[session_id] = _Session(replaying=True)
+            self._sessions[session_id] = _Session(replaying=how == "load")
         if directories and able.additional_directories:
             params["additionalDirectories"] = list(directories)
         call = self._peer.call(f"session/{how}", params)
@@ -225,8 +225,9 @@ class Conversation:
             session_id, kind, body = found
         session = self._sessions.get(session_id)
         if session is None:
-            return self._keep(Updated(session_id, kind, body.copy(), False))
-        return (Updated(session_id, kind, body, session.replaying),)
+            return self._keep(Updated(session_id, kind, body.copy(), replay=False, outside=True))
+        is_outside = session.prompt is None and not session.replaying
+        return (Updated(session_id, kind, body, session.replaying, is_outside),)
 
     def _keep(self, update: Updated) -> Sequence[Event]:
         if self._early.keep(update.session_id, len(bytes(update.update)), update):

@@ -10,12 +10,21 @@ How = Literal["new", "load", "resume"]
 
 
 class Updated(Struct, frozen=True):
-    """One `session/update`; `update` is the bytes of its `update` member, untouched."""
+    """
+    One `session/update`; `update` is the bytes of its `update` member, untouched.
+
+    It belongs to the history of a loaded session (`replay`), to the turn that runs, or to neither (`outside`).
+    """
 
     session_id: str
     kind: str
     update: Raw
     replay: bool
+    outside: bool = False
+
+
+# Updates that are words; all others tell what is done, or how things stand.
+WORDS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 
 class Opened(Struct, frozen=True):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from acp_launch.errors import LaunchError
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.event import WORDS, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Permission, SessionReady
 from acp_launch.session.options.state import SessionState
@@ -26,7 +26,6 @@ from acp_launch.session.serving import Serving
 from acp_launch.session.toolcall import KINDS, ToolCalls, call_id, title
 
 DENIED = "it was denied"
-CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 
 class Settled(Struct, frozen=True):
@@ -97,7 +96,7 @@ class Client:
             self.history_complete = update.kind == "agent_message_chunk" or (
                 self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
             )
-        if update.kind not in CHUNKS:
+        if update.kind not in WORDS:
             self._take(update)
         self._observer.update(update)
 
@@ -169,8 +168,11 @@ class Client:
         self.denied = ""
         self._gate.new_turn()
 
-    def cancel(self, session_id: str) -> None:
-        """`session/cancel`; open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63)."""
+    def cancel(self, session_id: str, grace: float) -> None:
+        """`session/cancel`; open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63).
+
+        `grace` is how many seconds the turn has to end.
+        """
         for line in self._connection.conversation.cancel(session_id):
             self._connection.send(line)
         for _, task in self._questions.values():
@@ -179,7 +181,7 @@ class Client:
         self._serving.cancel(session_id)
         unfinished = self.calls.cancel()
         self._excused.update(call_id(call) for call in unfinished)
-        self._observer.cancelled(unfinished)
+        self._observer.cancelled(unfinished, grace)
 
     async def _question(self, question: PermissionAsked, call: dict[str, Any], announced: str) -> None:
         try:

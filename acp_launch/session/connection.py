@@ -21,6 +21,7 @@ from acp_launch.errors import (
     LaunchError,
     LocalProtocolError,
     RemoteProtocolError,
+    RunExpired,
     WaitExpired,
     first,
 )
@@ -35,7 +36,7 @@ from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.session.observer import Observer
-from acp_launch.session.waits import awaited
+from acp_launch.session.waits import Budget, awaited, dealt_with, in_profile
 from acp_launch.transport.base import Transport, TransportClosed
 
 T = TypeVar("T")
@@ -64,7 +65,10 @@ class Connection:
         *,
         max_line: int,
         command: Callable[[], str],
+        longer: Callable[[str], str] = in_profile,
+        budget: Budget | None = None,
     ) -> None:
+        """`longer` says what makes a wait longer; `budget` is the run's."""
         self.conversation = Conversation()
         self.observer = observer
         self.negotiated: acp.Negotiated | None = None
@@ -72,7 +76,7 @@ class Connection:
         self.explain: Callable[[AgentRefused], None] = lambda error: None  # adds what can be done about a refusal
         self.held_back = False  # the observer has no room, so the agent is not read
         self.noise: list[str] = []  # the first lines that were no messages, while nothing was negotiated
-        self._transport = transport
+        self._transport, self._longer, self._budget = transport, longer, budget or Budget()
         self._tasks = tasks
         self._command = command
         self._framer = LineFramer(limit=max_line)
@@ -137,13 +141,14 @@ class Connection:
     async def call(
         self, call: Call, *, what: str, limit: float, knob: str = "", since: Callable[[], float] | None = None
     ) -> Raw:
-        """Send a request and wait for its answer; `what` names the wait, and `knob` the key that makes it longer.
+        """Send a request and wait for its answer; `what` names the wait, and `knob` is the one of `agent.timeouts`.
 
         Raises:
             AgentError: the agent ended first.
             AuthRequired: it answered -32000 (C-30).
             AgentRefused: it answered with another error.
             WaitExpired: it did not answer in time; a late answer is ignored (C-66).
+            RunExpired: there is no time left for the whole run; not where `since` is given, as in a turn.
         """
         if self._over:
             raise self._over(call.method)
@@ -151,15 +156,24 @@ class Connection:
         self._waiting[call.number] = (call.method, future)
         self.send(call.line)
         try:
-            answer = await awaited(future, what=what, limit=limit, waiting=self.observer.waiting, since=since)
+            answer = await awaited(future, what=what, limit=limit, waiting=self._waiting_word, since=since)
         except WaitExpired as error:
-            error.fix = f"if it needs longer: {knob} in the profile" if knob else ""
+            error.fix = f"if it needs longer: {self._longer(knob)}" if knob else ""
             raise self.blamed(error) from None
+        except asyncio.CancelledError:
+            if since is not None or not self._budget.is_spent:
+                raise
+            dealt_with()
+            late = RunExpired(f"no {what} within {self._budget}", fix="if it needs longer: a longer --timeout")
+            raise self.blamed(late) from None
         finally:
             self._waiting.pop(call.number, None)
         if answer.fault is not None:
             raise self._refused(call.method, answer.fault)
         return answer.result
+
+    def _waiting_word(self, what: str, waited: float, limit: float) -> None:
+        self.observer.waiting(what, waited, self._budget.clamped(waited, limit))
 
     def _refused(self, method: str, fault: jsonrpc.Fault) -> LaunchError:
         if fault.code == jsonrpc.AUTH_REQUIRED:
@@ -325,15 +339,23 @@ def _data(fault: jsonrpc.Fault) -> list[str]:
 
 @asynccontextmanager
 async def connect(
-    transport: Transport, observer: Observer, *, max_line: int, command: Callable[[], str] = lambda: ""
+    transport: Transport,
+    observer: Observer,
+    *,
+    max_line: int,
+    command: Callable[[], str] = lambda: "",
+    longer: Callable[[str], str] = in_profile,
+    budget: Budget | None = None,
 ) -> AsyncIterator[Connection]:
     """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group.
 
-    `command` is the agent's command line, for the errors that blame it.
+    `command` is the agent's command line, for the errors that blame it; `longer` and `budget` are for its waits.
     """
     try:
         async with asyncio.TaskGroup() as tasks:
-            connection = Connection(transport, observer, tasks, max_line=max_line, command=command)
+            connection = Connection(
+                transport, observer, tasks, max_line=max_line, command=command, longer=longer, budget=budget
+            )
             connection.beside(connection.read())
             connection.beside(connection.write())
             try:

@@ -1,11 +1,11 @@
 """`initialize`, alone and first: what the agent is and what it can do."""
 
-from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, WaitExpired
+from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, RunExpired, WaitExpired
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.offers import Offers
 from acp_launch.session.connection import Connection
 
-KNOB = "agent.timeouts.initialize"
+KNOB = "initialize"
 ACP_MODE = "is the command right? many agents speak ACP only with a flag or as an adapter of their own"
 
 
@@ -33,7 +33,7 @@ async def negotiate(connection: Connection, *, limit: float, offers: Offers | No
 def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
     """The same error with the reason most likely behind it: a program that is not an ACP agent."""
     printed = [f"it printed: {line}" for line in noise]
-    if noise and isinstance(error, WaitExpired):
+    if noise and isinstance(error, WaitExpired) and not isinstance(error, RunExpired):
         return AgentError(f"this is no ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed)
     error.fix = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
     error.detail = (*printed, *error.detail)

@@ -60,8 +60,9 @@ class Observer(Protocol):
     def served(self, step: FileServed | TerminalServed) -> None:
         """The agent had us read or write a file, or run a command."""
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
-        """The turn is being cancelled; `calls` are the tool calls that were unfinished (C-63)."""
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+        """The turn is being cancelled, and given up after `grace` seconds; `calls` are the tool calls that were
+        unfinished (C-63)."""
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         """`what` has been awaited for `seconds`; at `limit` it becomes an error."""

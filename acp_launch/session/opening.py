@@ -19,7 +19,7 @@ from acp_launch.session.observer import SessionReady
 QUIET = 0.1  # seconds
 QUIET_UNFINISHED = 0.5
 QUIET_AT_MOST = 10.0  # seconds a replay may go on after the answer
-KNOB = "agent.timeouts.session"
+KNOB = "session"
 OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
 
 

@@ -1,9 +1,9 @@
 """
 acp-launch, with signals that it sends to itself: `interrupted.py SIGNAL,CALL[,CALL...] ARGUMENTS...`.
 
-The first signal comes at the CALL-th call or return of a function after our first instruction, each other one so many
-after the one before; beyond the last one, none comes. With `0,0` none is sent, and the last line on stderr says how
-many there were.
+The first signal comes at the CALL-th call or return of a function after signals are listened to, which is the first
+thing we do (until then they are Python's), each other one so many after the one before; beyond the last one, none
+comes. With `0,0` none is sent, and the last line on stderr says how many there were.
 """
 
 import os
@@ -44,5 +44,13 @@ if not number:  # count, and say so in the last moment there is
 
     leave.at_once = counted  # type: ignore[assignment]
     leave._is_watched = lambda: False
-sys.setprofile(sender.profile)
+listen = leave.listen
+
+
+def listened() -> None:
+    listen()
+    sys.setprofile(sender.profile)
+
+
+leave.listen = listened
 __main__.main()

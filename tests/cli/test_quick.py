@@ -1,6 +1,7 @@
 """Ring 1. The quick way reads what typer reads, or leaves it to typer."""
 
 import sys
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -8,10 +9,12 @@ from hypothesis import strategies as st
 
 from acp_launch.cli import job
 from acp_launch.cli.app import app
-from acp_launch.cli.quick import FLAGS, OPTIONS, plain_wish
-from acp_launch.cli.timeout import seconds
+from acp_launch.cli.quick import FLAGS, OPTIONS, REPEATED, plain_wish
+from acp_launch.cli.timeout import WAITS, seconds
 from acp_launch.cli.wish import Wish
+from acp_launch.document.duration import Duration
 from acp_launch.errors import UsageError
+from acp_launch.profile.model import Timeouts
 
 VALUES = [
     "all",
@@ -27,6 +30,10 @@ VALUES = [
     "250ms",
     "2m",
     "2 m",
+    "silence=5m",
+    "session=1",
+    "nope=3",
+    "=3",
     "-",
     "x",
     "a b",
@@ -35,7 +42,9 @@ VALUES = [
     "--new",
     "0",
 ]
-WORDS = st.sampled_from([*FLAGS, *OPTIONS, *VALUES, "", "--", "-h", "--output=json", "-ojson", "--nope", "-cv", "demo"])
+WORDS = st.sampled_from(
+    [*FLAGS, *OPTIONS, *REPEATED, *VALUES, "", "--", "-h", "--output=json", "-ojson", "--nope", "-cv", "demo"]
+)
 
 
 def read_by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Wish | None:
@@ -88,6 +97,7 @@ def test_both_ways_wish_the_same(arguments: list[str], patcher: pytest.MonkeyPat
             "-v",
         ],
         ["demo", "--timeout", "2m", "hi"],
+        ["--agent", "x", "--timeout", "2m", "--timeout", "initialize=5m", "--timeout", "90", "hi"],
         ["demo", "--", "--not-an-option"],
         [],
     ],
@@ -100,7 +110,10 @@ def test_what_people_type_is_read_the_quick_way(arguments: list[str], patcher: p
 
 @pytest.mark.parametrize(
     "arguments",
-    [["-h"], ["--help"], ["-o", "xml"], ["--timeout", "soon"], ["--session"], ["--outp", "json"], ["-ojson"]],
+    [
+        *(["-h"], ["--help"], ["-o", "xml"], ["--timeout", "soon"], ["--timeout", "nope=3"]),
+        *(["--session"], ["--outp", "json"], ["-ojson"]),
+    ],
 )
 def test_what_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
     assert plain_wish(arguments) is None
@@ -122,6 +135,28 @@ def test_what_is_no_time_is_said_with_the_way_out(text: str) -> None:
         f'--timeout: expected a duration, found "{text}"',
         "write a positive number and its unit, seconds without one: 90, 500ms, 2m, 1h",
         2,
+    )
+
+
+def test_the_last_of_two_limits_counts_and_the_whole_run_is_one_of_them() -> None:
+    wish = plain_wish(["x", "--timeout", "2m", "--timeout", "silence=5s", "--timeout", "3", "--timeout", "silence=7"])
+    assert wish is not None
+    assert wish.timeout == 3
+    assert wish.limits == {"silence": Duration(7)}
+
+
+def test_the_waits_that_can_be_named_are_those_of_a_profile() -> None:
+    assert tuple(field.name for field in fields(Timeouts)) == WAITS
+
+
+@pytest.mark.parametrize(("text", "wait"), [("nope=3", "nope"), ("=3", ""), ("timeouts.silence=3", "timeouts.silence")])
+def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: str) -> None:
+    assert plain_wish(["demo", "hi", "--timeout", text]) is None
+    with pytest.raises(UsageError) as refused:
+        app(args=["run", "demo", "hi", "--timeout", text], prog_name="acp-launch")
+    assert (refused.value.message, refused.value.fix) == (
+        f'--timeout: there is no wait "{wait}"',
+        "give a DURATION for the whole run, or initialize=DURATION, session=DURATION, silence=DURATION",
     )
 
 

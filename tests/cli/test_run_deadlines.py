@@ -1,10 +1,11 @@
 """Every wait has a name and a deadline, and after three seconds a word on stderr (DESIGN §6): exit 124."""
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import PATIENCE, Launcher
 
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own"
 LONGER = "if it needs longer: agent.timeouts.%s in the profile\n"
@@ -68,35 +69,78 @@ def test_silence_counts_from_the_last_sign_of_life(launch: Launcher) -> None:
     )
 
 
-def test_a_turn_that_takes_longer_than_it_may_is_cancelled(launch: Launcher) -> None:
-    launch.profile("cancellable", "quiet")
-    done = launch("run", "p", "hi", "--timeout", "0.2")
-    assert (done.code, done.out) == (124, b"working\n")
-    assert done.err == (
+NEVER = ("--agent", '/bin/sh -c "cat >/dev/null"')
+COMMAND = "    command: /bin/sh -c 'cat >/dev/null'\n"
+
+
+def test_the_whole_run_has_a_limit_and_the_wait_that_passed_it_is_named(launch: Launcher) -> None:
+    said = "no answer to initialize from the agent within --timeout 0.5s"
+    done = launch("run", "--timeout", "500ms", *NEVER, "hi")
+    fix = f"{ACP_MODE}; if it needs longer: a longer --timeout\n"
+    assert (done.code, done.out, done.err) == (124, b"", f"acp-launch: {said}\n{COMMAND}{fix}")
+    done = launch("run", "--timeout", "500ms", "--output", "json", *NEVER, "hi")
+    assert (done.code, done.event("error")["exitCode"], done.event("error")["message"]) == (124, 124, said)
+
+
+def test_each_limit_of_a_profile_can_be_given_where_there_is_none(launch: Launcher) -> None:
+    done = launch("run", "--timeout", "1h", "--timeout", "initialize=0.2", *NEVER, "hi")
+    said = "no answer to initialize from the agent within 0.2 s"
+    fix = f"{ACP_MODE}; if it needs longer: --timeout initialize=DURATION\n"
+    assert (done.code, done.out, done.err) == (124, b"", f"acp-launch: {said}\n{COMMAND}{fix}")
+
+
+def test_a_limit_that_is_given_comes_before_the_profiles(launch: Launcher) -> None:
+    launch.profile("silent_turn", agent={"timeouts": {"silence": "1h", "initialize": "1h"}})
+    done = launch("run", "p", "hi", "--timeout", "silence=200ms")
+    said = "no sign of life from the agent in its turn within 0.2 s"
+    assert (done.code, done.err) == (124, f"acp-launch: {said}\n{launch.started()}    fix: {LONGER % 'silence'}")
+
+
+def test_an_agent_that_is_late_and_deaf_is_ended_all_the_same(launch: Launcher) -> None:
+    """To the end of its input, and to SIGTERM."""
+    launch.profile("deaf")
+    done = launch("run", "p", "hi", "--timeout", "0.5")
+    assert done.code == 124
+    assert "no answer to initialize from the agent within --timeout 0.5s" in done.err
+
+
+LATE = "the run took longer than --timeout 6s;"
+DEAF = "the agent went on for 1 s after its turn was cancelled"
+CANCELLING = "acp-launch: cancelling the turn; giving up in 1 s, Ctrl-C stops at once\n"
+
+
+@pytest.mark.timeout(120)
+def test_a_turn_in_which_the_time_of_the_run_ends_is_cancelled(launch: Launcher) -> None:
+    """The slowest test of all: so many seconds are enough for an agent to start, and for a word about its silence."""
+    launch.profile("cancellable", "quiet", name="obeys")
+    launch.profile("cancel_deaf", "never", name="deaf")
+    launch.profile("flood", "20000", "1000", name="floods")
+    runs = [("obeys", "text"), ("deaf", "text"), ("deaf", "json")]
+    with (
+        launch.start("run", "floods", "hi", "--timeout", "6", "--output", "json") as unread,
+        ThreadPoolExecutor(3) as pool,
+    ):
+        obeys, text, events = pool.map(lambda run: launch("run", run[0], "hi", "--timeout", "6", "-o", run[1]), runs)
+        assert unread.process.wait(PATIENCE) == 124, "nobody has read what it wrote"
+    assert (obeys.code, obeys.out, obeys.methods[-1]) == (124, b"working\n", "session/cancel")
+    assert obeys.err == (
         "execute: Long work: in_progress\n"
-        "acp-launch: cancelling the turn; Ctrl-C stops at once\n"
+        f"{word(obeys.err)}{CANCELLING}"
         "acp-launch: cancelled: Long work\n"
-        "acp-launch: the turn took longer than --timeout 0.2s and was cancelled\n"
+        f"acp-launch: {LATE} its turn was cancelled\n"
     )
-    assert done.methods[-1] == "session/cancel"
-
-
-@pytest.mark.timeout(40)
-def test_a_long_wait_is_mentioned_again_and_again_until_it_ends(launch: Launcher) -> None:
-    """The slowest test of all: 3 s until the first word, 9 until the second, 10 for an agent deaf to the cancel."""
-    launch.profile("cancel_deaf", "never")
-    arguments = ("run", "p", "hi", "--timeout", "0.3", "--output")
-    with ThreadPoolExecutor(2) as pool:
-        text, events = pool.map(lambda output: launch(*arguments, output), ["text", "json"])
     assert (text.code, text.out, text.methods[-1]) == (124, b"working\n", "session/cancel")
-    said = "the turn took longer than --timeout 0.3s; the agent went on for 10 s after its turn was cancelled"
-    assert text.err == (
-        "acp-launch: cancelling the turn; Ctrl-C stops at once\n"
-        "acp-launch: no sign of life from the agent in its turn for 3 s; giving up at 30 min\n"
-        "acp-launch: no sign of life from the agent in its turn for 9 s; giving up at 30 min\n"
-        f"acp-launch: {said}\n{launch.started()}"
-    )
-    waits = [event for event in events.events if event["type"] == "waiting"]
-    what = {"type": "waiting", "for": "sign of life from the agent in its turn", "limit": 1800.0}
-    assert waits == [{**what, "seconds": 3.0}, {**what, "seconds": 9.0}]
-    assert events.events[-1]["message"] == said
+    assert text.err == f"{word(text.err)}{CANCELLING}acp-launch: {LATE} {DEAF}\n"
+    assert (events.code, events.events[-1]["message"]) == (124, f"{LATE} {DEAF}")
+    assert events.event("cancelled")["limit"] == 1.0
+    (wait,) = [event for event in events.events if event["type"] == "waiting"]
+    assert (wait["for"], wait["seconds"]) == ("sign of life from the agent in its turn", 3.0)
+    assert wait["limit"] <= 6, "the deadline that runs is the run's"
+
+
+def word(err: str) -> str:
+    """The only one about a wait, which names the deadline that runs."""
+    (line,) = re.findall(r"acp-launch: no sign of life from the agent in its turn for 3 s; giving up at .*\n", err)
+    (limit,) = re.findall(r"giving up at ([0-9.]+) s$", line)
+    assert float(limit) <= 6
+    return str(line)

@@ -153,6 +153,26 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
         assert terminal.is_cooked()
 
 
+def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path) -> None:
+    """The agent counts as hung; whoever leaves meanwhile is not asked about it."""
+    with sitting(cwd=tmp_path) as terminal:
+        terminal.until("ready ·")
+        terminal.types(f"hang{ENTER}")
+        terminal.until("End me with a signal.")
+        terminal.types(CTRL_C)
+        terminal.until("cancelling the turn; giving up in 3 s, Ctrl-C stops at once")
+        terminal.until("the agent went on for 3 s after its turn was cancelled")
+        terminal.until("[y] Start it again")
+        terminal.types("y")
+        terminal.until("the prompt it did not answer is ready to be edited and sent again")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
+        terminal.until("ready ·")
+        terminal.types(ENTER)
+        terminal.until_it(lambda: terminal.shown.count("End me with a signal.") == 2, "the second turn")
+        leaves(terminal)
+        assert terminal.shown.count("[y] Start it again") <= 1
+
+
 def test_what_is_entered_in_a_turn_waits_for_its_end(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         terminal.until("ready ·")
@@ -162,6 +182,47 @@ def test_what_is_entered_in_a_turn_waits_for_its_end(tmp_path: Path) -> None:
         terminal.until("queued: add 20 22")
         terminal.until_it(lambda: "42" in after(terminal, "add 20 22"), "the second answer")
         leaves(terminal)
+
+
+@contextmanager
+def typed_ahead(typed: str, *, cwd: Path, **env: str) -> Iterator[Terminal]:
+    """A session that begins when `typed` is typed already, and the terminal is nobody's yet."""
+    argv = ["sh", "-c", 'read -r go; exec "$@"', "sh", sys.executable, "-m", "acp_launch", "run", "demo"]
+    with on_screen(*argv, cwd=cwd, columns=100, rows=40, env=env) as terminal:
+        terminal.types(f"go\r{typed}")
+        terminal.until(typed.split()[-1])  # its echo
+        yield terminal
+
+
+SUMS = f"add 1 1{ENTER}add 20 2{ENTER}add 300 3{ENTER}"
+
+
+def test_each_line_that_was_typed_before_there_was_a_prompt_is_one(tmp_path: Path) -> None:
+    with typed_ahead(f"{SUMS}add 4", cwd=tmp_path) as terminal:
+        terminal.until_it(lambda: "303" in after(terminal, "add 300 3"), "the third answer")
+        assert "2" in after(terminal, "add 1 1")
+        assert "22" in after(terminal, "add 20 2")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> add 4", "what is not entered yet")
+        terminal.types(f"000 4{ENTER}")
+        terminal.until_it(lambda: "4004" in after(terminal, "add 4000 4"), "its answer")
+        leaves(terminal)
+
+
+def test_a_paste_that_is_marked_as_one_is_one_prompt_whenever_it_came(tmp_path: Path) -> None:
+    with typed_ahead(f"add 1 1{ENTER}\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}", cwd=tmp_path) as terminal:
+        terminal.until("You said: first second third")  # of Markdown a line end is a space
+        assert "2" in after(terminal, "add 1 1")
+        leaves(terminal)
+
+
+def test_on_a_dumb_terminal_each_line_that_was_typed_ahead_is_a_prompt_as_well(tmp_path: Path) -> None:
+    paste = f"\x1b[200~first{ENTER}second\x1b[201~ third{ENTER}"
+    with typed_ahead(f"{SUMS}{paste}", cwd=tmp_path, TERM="dumb") as terminal:
+        terminal.until("You said: first\nsecond third")
+        answers = [row for row in terminal.all if row.isdecimal()]
+        assert answers == ["2", "22", "303"]
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0
 
 
 def test_what_waited_for_a_cancelled_turn_is_edited_again(tmp_path: Path) -> None:

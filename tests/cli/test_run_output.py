@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.launcher import Launcher
+from tests.cli.launcher import Ended, Json, Launcher
 
 TWO_MESSAGES = """
 def prompt(request):
@@ -132,24 +132,48 @@ def test_updates_before_the_session_is_known_are_not_lost(launch: Launcher) -> N
     """C-43."""
     launch.profile("early")
     done = launch("run", "p", "hi")
-    assert (done.code, done.out, done.err) == (0, b"I could not wait.You said: hi\n", "")
-    kinds = [event.get("update", {}).get("sessionUpdate") for event in launch("run", "p", "hi", "-o", "json").events]
-    assert [kind for kind in kinds if kind] == [
-        "available_commands_update",
-        "session_info_update",
-        "agent_message_chunk",
-        "agent_message_chunk",
+    assert (done.code, done.out, done.err) == (0, b"You said: hi\n", "outside a turn: I could not wait.\n")
+    events = [event for event in launch("run", "p", "hi", "-o", "json").events if "update" in event]
+    assert [(event["type"], event["update"]["sessionUpdate"]) for event in events] == [
+        ("update", "available_commands_update"),
+        ("update", "session_info_update"),
+        ("outside", "agent_message_chunk"),
+        ("update", "agent_message_chunk"),
     ]
 
 
+@pytest.mark.parametrize("output", ["text", "quiet"])
+def test_what_is_said_before_the_prompt_is_no_part_of_the_answer(launch: Launcher, output: str) -> None:
+    """gemini tells a mode that was set as words of its own."""
+    launch.profile("gemini_like")
+    done = launch("run", "p", "hi", "--set", "mode=autoEdit", "--approve", "all", "--output", output)
+    assert (done.code, done.out) == (0, b"outcome: proceed_once\n")
+    assert done.err.startswith("outside a turn: [MODE_UPDATE] autoEdit\n")
+
+
+def test_what_is_said_before_the_prompt_is_an_event_of_its_own(launch: Launcher) -> None:
+    launch.profile("gemini_like")
+    done = launch("run", "p", "hi", "--set", "mode=autoEdit", "--approve", "all", "--output", "json")
+    assert [(event["type"], event["update"]["content"]["text"]) for event in words(done)] == [
+        ("outside", "[MODE_UPDATE] "),
+        ("outside", "autoEdit"),
+        ("update", "outcome: proceed_once"),
+    ]
+
+
+def words(done: Ended) -> list[Json]:
+    """The events that carry what the agent said."""
+    return [event for event in done.events if event.get("update", {}).get("sessionUpdate") == "agent_message_chunk"]
+
+
 def test_updates_after_the_turn_are_accepted(launch: Launcher) -> None:
-    """C-59. Whether they are seen is a race that neither side can win for sure."""
+    """C-59. Whether they are seen is a race that neither side can win for sure; they are no part of the answer."""
     launch.profile("late")
     done = launch("run", "p", "hi", "--output", "json")
     assert (done.code, done.err) == (0, "")
     assert done.events[-1]["type"] == "result"
-    first = next(event for event in done.events if event["type"] == "update")
-    assert first["update"]["content"]["text"] == "in the turn (0 late updates so far)"
+    (answer,) = [event for event in words(done) if event["type"] == "update"]
+    assert answer["update"]["content"]["text"] == "in the turn (0 late updates so far)"
 
 
 def test_an_answer_that_comes_twice_counts_once(launch: Launcher) -> None:

@@ -13,7 +13,7 @@ from tests.cli.launcher import PATIENCE, Launcher, Running, alive
 
 SIGNALS = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 
-CANCELLING = "acp-launch: cancelling the turn; Ctrl-C stops at once\n"
+CANCELLING = "acp-launch: cancelling the turn; giving up in 3 s, Ctrl-C stops at once\n"
 OUTLIVES_ITS_INPUT = """
 import signal
 from pathlib import Path
@@ -28,6 +28,14 @@ UNTIL_CANCELLED = """
 def prompt(request):
     script.expect("session/cancel")
     script.end(request, "cancelled")
+
+script.serve({"session/prompt": prompt})
+"""
+
+DIES_OF_IT = """
+def prompt(request):
+    script.expect("session/cancel")
+    raise SystemExit(7)
 
 script.serve({"session/prompt": prompt})
 """
@@ -116,8 +124,30 @@ def test_a_second_ctrl_c_ends_an_agent_that_is_deaf_to_the_first(launch: Launche
         running.kill(SIGINT)
         running.hears("session/cancel")
         running.kill(SIGINT)
-        done = running.end()  # after the grace of 10 s it would be a time-out: 124
+        done = running.end()
     assert (done.code, done.out, done.err) == (130, b"working\n", f"{CANCELLING}acp-launch: stopped\n")
+
+
+def test_an_agent_that_is_deaf_to_ctrl_c_is_given_up_as_announced(launch: Launcher) -> None:
+    """However long it might have been silent."""
+    launch.profile("cancel_deaf", "never", agent={"timeouts": {"silence": "3s"}})
+    with launch.start("run", "p", "hi") as running:
+        running.hears("session/prompt")
+        running.kill(SIGINT)
+        done = running.end()
+    said = "acp-launch: cancelled; the agent went on for 3 s after its turn was cancelled\n"
+    assert (done.code, done.out, done.err) == (130, b"working\n", f"{CANCELLING}{said}{launch.started()}")
+
+
+def test_an_agent_that_dies_of_a_cancel_was_cancelled(launch: Launcher) -> None:
+    launch.scripted(DIES_OF_IT)
+    with launch.start("run", "p", "hi", "--output", "json") as running:
+        running.hears("session/prompt")
+        running.kill(SIGINT)
+        done = running.end()
+    said = "cancelled; the agent exited with status 7 before it answered session/prompt"
+    assert (done.code, done.err) == (130, f"acp-launch: {said}\n{launch.started()}")
+    assert (done.event("error")["exitCode"], done.event("cancelled")["limit"]) == (130, 3.0)
 
 
 @SIGNALS

@@ -83,7 +83,7 @@ def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, e
         terminal.until("1 2 3")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
-    assert "acp-launch: cancelling the turn; Ctrl-C stops at once" in terminal.text
+    assert "acp-launch: cancelling the turn; giving up in 3 s, Ctrl-C stops at once" in terminal.text
     assert terminal.text.count("acp-launch: cancelled") == 1
     shown, hidden = terminal.raw.rfind(b"\x1b[?25h"), terminal.raw.rfind(b"\x1b[?25l")
     assert shown > hidden, "the cursor is visible again"
@@ -120,3 +120,13 @@ def test_without_a_prompt_a_script_is_told_the_ways_to_give_one(tmp_path: Path, 
     with on_terminal("run", "demo", "--output", "json", cwd=tmp_path, env=env) as terminal:
         assert terminal.ends() == 2
     assert "acp-launch: there is no prompt" in terminal.text
+
+
+def test_a_limit_for_the_run_needs_a_prompt_and_one_for_a_wait_does_not(tmp_path: Path, env: dict[str, str]) -> None:
+    with on_terminal("run", "demo", "--timeout", "2m", cwd=tmp_path, env=env) as terminal:
+        assert terminal.ends() == 2
+    assert "acp-launch: --timeout is about one prompt, and there is none" in terminal.text
+    with on_terminal("run", "demo", "--timeout", "silence=2m", cwd=tmp_path, env=env | {"TERM": "dumb"}) as terminal:
+        terminal.until("> ")
+        terminal.types(CTRL_D)
+        assert terminal.ends() == 0

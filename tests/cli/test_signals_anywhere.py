@@ -16,7 +16,6 @@ from tests.cli.terminal import on_terminal
 
 DRIVER = str(Path(__file__).with_name("interrupted.py"))
 MOMENTS = int(os.environ.get("ACP_TEST_MOMENTS", "12"))  # of a run, for each way of interrupting it
-FIRST = 64  # calls until the signals are heard: until then they are Python's, and PYTHONPATH is looked at
 AWFUL = re.compile(r"Traceback|Exception ignored|Error:|lost sys|never awaited|never retrieved")
 
 
@@ -69,7 +68,7 @@ def test_a_signal_at_any_moment_ends_us_with_its_code(launch: Launcher, verb: st
     launch("trust", "p", "--yes")
     whole = calls(launch, *VERBS[verb])
     shift = [*WAYS].index(way) / len(WAYS)  # each way has moments of its own
-    moments = [FIRST + int(whole * (moment + shift) / MOMENTS) for moment in range(MOMENTS)]
+    moments = [1 + int(whole * (moment + shift) / MOMENTS) for moment in range(MOMENTS)]
 
     def one(number: int, call: int) -> str:
         done = meddled(launch, WAYS[way].format(number=number, call=call), *VERBS[verb])

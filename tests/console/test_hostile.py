@@ -123,7 +123,7 @@ def everything(observer: Notices, evil: str) -> None:
         observer.server(told)
         observer.standing([Standing(server=evil, state=state, opened=True, reason=evil)], "opened")
     observer.standing([Standing(server=evil, state="declared")], "turn")
-    observer.cancelled([call])
+    observer.cancelled([call], 3.0)
     observer.ended(TurnEnd(evil, {f"{evil}Tokens": 1}, evil, evil, Raw(b"{}")))
     observer.failed(WaitExpired(evil, fix=evil))
 

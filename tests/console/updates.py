@@ -9,13 +9,22 @@ from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import TurnEnd
 
 
-def update(kind: str, /, *, replay: bool = False, session: str = "s1", **members: Any) -> Updated:
-    return Updated(session, kind, Raw(json.dumps({"sessionUpdate": kind, **members}).encode()), replay)
+def update(
+    kind: str, /, *, replay: bool = False, outside: bool = False, session: str = "s1", **members: Any
+) -> Updated:
+    return Updated(session, kind, Raw(json.dumps({"sessionUpdate": kind, **members}).encode()), replay, outside)
 
 
-def chunk(text: str, *, message: str | None = None, kind: str = "agent_message_chunk", replay: bool = False) -> Updated:
+def chunk(
+    text: str,
+    *,
+    message: str | None = None,
+    kind: str = "agent_message_chunk",
+    replay: bool = False,
+    outside: bool = False,
+) -> Updated:
     extra = {"messageId": message} if message else {}
-    return update(kind, replay=replay, content={"type": "text", "text": text}, **extra)
+    return update(kind, replay=replay, outside=outside, content={"type": "text", "text": text}, **extra)
 
 
 def tool(id: str, status: str, **members: Any) -> Updated:

@@ -20,6 +20,7 @@ from acp_launch.interactive.above import streams_above
 from acp_launch.interactive.asking import Asking
 from acp_launch.interactive.canvas import Board
 from acp_launch.interactive.fragments import fragments
+from acp_launch.interactive.keyboard import entered
 from acp_launch.interactive.keys import _complete as tab
 from acp_launch.interactive.keys import of_choice
 from acp_launch.interactive.tty import BEGIN, END, Tty
@@ -167,3 +168,16 @@ def test_the_only_completion_is_not_taken_back_by_another_tab(names: list[str], 
         tab(prompt)
         assert prompt.text == expected
     assert (prompt.complete_state is None) == (len(names) == 1)
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("one\ntwo\nhalf", "one\rtwo\rhalf"),
+        ("a\n\x1b[200~b\nc\x1b[201~\nd\n", "a\r\x1b[200~b\nc\x1b[201~\rd\r"),
+        ("a\n\x1b[200~b\nc", "a\r\x1b[200~b\nc"),
+        ("a\n\0", "a\r"),
+    ],
+)
+def test_enter_that_was_typed_before_the_terminal_was_ours_is_enter(typed: str, keys: str) -> None:
+    assert entered(typed) == keys

@@ -32,7 +32,7 @@ def shell(script: str, limit: float = PATIENCE) -> Captured:
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without what only Linux has."""
     if request.param == "no pidfd":
-        monkeypatch.setattr(module, "open_pid", lambda pid: NONE_TO_BE_HAD)
+        monkeypatch.setattr(module, "open_process", lambda process: NONE_TO_BE_HAD)
 
 
 def test_what_a_program_prints_and_how_it_ends(either_way: None) -> None:

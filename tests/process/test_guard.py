@@ -15,6 +15,7 @@ import pytest
 
 from acp_launch.process import guard as guard_module
 from acp_launch.process import prepare, spawn, vigil
+from acp_launch.process.capture import capture
 from acp_launch.process.child import attach
 from acp_launch.process.exit import Exit
 from acp_launch.process.guard import Guard, stand_by, stand_down
@@ -391,6 +392,25 @@ def test_the_status_of_what_died_in_the_moment_of_its_start_is_known(guard: Guar
         wait_for_status(spawned)
         assert os.waitstatus_to_exitcode(spawned.status or 0) == 3
         end_now(spawned)
+
+
+def test_a_status_that_is_still_to_be_told_is_waited_for_at_the_end(guard: Guard) -> None:
+    guard.start()
+    lower, _ = processes(guard)
+    spawned = spawn.spawn(["/bin/sh", "-c", "read _; exit 3"], env={}, cwd=Path("/"))
+    os.kill(lower.pid, signal.SIGSTOP)
+    until_stopped(lower.pid)
+    spawned.close("stdin")
+    until_dead(spawned.pid)
+    end_now(spawned)
+    assert os.waitstatus_to_exitcode(spawned.status or 0) == 3
+    for _ in range(50):
+        assert capture(["true"], PATIENCE, env={"PATH": os.environ["PATH"]}, cwd=Path("/")).ending == Exit(0, None)
+
+
+def until_dead(pid: int) -> None:
+    while not (seen := prepare.table().read(pid)) or not seen.is_dead:
+        os.sched_yield()
 
 
 def wait_for_status(spawned: spawn.Spawned) -> None:

@@ -211,6 +211,30 @@ def test_an_update_that_is_too_big_to_keep_is_junk() -> None:
     assert isinstance(event, Junk)
 
 
+def test_what_comes_while_no_turn_runs_is_outside() -> None:
+    """C-59: before the session is known, before the first prompt, between two turns; not within one."""
+    talk = Talk()
+    call = talk.said(talk.client.open("new", "", cwd="/w", servers=[], directories=[]))
+    talk.update("s1", "agent_message_chunk")
+    heard = [*talk.hear({"id": call["id"], "result": {"sessionId": "s1"}}), *talk.update("s1", "agent_message_chunk")]
+    for reason in ("end_turn", "cancelled"):
+        prompt = talk.said(talk.client.prompt("s1", []))
+        heard += talk.update("s1", "agent_message_chunk")
+        heard += talk.hear({"id": prompt["id"], "result": {"stopReason": reason}})
+        heard += talk.update("s1", "agent_message_chunk")
+    told = [event for event in heard if isinstance(event, Updated)]
+    assert [event.outside for event in told] == [True, True, False, True, False, True]
+    assert not any(event.replay for event in told)
+
+
+def test_a_session_that_is_resumed_replays_nothing() -> None:
+    talk = Talk()
+    call = talk.said(talk.client.open("resume", "s1", cwd="/w", servers=[], directories=[]))
+    (_, _), (told,) = talk.hear({"id": call["id"], "result": {}}), talk.update("s1", "agent_message_chunk")
+    assert isinstance(told, Updated)
+    assert (told.replay, told.outside) == (False, True)
+
+
 def test_a_loaded_session_replays_until_its_first_prompt() -> None:
     """C-44; gemini sends most of the history after the answer."""
     talk = Talk()

@@ -284,7 +284,7 @@ def test_a_file_that_would_grow_too_large_stays_as_it_is(
             before = path.read_bytes()
             there.write(f"n{number}", Secret("v" * MAX_VALUE))
     assert (raised.value.state, raised.value.reason) == ("too large", f"{path} would be larger than 1 MiB")
-    assert raised.value.fix == "acp-launch secret rm what is not needed any more"
+    assert raised.value.fix == "remove what is not needed any more: acp-launch secret rm NAME"
     assert path.read_bytes() == before
 
 

@@ -72,8 +72,8 @@ class Recorder:
         self.told.append(("served", step))
         self.changed.set()
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
-        self.told.append(("cancelled", [call["toolCallId"] for call in calls]))
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+        self.told += [("cancelled", [call["toolCallId"] for call in calls]), ("grace", grace)]
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         self.told.append(("waiting", what))

@@ -30,6 +30,7 @@ from acp_launch.session.permission.policy import Policy
 from acp_launch.session.person import ToolQuestion
 from tests import rawjson
 from tests.session.recording import Agent, Recorder, connected, negotiated, question, update
+from tests.turnedclock import run
 
 
 def test_nothing_is_sent_before_initialize_is_answered() -> None:
@@ -70,7 +71,7 @@ def test_an_answer_is_delivered_after_the_updates_before_it() -> None:
             await prompt
             assert recorder.of("update") == [*numbers, *more]
 
-    asyncio.run(story())
+    run(story)  # judging a thousand messages takes its time
 
 
 async def open_new(connection: module.Connection) -> None:

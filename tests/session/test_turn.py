@@ -9,7 +9,6 @@ import pytest
 from acp_launch.errors import AgentRefused, SessionError, WaitExpired
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
-from acp_launch.session import turn as turns
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
@@ -17,6 +16,7 @@ from acp_launch.session.opening import Stay, how_to_continue, open_session
 from acp_launch.session.person import Answer, ToolQuestion
 from acp_launch.session.turn import Turn
 from tests.session.recording import Agent, negotiated, question, update
+from tests.turnedclock import run
 
 HERE = Stay(Path("/w"), (), [])
 TEXT = [{"type": "text", "text": "hi"}]
@@ -227,17 +227,24 @@ def test_an_error_without_a_cancel_is_an_error() -> None:
     asyncio.run(story())
 
 
-def test_an_agent_deaf_to_cancel_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "CANCEL_GRACE", 0.05)
+@pytest.mark.parametrize(("grace", "told"), [((), 3.0), ((1.0,), 1.0)])
+def test_an_agent_deaf_to_cancel_is_given_up_when_it_was_said(grace: tuple[float, ...], told: float) -> None:
+    """And no other deadline is named meanwhile, however long it has been silent."""
 
     async def story() -> None:
-        async with negotiated() as (connection, agent, _, client):
+        async with negotiated() as (connection, agent, recorder, client):
             turn, running, _ = await in_turn(connection, agent, client)
-            turn.cancel()
-            with pytest.raises(WaitExpired, match="after its turn was cancelled"):
+            await asyncio.sleep(2.5)
+            turn.cancel(*grace)
+            turn.cancel()  # again: the first deadline stands
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(WaitExpired) as caught:
                 await running
+            assert caught.value.message == f"the agent went on for {told:g} s after its turn was cancelled"
+            assert asyncio.get_running_loop().time() - began == pytest.approx(told)
+            assert (recorder.of("grace"), recorder.of("waiting")) == ([told], [])
 
-    asyncio.run(story())
+    run(story)
 
 
 @pytest.mark.parametrize(

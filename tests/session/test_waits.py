@@ -1,35 +1,12 @@
 """Ring 2. Every wait has a name, a word and a deadline; the clock is a loop whose time we turn ourselves."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 
 from acp_launch.errors import WaitExpired
 from acp_launch.session.waits import awaited, seconds
-
-
-class TurnedByHand(asyncio.SelectorEventLoop):
-    """A loop that never waits: when nothing is ready, its clock jumps to the next timer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def time(self) -> float:
-        return self.now
-
-    def _run_once(self) -> None:
-        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        if not self._ready and scheduled:  # type: ignore[attr-defined]
-            self.now = max(self.now, scheduled[0].when())
-        super()._run_once()  # type: ignore[misc]
-
-
-def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=TurnedByHand) as runner:
-        runner.run(story())
+from tests.turnedclock import run
 
 
 def test_a_silent_wait_says_so_at_growing_intervals_and_ends_with_its_name() -> None:

@@ -16,6 +16,7 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw import thoughts
+from acp_launch.console.draw.block import Block
 from acp_launch.console.draw.canvas import Canvas
 from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.halves import Halves
@@ -28,8 +29,9 @@ from acp_launch.console.draw.talk import Talk
 from acp_launch.console.draw.work import Work
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, headed, say
 from acp_launch.console.stream.notices import Notices
-from acp_launch.console.stream.plain import SAME_MESSAGE
+from acp_launch.console.stream.plain import OUTSIDE, SAME_MESSAGE
 from acp_launch.errors import LaunchError
+from acp_launch.mark import marked
 from acp_launch.protocol import acp
 from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
@@ -38,6 +40,7 @@ from acp_launch.session.toolcall import KINDS as CALLS
 
 STYLES = {DIM: "dim", QUOTED: "dim", RED: "red", YELLOW: "yellow"}
 MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
+ASIDE = "aside"  # a message that no turn was running for
 
 Say = Callable[[str, str], None]
 
@@ -61,7 +64,12 @@ class Live(Notices):
         self._say = say or (None if canvas else _on_stderr)
         self._history = history
         self._halves = Halves()
-        self._voices = {MESSAGE: Talk(), THOUGHT: _thinking(thoughts, clock), PROMPT: Talk(_prompt)}
+        self._voices = {
+            MESSAGE: Talk(),
+            THOUGHT: _thinking(thoughts, clock),
+            PROMPT: Talk(_prompt),
+            ASIDE: Talk(_aside),
+        }
         self._speaking = ""  # whose words came last
         self._message_id = ""
         self._work = Work(clock)
@@ -103,12 +111,15 @@ class Live(Notices):
     def _hear(self, update: Updated) -> None:
         if update.kind == PROMPT and not update.replay:
             return  # it was typed here
+        voice = ASIDE if update.outside and update.kind == MESSAGE else update.kind
         text, message_id = acp.read_chunk(update.update)
-        if update.kind != self._speaking or (message_id and message_id != self._message_id):
+        if voice != self._speaking or (message_id and message_id != self._message_id):
             self._flush_voices()
             self._print(self._work.rest())
-        self._speaking, self._message_id = update.kind, message_id or self._message_id
-        self._voices[update.kind].add(self._halves.whole(text) if text else _apart(said(_content(update)), update.kind))
+            if voice == ASIDE:
+                self._print([Text(marked(OUTSIDE), "dim")])
+        self._speaking, self._message_id = voice, message_id or self._message_id
+        self._voices[voice].add(self._halves.whole(text) if text else _apart(said(_content(update)), update.kind))
 
     def _told(self, kind: str, lines: Sequence[RenderableType]) -> None:
         """What does not end a message waits for its end: nobody's sentence is broken for the name of a session."""
@@ -134,8 +145,8 @@ class Live(Notices):
         self._tell(self._work.served(step))
         self._pace.wake()
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
-        super().cancelled(())
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+        super().cancelled((), grace)
         self._flush()
         self._print(self._work.cancel(calls))
         self._pace.wake()
@@ -157,6 +168,8 @@ class Live(Notices):
 
     def tell(self, text: str, style: str) -> None:
         """Beside the answer: on stderr, which may be the same screen, or above what is drawn."""
+        if self._speaking == ASIDE:
+            self._flush_voices()
         self._settle()
         if self._say is None:
             self._canvas.print(Text(headed(text, style), STYLES.get(style, "")))
@@ -215,6 +228,10 @@ class Dimmed:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from Segment.apply_style(console.render(self._what, options), post_style=Style(dim=True))
+
+
+def _aside(text: str, coloured: bool) -> "Dimmed":
+    return Dimmed(Block(text, coloured=coloured))
 
 
 def _apart(text: str, kind: str) -> str:

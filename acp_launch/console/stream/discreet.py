@@ -16,13 +16,13 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from acp_launch.console.stream.plain import SAME_MESSAGE
-from acp_launch.console.stream.seams import CHUNKS, Seams
+from acp_launch.console.stream.seams import Seams
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import Problem
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.event import WORDS, Updated
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
@@ -60,7 +60,7 @@ class Discreet:
     def update(self, update: Updated) -> None:
         if self._redactor.is_empty:
             self._output.update(update)
-        elif update.kind in CHUNKS:
+        elif update.kind in WORDS:
             self._seams.chunk(update)
         elif update.kind in SAME_MESSAGE and self._seams.is_holding:
             self._seams.wait(update)
@@ -80,9 +80,9 @@ class Discreet:
         self._seams.release()
         self._output.served(self._struct(step))
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
         self._seams.release()
-        self._output.cancelled(self._redactor.tree(calls))
+        self._output.cancelled(self._redactor.tree(calls), grace)
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
         self._output.waiting(self._redactor.text(what), seconds, limit)

@@ -14,7 +14,7 @@ from acp_launch.console.stream.outlet import Outlet
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.event import WORDS, Updated
 from acp_launch.protocol.written import visible_bytes, written
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
@@ -24,7 +24,7 @@ class Ndjson:
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
         self._session = ""
-        self._heads: dict[bool, bytes] = {}
+        self._heads: dict[str, bytes] = {}
 
     def emit(self, type: str, members: Mapping[str, object]) -> None:
         self._outlet.write(*visible_bytes(written({"type": type, **members})), b"\n")
@@ -39,14 +39,15 @@ class Ndjson:
     def update(self, update: Updated) -> None:
         if update.session_id != self._session:
             self._address(update.session_id)
-        self._outlet.write(self._heads[update.replay], *visible_bytes(memoryview(update.update)), b"}\n")
+        type = "replay" if update.replay else "outside" if update.outside and update.kind in WORDS else "update"
+        self._outlet.write(self._heads[type], *visible_bytes(memoryview(update.update)), b"}\n")
 
     def _address(self, session_id: str) -> None:
         """The part of an update's line that is the same for a whole session."""
         self._session = session_id
-        for replay, type in ((False, "update"), (True, "replay")):
+        for type in ("update", "replay", "outside"):
             head = b"".join(visible_bytes(written({"type": type, "sessionId": session_id})))
-            self._heads[replay] = head[:-1] + b',"update":'
+            self._heads[type] = head[:-1] + b',"update":'
 
     def permission(self, permission: Permission) -> None:
         members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}
@@ -61,8 +62,8 @@ class Ndjson:
     def served(self, step: FileServed | TerminalServed) -> None:
         self.emit(*_served(step))
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
-        self.emit("cancelled", {"toolCalls": calls})
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
+        self.emit("cancelled", {"toolCalls": calls, "limit": grace})
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         self.emit("waiting", {"for": what, "seconds": float(waited), "limit": float(limit)})

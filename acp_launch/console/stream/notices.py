@@ -55,9 +55,9 @@ class Notices:
         if text := servicenotes.line(step):
             self._line(f"acp-launch: {text}", DIM)
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
         self._cancelled = True
-        self._line("acp-launch: cancelling the turn; Ctrl-C stops at once", DIM)
+        self._line(f"acp-launch: cancelling the turn; giving up in {seconds(grace)}, Ctrl-C stops at once", DIM)
         for call in calls:
             self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 

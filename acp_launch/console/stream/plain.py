@@ -2,8 +2,8 @@
 `--output text` into a pipe, and `--output quiet`: the agent's text on stdout, everything else on stderr.
 
 A pipe gets the agent's text as it is (without our mark, where our own lines go there too), a terminal without what
-would drive it. A message ends where the agent does
-something else (a tool call, a thought, a plan) or its `messageId` changes.
+would drive it. A message ends where the agent does something else (a tool call, a thought, a plan) or its `messageId`
+changes. What the agent says while no turn runs is no part of an answer, and goes to stderr as such.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 SAME_MESSAGE = frozenset({"usage_update", "available_commands_update", "session_info_update", "config_option_update"})
 
 TAB = "\t"
+OUTSIDE = "outside a turn:"
 
 
 class Messages(Notices):
@@ -37,17 +38,30 @@ class Messages(Notices):
         self._halves = Halves()
         self._message_id = ""
         self._over = True  # the next chunk begins a new message
+        self._outside = ""  # what was said while no turn ran, and is not told yet
 
     def update(self, update: Updated) -> None:
         if update.replay:
             return
         if update.kind == "agent_message_chunk":
-            self._chunk(update)
+            self._said_outside(update) if update.outside else self._chunk(update)
         elif update.kind not in SAME_MESSAGE:
             self._over = True
             self.beside(update)
 
+    def _said_outside(self, update: Updated) -> None:
+        """Told with the next `drain`: pieces that come together are one line."""
+        self._over = True
+        self._outside += self._halves.whole(acp.read_chunk(update.update)[0])
+
+    def _tell_outside(self) -> None:
+        text, self._outside = self._outside, ""
+        for line in filter(str.strip, text.split("\n")):
+            self.tell(f"{OUTSIDE} {harmless(line, keep=TAB)}", DIM)
+
     def _chunk(self, update: Updated) -> None:
+        if self._outside:
+            self._tell_outside()
         text, message_id = acp.read_chunk(update.update)
         if self._over or (message_id and message_id != self._message_id):
             self.begin()
@@ -70,6 +84,7 @@ class Messages(Notices):
         """Something that is not the agent's message."""
 
     async def drain(self) -> None:
+        self._tell_outside()
         await self._outlet.drain()
 
 

@@ -24,7 +24,6 @@ from acp_launch.secret.needles import Span, joined
 from acp_launch.secret.redact import Redactor, Tables
 from acp_launch.secret.value import MASK
 
-CHUNKS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 LEAST = 3  # characters; fewer are too often the beginning of a form, and holding them would make every message stutter
 SHOWN = 5  # characters of a form that may be seen; one less than the shortest has
 MOST = 1_000  # updates held back; then they are let go of, so that an agent's empty chunks do not fill memory

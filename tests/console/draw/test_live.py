@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.region import Region
+from acp_launch.console.stderr import TYPED
 from acp_launch.console.stillclock import StillClock
 from acp_launch.errors import AgentError
 from acp_launch.process.change import Change
@@ -23,6 +24,19 @@ def test_a_message_is_shown_once_however_it_was_cut() -> None:
         screen.live.update(chunk(piece))
     screen.live.ended(end())
     assert screen.text == "Hello world.\n\n • one\n • two\n\nEnd"
+
+
+def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
+    screen = Screen(say=None)
+    screen.live.update(chunk("[MODE] ", outside=True))
+    screen.live.update(chunk("auto", outside=True))
+    screen.live.tell("> hi", TYPED)  # the prompt, in an interactive session
+    screen.live.update(chunk("It is *fine*."))
+    screen.live.ended(end())
+    screen.live.update(chunk("The build is done.", outside=True))
+    screen.live.tell("> next", TYPED)
+    first = "▐ outside a turn:\n[MODE] auto\n> hi\nIt is fine.\n"
+    assert screen.text == f"{first}▐ outside a turn:\nThe build is done.\n> next"
 
 
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
@@ -103,7 +117,7 @@ def test_a_tool_call_that_was_under_way_is_marked_when_the_turn_is_cancelled() -
     """C-63."""
     screen = Screen()
     screen.live.update(tool("1", "in_progress", title="Build", kind="execute"))
-    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}])
+    screen.live.cancelled([{"toolCallId": "1", "title": "Build", "kind": "execute", "status": "cancelled"}], 3.0)
     screen.live.ended(end())
     assert screen.text == "– Build  execute  cancelled"
 

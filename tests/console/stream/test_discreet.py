@@ -61,7 +61,7 @@ class Shown:
     def served(self, step: FileServed | TerminalServed) -> None:
         self._take(step)
 
-    def cancelled(self, calls: Sequence[dict[str, Any]]) -> None:
+    def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
         self._take(calls)
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
@@ -151,7 +151,7 @@ def test_everything_else_that_is_told_is_redacted() -> None:
     quiet.ready(SessionReady("s1", "n", "new", 0, Raw(json.dumps({"x": TOKEN}).encode())))
     options = [{"optionId": "a", "name": TOKEN}]
     quiet.permission(Permission(TOKEN, {"rawInput": TOKEN}, options, allowed=True, option_id="a", by="you"))
-    quiet.cancelled([{"title": TOKEN}])
+    quiet.cancelled([{"title": TOKEN}], 3.0)
     quiet.waiting(TOKEN, 3.0, 60.0)
     quiet.note(f"a {TOKEN}")
     quiet.ended(TurnEnd("end_turn", {TOKEN: 1}, TOKEN, TOKEN, Raw(json.dumps({"m": TOKEN}).encode())))
@@ -288,7 +288,7 @@ def events_between(quiet: Discreet) -> dict[str, Any]:
         "the end": lambda: quiet.ended(end()),
         "a failure": lambda: quiet.failed(LaunchError("x")),
         "an answer": lambda: quiet.permission(Permission("t", {}, [], allowed=True, option_id="a", by="you")),
-        "a stop": lambda: quiet.cancelled([]),
+        "a stop": lambda: quiet.cancelled([], 3.0),
         "a session": lambda: quiet.ready(SessionReady("s1", "n", "load", 1, Raw(b"{}"))),
     }
 

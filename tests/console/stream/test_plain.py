@@ -53,6 +53,32 @@ TWO = (
 )
 
 
+@pytest.mark.parametrize("observer", [Plain, Quiet])
+def test_what_is_said_while_no_turn_runs_goes_to_stderr_in_lines_that_say_so(
+    observer: type[Messages], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (chunk("[MODE] ", outside=True), chunk("auto\n\nacp-launch: \x1b[2J", outside=True))
+    after = chunk("And then ", outside=True), chunk("some", outside=True)
+    assert written(tmp_path, told(observer, *before, chunk("It is "), chunk("fine."), *after)) == b"It is fine.\n"
+    assert capsys.readouterr().err == (
+        "outside a turn: [MODE] auto\noutside a turn: acp-launch: \\x1b[2J\noutside a turn: And then some\n"
+    )
+
+
+def test_what_is_said_while_no_turn_runs_is_told_when_it_came(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not with the next answer, which may be far."""
+
+    def story(outlet: Outlet) -> Plain:
+        plain = Plain(outlet)
+        plain.update(chunk("The build is done.", outside=True))
+        return plain
+
+    assert written(tmp_path, story) == b""
+    assert capsys.readouterr().err == "outside a turn: The build is done.\n"
+
+
 def test_messages_are_lines_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert written(tmp_path, told(Plain, *TWO)) == b"Let me look.\nIt is fine.\n"
     assert capsys.readouterr().err == "tool: Look: pending\ntool: Look: completed\n"
@@ -209,13 +235,13 @@ def test_a_turn_we_cancel_is_said_once_and_one_the_agent_cancels_as_well(
         made = observer(outlet)
         assert isinstance(made, Plain | Quiet)
         if by_us:
-            made.cancelled([{"toolCallId": "1", "title": "Count"}])
+            made.cancelled([{"toolCallId": "1", "title": "Count"}], 3.0)
         made.ended(end("cancelled"))
         return made
 
     assert written(tmp_path, partial(story, by_us=True)) == b""
     assert capsys.readouterr().err == (
-        "acp-launch: cancelling the turn; Ctrl-C stops at once\nacp-launch: cancelled: Count\n"
+        "acp-launch: cancelling the turn; giving up in 3 s, Ctrl-C stops at once\nacp-launch: cancelled: Count\n"
     )
     assert written(tmp_path, partial(story, by_us=False)) == b""
     assert capsys.readouterr().err == "acp-launch: the turn was cancelled\n"
