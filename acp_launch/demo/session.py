@@ -36,8 +36,8 @@ class Session:
         self._turns = 0  # since it was opened
 
     def connect(self, entries: list[Message]) -> None:
-        """Start the MCP servers; returns before they have answered."""
-        self.servers = [toolbox.Server(entry, self.cwd) for entry in entries]
+        """Start the MCP servers, or connect to them; returns before they have answered."""
+        self.servers = [toolbox.server(entry, self.cwd) for entry in entries]
 
     def tell(self, update: Message) -> None:
         """Send an update of the conversation, once it is in the journal."""
