@@ -106,7 +106,8 @@ def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
         return {"name": server.name, "type": "stdio", **_program(server), **_supervision(server, plan)}
     headers = _origins(server.headers)
-    return {"name": server.name, "type": server.type, "url": masked(server.url.display()), "headers": headers}
+    where = {"url": masked(server.url.display()), "headers": headers}
+    return {"name": server.name, "type": server.type, **where, "required": server.required}
 
 
 def _supervision(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
@@ -223,7 +224,8 @@ def _tools(tools: Tools) -> str:
 
 def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     path = ("mcp_servers", server.name)
-    yield f"mcp server {server.name} ({server.type}){_at(plan, (*path, 'type'))}"
+    declared = _at(plan, (*path, "type"), (*path, "required"))
+    yield f"mcp server {server.name} ({server.type}{'' if server.required else ', not required'}){declared}"
     yield f"  url        {masked(server.url.display())}{_at(plan, (*path, 'url'))}"
     yield from _value_lines("headers", server.headers, verbose)
 

@@ -111,7 +111,7 @@ def _declared(name: str, server: McpServer) -> dict[str, Any]:
     if isinstance(server, StdioServer):
         runs = {"command": masked(server.command)}
         return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
-    return {"name": name, "type": server.type, "url": masked(server.url), "required": True, "bridge": False}
+    return {"name": name, "type": server.type, "url": masked(server.url), "required": server.required, "bridge": False}
 
 
 def _row(said: Mapping[str, Any]) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ class _WebWire(Wire):
     def __init__(self, entry: Message) -> None:
         super().__init__(-1)
         self._url: str = entry["url"]
+        self._to = self._url  # where our messages go
         self._headers: dict[str, str] = entry["headers"]
         self._of_session: dict[str, str] = {}  # headers that the server has given us
         self._open: dict[int, socket.socket] = {}  # by the call that waits there
@@ -73,11 +74,11 @@ class _WebWire(Wire):
         Raises:
             RpcError: it was not taken.
         """
-        body = _encoded(message)
+        body = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
         if "method" in message and "id" in message:
             aside(lambda: self._ask(message, body))
         else:
-            self._tell("POST", self._url, body, HANDSHAKE)
+            self._tell("POST", self._to, body, HANDSHAKE)
 
     def forget(self, call: Call) -> None:
         super().forget(call)
@@ -148,8 +149,6 @@ class _WebWire(Wire):
 class _EventWire(_WebWire):
     """One stream brings whatever comes from the server, and says first where our messages go to."""
 
-    _to = ""
-
     def enter(self) -> None:
         response = self._request("GET", self._url, None, LISTENING)
         heard = events(response)
@@ -163,8 +162,11 @@ class _EventWire(_WebWire):
                 line.settimeout(None)
         aside(lambda: self._listen(response, heard))
 
-    def send(self, message: Message) -> None:
-        self._tell("POST", self._to, _encoded(message), HANDSHAKE)
+    def _ask(self, message: Message, body: bytes) -> None:
+        try:
+            self._tell("POST", self._to, body, HANDSHAKE)
+        except RpcError as error:
+            self.deliver({"id": message["id"], "error": {"code": INTERNAL_ERROR, "message": str(error)}})
 
     def _listen(self, response: HTTPResponse, heard: Iterable[tuple[str, bytes]]) -> None:
         why = "it ended its stream"
@@ -196,10 +198,6 @@ def events(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
             if data:
                 yield kind, b"\n".join(data)
             kind, data = "message", []
-
-
-def _encoded(message: Message) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
 
 
 def _accepted(response: HTTPResponse) -> HTTPResponse:

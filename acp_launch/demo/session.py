@@ -37,7 +37,7 @@ class Session:
 
     def connect(self, entries: list[Message]) -> None:
         """Start the MCP servers, or connect to them; returns before they have answered."""
-        self.servers = [toolbox.server(entry, self.cwd) for entry in entries]
+        self.servers = [_server(entry, self.cwd) for entry in entries]
 
     def tell(self, update: Message) -> None:
         """Send an update of the conversation, once it is in the journal."""
@@ -159,6 +159,14 @@ class Session:
         cost = {} if self.cost is None else {"cost": {"amount": self.cost, "currency": "USD"}}
         self.notify({"sessionUpdate": "usage_update", "used": _words(self.records()), "size": WINDOW, **cost})
         return {"inputTokens": asked, "outputTokens": turn.words, "totalTokens": asked + turn.words}
+
+
+def _server(entry: Message, cwd: str) -> toolbox.Server:
+    if "url" not in entry:
+        return toolbox.Stdio(entry, cwd)
+    from acp_launch.demo.remote import Remote  # as slow to load as all the rest of us
+
+    return Remote(entry)
 
 
 def _words(records: list[Message]) -> int:

@@ -156,15 +156,6 @@ class Stdio(Server):
         wire.lose(self.problem)
 
 
-def server(entry: Message, cwd: str) -> Server:
-    """Returns before it has answered."""
-    if "url" not in entry:
-        return Stdio(entry, cwd)
-    from acp_launch.demo.remote import Remote  # as slow to load as all the rest of us
-
-    return Remote(entry)
-
-
 def stop(servers: list[Server]) -> None:
     """End all of them together, within sum(RUNGS) seconds: close stdin or the session, then TERM, then KILL."""
     for server in servers:

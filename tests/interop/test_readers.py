@@ -162,6 +162,7 @@ def test_codex() -> None:
                 "Authorization": "Bearer ${env:FIGMA_OAUTH_TOKEN}",
                 "X-Team": "${env:FIGMA_TEAM}",
             },
+            "required": False,
         },
     }
     assert [one.name for one in found.drafts if one.disabled] == ["old"]

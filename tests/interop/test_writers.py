@@ -89,6 +89,12 @@ def test_claude_code_takes_secrets_from_its_environment() -> None:
     assert found.variables == {"GITHUB_TOKEN": "github", "TEAM_DOCS": "team/docs"}
 
 
+def test_a_remote_server_that_codex_need_not_have_is_written_and_read_as_such() -> None:
+    text = "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: http, url: 'https://x/', required: false}}\n"
+    assert export("codex", text).servers == {"a": {"url": "https://x/", "required": False}}
+    assert "required" not in export("opencode", text).servers["a"]
+
+
 def test_codex_is_told_the_names_of_variables() -> None:
     found = export("codex")
     assert found.servers == {
