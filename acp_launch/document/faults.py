@@ -6,9 +6,10 @@ Pure. `described` turns one pydantic error into a sentence of ours; `placed` fin
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Plain, found
@@ -39,8 +40,7 @@ _SHAPED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """`offset` counts characters into the text at `path`; `at_key` points at the key, not at its value."""
 
     path: KeyPath

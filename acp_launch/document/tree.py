@@ -8,9 +8,9 @@ the number of nodes after aliases are expanded are limited.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import Struct
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import (
@@ -43,8 +43,7 @@ _COLLECTIONS = {"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 Places = dict[KeyPath, tuple[str, int, int, int, int, int | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One YAML mapping; `root` holds dicts, lists and scalars. Where several files were merged, `file` is the one that
     was asked for."""
 
@@ -78,7 +77,7 @@ class Document:
         if key:
             return owner
         shift = 0 if node.lead is None or not offset else node.lead + offset
-        return replace(node.place, column=node.place.column + shift)
+        return Place(node.place.line, node.place.column + shift, node.place.file)
 
     def places(self) -> Places:
         """Every path there is, with all that `locate` needs; for keeping."""

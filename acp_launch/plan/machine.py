@@ -4,7 +4,6 @@ place; for a server that is not required, a warning.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -61,5 +60,5 @@ class Machine(Struct):
             return None
         message = f"{found.message}; the session opens without this server"
         problem = self.substitution.origin(path).problem(message, found.fix)
-        self.substitution.problems.append(replace(problem, severity="warning"))
+        self.substitution.problems.append(problem._replace(severity="warning"))
         return None

@@ -1,7 +1,7 @@
 """Ring 1. The quick way reads what typer reads, or leaves it to typer."""
 
 import sys
-from dataclasses import fields
+from msgspec.structs import fields
 
 import pytest
 from hypothesis import given

@@ -1,6 +1,6 @@
 """Layers merge as DESIGN §4 says, and every value of the result keeps the file and line it was written in."""
 
-from dataclasses import fields
+from msgspec.structs import fields
 from typing import Any, get_args, get_type_hints
 
 import pytest

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields
+from msgspec.structs import fields
 from pathlib import Path
 from typing import Any
 
