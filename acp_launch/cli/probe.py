@@ -206,6 +206,4 @@ def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
     own_path = {variable: value for variable, value in loaded.profile.agent.env.items() if variable == "PATH"}
     agent = Agent(command=Template("${python}"), env=own_path, inherit_env=loaded.profile.agent.inherit_env)
     problems = tuple(problem for problem in loaded.problems if problem.path.startswith(where.path))
-    return replace(
-        loaded, profile=replace(loaded.profile, agent=agent, mcp_servers={name: server}), problems=problems
-    )
+    return replace(loaded, profile=replace(loaded.profile, agent=agent, mcp_servers={name: server}), problems=problems)

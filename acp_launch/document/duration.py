@@ -31,7 +31,7 @@ class Duration(float):
     def take(cls, value: object) -> Self:
         """Raises ValueError when it is no text, or none of a duration."""
         if not isinstance(value, str):
-            raise ValueError(f"expected a duration such as 10s, found {value!r}")  # noqa: TRY004 - a value, not a type
+            raise ValueError(f"expected a duration such as 10s, found {value!r}")
         return cls.parse(value)
 
     def __str__(self) -> str:

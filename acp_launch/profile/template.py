@@ -23,7 +23,7 @@ class Template(str):
     def take(cls, value: object) -> Self:
         """Raises ValueError when it is no text, BadReference when a reference in it is wrong."""
         if not isinstance(value, str):
-            raise ValueError(f"expected text, found {value!r}")  # noqa: TRY004 - a value, not a type
+            raise ValueError(f"expected text, found {value!r}")
         parse(value)
         return cls(value)
 

@@ -1,11 +1,11 @@
 """Ring 1. The quick way reads what typer reads, or leaves it to typer."""
 
 import sys
-from msgspec.structs import fields
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from acp_launch.cli import job
 from acp_launch.cli.app import app
