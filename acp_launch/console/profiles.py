@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acp_launch.console import problems as problem_lines
-from acp_launch.console.columns import columns
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
-from acp_launch.secret.credential import masked
 from acp_launch.secret.outcome import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
@@ -74,6 +72,8 @@ def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
     if as_json:
         _print_json({"profiles": [_described(*entry) for entry in entries]})
         return
+    from acp_launch.console.columns import columns
+
     rows = [(found.name, found.origin, _remark(found, loaded, problems)) for found, loaded, problems in entries]
     for line in columns(rows):
         _print(line)
@@ -93,6 +93,8 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
 
 def _description(loaded: Loaded | None) -> str:
     """Without a credential somebody wrote into it: lists are pasted into issues."""
+    from acp_launch.secret.credential import masked
+
     return masked(loaded.profile.description) if loaded else ""
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.document.faults import Fault, choose, misplaced, placed
+from acp_launch.document.faults import Fault, choose, likeliest, misplaced, placed
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, found
 from acp_launch.document.shape import Shape, build
@@ -134,9 +134,7 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
 
 
 def _meant(key: str) -> str:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(key.lower(), ("command", "url"), 1)), "")
+    return likeliest(key.lower(), ("command", "url"))
 
 
 def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
