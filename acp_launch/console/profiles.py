@@ -1,6 +1,5 @@
 """What `validate` and `list` say about profiles: answers on stdout, problems on stderr, or all of it as JSON."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -111,4 +110,6 @@ def _print(line: str) -> None:
 
 
 def _print_json(answer: dict[str, Any]) -> None:
+    import json  # 2 ms
+
     sys.stdout.write(json.dumps(answer) + "\n")

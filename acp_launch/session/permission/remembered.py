@@ -9,7 +9,6 @@ Older files are taken: of version 1, where inputs did not count, and of version 
 agent had said about how long it holds. What was allowed then is listed, and allows nothing any more.
 """
 
-import os
 import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -72,8 +71,9 @@ def load(shelf: Shelf) -> Answers:
 
 def _may_be_there(shelf: Shelf) -> bool:
     """By the readable part of its name: the rest needs OpenSSL, and most profiles have no such file."""
+    begin = f"{of_profile(shelf.profile)}-"
     try:
-        return any(name.startswith(f"{of_profile(shelf.profile)}-") for name in os.listdir(shelf.state / "permissions"))
+        return any(file.name.startswith(begin) for file in (shelf.state / "permissions").iterdir())
     except FileNotFoundError:
         return False
     except OSError:  # reading it says what is wrong
