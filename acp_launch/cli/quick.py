@@ -2,9 +2,9 @@
 What a verb takes from the command line, written once: a NamedTuple whose fields are noted with their names and help.
 
     class Greet(NamedTuple):
-        '''Greet somebody.'''
+        '''Greet a user.'''
 
-        name: Annotated[str, Argument("NAME", "Who it is.")]
+        name: Annotated[str, Argument("NAME", "The user's name.")]
         loud: Annotated[bool, Option("--loud -l", "In capitals.")] = False
 
         def carry_out(self) -> int: ...
@@ -28,7 +28,7 @@ class Argument(NamedTuple):
 
 
 class Option(NamedTuple):
-    """`names` as help shows them. `read` makes a value of the text, and raises UsageError when there is none."""
+    """`names` as help shows them. `read` makes a value of the text, and raises UsageError when the text does not fit."""
 
     names: str
     help: str
@@ -44,7 +44,7 @@ class Verb(Protocol):
 
 
 class Parameter(NamedTuple):
-    """A field. `kind` is the type of one value, and `is_many` says that there may be several."""
+    """A field. `kind` is the type of one value; `is_many` fields take several."""
 
     field: str
     note: Option | Argument
@@ -52,7 +52,7 @@ class Parameter(NamedTuple):
     is_many: bool
 
     def read(self, text: str) -> object:
-        """The value that a word stands for. Raises ValueError or UsageError when it stands for none."""
+        """The value of a word. Raises ValueError or UsageError when the word does not fit."""
         if isinstance(self.note, Option) and self.note.read:
             return self.note.read(text)
         if get_origin(self.kind) is Literal:

@@ -29,7 +29,7 @@ class Duration(float):
 
     @classmethod
     def take(cls, value: object) -> Self:
-        """Raises ValueError when it is no text, or none of a duration."""
+        """Raises ValueError when it is not the text of a duration."""
         if not isinstance(value, str):
             raise ValueError(f"expected a duration such as 10s, found {value!r}")
         return cls.parse(value)

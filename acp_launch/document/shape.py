@@ -54,7 +54,7 @@ def build(shape: type[S], plain: Plain) -> S:
     The struct that these values are.
 
     Raises:
-        ValueError: they are none. What exactly is wrong is for pydantic to say.
+        ValueError: they do not fit. pydantic says what exactly is wrong.
     """
     hints = _hints(shape)
     if type(plain) is not dict or not plain.keys() <= hints.keys():

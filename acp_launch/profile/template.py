@@ -21,7 +21,7 @@ class Template(str):
 
     @classmethod
     def take(cls, value: object) -> Self:
-        """Raises ValueError when it is no text, BadReference when a reference in it is wrong."""
+        """Raises ValueError when it is not text, BadReference when a reference in it is wrong."""
         if not isinstance(value, str):
             raise ValueError(f"expected text, found {value!r}")
         parse(value)

@@ -40,7 +40,7 @@ class Size(int):
 
     @classmethod
     def take(cls, value: object) -> Self:
-        """Raises ValueError when it is neither a number of bytes nor a text of one."""
+        """Raises ValueError when it is neither a number of bytes nor the text of one."""
         if isinstance(value, int) and not isinstance(value, bool):
             return cls._bounded(value)
         return cls.parse(value if isinstance(value, str) else "")

@@ -206,6 +206,13 @@ def test_a_secret_is_neither_kept_nor_told(
     assert entry.read_bytes() == before
 
 
+def test_a_recalled_setting_is_the_one_that_was_checked_to_the_last_digit(config: Path) -> None:
+    config.write_text("secrets: {timeout: 123456.789ms}\nmax_line: 1234567")
+    first, again = settings.load(), settings.load()
+    assert repr(first) == repr(again)
+    assert (again.secrets.timeout, again.max_line) == (123.456789, 1234567)
+
+
 @pytest.mark.parametrize("answer", [b"[]", b'{"max_line": "many", "secrets": {}}', b'{"max_line": 5, "secrets": []}'])
 def test_an_entry_of_another_shape_counts_as_none(a_home_of_its_own: Path, config: Path, answer: bytes) -> None:
     config.write_text("secrets: {store: file}")
