@@ -28,7 +28,7 @@ class Argument(NamedTuple):
 
 
 class Option(NamedTuple):
-    """`names` as help shows them. `read` makes a value of the text, and raises UsageError when the text does not fit."""
+    """`names` as help shows them. `read` makes a value of a text, and raises UsageError where it does not fit."""
 
     names: str
     help: str
