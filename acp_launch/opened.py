@@ -1,7 +1,6 @@
 """A session is opened as the plan has it: new or continued, with its servers, after a login if the agent wants one."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -161,4 +160,4 @@ def _untakeable(agent: str, server: RemotePlan) -> Problem:
     fix = "remove the server from the profile, or use an agent that takes it"
     if server.required:
         return server.url.origin.problem(message, fix)
-    return replace(server.url.origin.problem(f"{message}; the session opens without it", fix), severity="warning")
+    return server.url.origin.problem(f"{message}; the session opens without it", fix)._replace(severity="warning")

@@ -1,14 +1,12 @@
 """One thing wrong, with its place and the way out. Everything a person can get wrong becomes one of these."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning"]
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """A fault somebody can mend.
 
     `line` and `column` count from 1, as editors do; 0 means the place is not known.
@@ -39,15 +37,7 @@ class Problem:
 
     def as_json(self) -> dict[str, str | int]:
         """The same as data, for `--json`."""
-        return {
-            "file": self.file,
-            "line": self.line,
-            "column": self.column,
-            "path": self.path,
-            "message": self.message,
-            "fix": self.fix,
-            "severity": self.severity,
-        }
+        return self._asdict()
 
 
 def ours(*words: str) -> str:

@@ -300,6 +300,23 @@ def test_a_run_without_secrets_imports_neither_keyring_nor_cryptography() -> Non
     assert not SECRETIVE & loaded(*run)
 
 
+UNNEEDED = {"typer", "dataclasses", "pydantic", "hashlib", "difflib", "keyring", "psutil", "rich"}  # where all is well
+
+
+@pytest.mark.parametrize("verb", ["validate", "plan"])
+def test_a_profile_without_mistakes_needs_neither_typer_nor_pydantic_and_the_second_time_no_yaml(verb: str) -> None:
+    """DESIGN §9."""
+    lighter = {*UNNEEDED, "asyncio", "sqlite3", "ssl", "subprocess"}
+    assert not lighter & loaded(verb, "demo")
+    assert not {*lighter, "ruamel.yaml", "acp_launch.document.tree"} & loaded(verb, "demo")
+
+
+def test_a_plain_run_loads_no_hash_makes_no_dataclass_and_needs_no_typer() -> None:
+    """DESIGN §9; a server's shim is greeted with one, so this agent has none."""
+    agent = f"{sys.executable} -P -m acp_launch.demo.agent"
+    assert not {*UNNEEDED, "ruamel.yaml"} & loaded("run", "--agent", agent, "help", "--output", "quiet")
+
+
 def test_only_a_session_somebody_sits_in_front_of_imports_prompt_toolkit() -> None:
     """Issue 5."""
     for path in MODULES:

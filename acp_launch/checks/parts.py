@@ -4,7 +4,6 @@ nothing about the others.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace as with_fields
 from pathlib import Path
 
 from msgspec import Struct
@@ -76,7 +75,7 @@ def _named(part: Part) -> tuple[str, str]:
 
 def _agent(loaded: Loaded, place: Place) -> Part:
     others = tuple(found for found in loaded.problems if not _is_about(found, SERVERS))
-    alone = with_fields(loaded.profile, mcp_servers={})
+    alone = replace(loaded.profile, mcp_servers={})
     resolved = _resolved(replace(loaded, profile=alone, problems=others), place)
     return Part(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
 
@@ -88,7 +87,7 @@ def _server(loaded: Loaded, place: Place, name: str) -> Part:
     own_path = {variable: value for variable, value in profile.agent.env.items() if variable == "PATH"}
     agent = Agent(command=Template("${python}"), env=own_path, inherit_env=profile.agent.inherit_env)
     own = tuple(found for found in loaded.problems if _is_about(found, path))
-    alone = with_fields(profile, agent=agent, mcp_servers={name: server})
+    alone = replace(profile, agent=agent, mcp_servers={name: server})
     resolved = _resolved(replace(loaded, profile=alone, problems=own), place)
     part = Part(server=name, problems=resolved.problems, needs=resolved.needs, is_required=_is_required(server))
     if resolved.plan is None or not resolved.plan.servers:

@@ -1,5 +1,9 @@
 """The command line: which verbs there are. `--help` imports nothing of what they do."""
 
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Annotated, Any
+
 import typer
 
 from acp_launch.cli import edit, mcp, permission, processes, profiles, secrets, sessions
@@ -9,7 +13,9 @@ from acp_launch.cli.init import init
 from acp_launch.cli.interop import export, import_
 from acp_launch.cli.login import login, logout
 from acp_launch.cli.logs import logs
-from acp_launch.cli.run import run
+from acp_launch.cli.quick import Option, Verb, parameters
+from acp_launch.cli.quick import Parameter as Asked
+from acp_launch.cli.run import Run
 from acp_launch.cli.trust import trust
 
 app = typer.Typer(
@@ -36,12 +42,40 @@ def root(
         raise typer.Exit
 
 
-app.command()(run)
-app.command()(profiles.validate)
-app.command()(profiles.plan)
-app.command("list")(profiles.list_)
-app.command()(profiles.show)
-app.command()(profiles.schema)
+def _command(verb: Callable[..., Verb]) -> Callable[..., None]:
+    """The same for typer: a function with a parameter for each field."""
+    known = parameters(verb)
+    defaults = verb._field_defaults  # type: ignore[attr-defined]
+
+    def carry_out(**given: Any) -> None:
+        raise typer.Exit(verb(**{each.field: _value(each, given[each.field]) for each in known}).carry_out())
+
+    carry_out.__doc__ = verb.__doc__
+    asked = [_parameter(each, defaults.get(each.field, Parameter.empty)) for each in known]
+    carry_out.__signature__ = Signature(asked)  # type: ignore[attr-defined]
+    return carry_out
+
+
+def _parameter(asked: Asked, default: Any) -> Parameter:
+    note = asked.note
+    kind = str if isinstance(note, Option) and note.read else asked.kind
+    if default is None or asked.is_many:
+        kind, default = (list[kind] if asked.is_many else kind) | None, None  # type: ignore[valid-type]
+    if isinstance(note, Option):
+        hint: Any = Annotated[kind, typer.Option(*note.names.split(), metavar=note.metavar, help=note.help)]
+    else:
+        hint = Annotated[kind, typer.Argument(metavar=note.metavar, help=note.help)]
+    return Parameter(asked.field, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _value(asked: Asked, given: Any) -> Any:
+    if asked.is_many:
+        return tuple(map(asked.read, given or ()))
+    return given
+
+
+for name, verb in {"run": Run, **profiles.VERBS}.items():
+    app.command(name)(_command(verb))
 app.command()(init)
 app.command("import")(import_)
 app.command()(export)

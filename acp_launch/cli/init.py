@@ -106,7 +106,8 @@ def _finish(found: "Found", draft: "Draft", settings: "Settings") -> None:
     from acp_launch.profile.load import shown
 
     say(harmless(f"acp-launch: wrote {shown(found.file)}", keep=""))
-    profiles.validate([str(found.file)])
+    if wrong := profiles.Validate((str(found.file),)).carry_out():
+        raise typer.Exit(wrong)
     try:
         is_trusted = _accept(found, draft, settings)
     except StateError as error:  # the profile is there all the same; whoever runs it is asked

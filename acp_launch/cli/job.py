@@ -1,6 +1,5 @@
 """From the wish on the command line to the exit code. Nothing starts before everything that can be checked was."""
 
-import dataclasses
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +54,7 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     if is_interactive := prompt.is_left_open(words, wish.file) and wish.output == "text":
         require_nothing_one_shot(wish)
     plan, secrets = _plan(profile, words, wish, settings, screen)
-    plan = replace(plan, timeouts=dataclasses.replace(plan.timeouts, **wish.limits))
+    plan = replace(plan, timeouts=replace(plan.timeouts, **wish.limits))
     text = "" if is_interactive else prompt.read(words, wish.file)
     _examine(wish.attach)
     with ExitStack() as stack:

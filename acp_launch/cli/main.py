@@ -3,10 +3,14 @@
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped
+
+if TYPE_CHECKING:
+    from acp_launch.cli.quick import Verb
 
 SIGPIPE = 141
 LAST_WORDS = 0.5  # seconds for stderr to take them, once a signal has ended us
@@ -66,13 +70,11 @@ def _run(arguments: Sequence[str]) -> int:
     from acp_launch.profile.reading import reading
 
     reading.begin(_say_reading)
-    if arguments[:1] == ["run"] and not HELP & set(arguments):
-        from acp_launch.cli.quick import plain_wish
+    if arguments and not HELP & set(arguments) and (verb := _verb(arguments[0])):
+        from acp_launch.cli.quick import plain
 
-        if wish := plain_wish(arguments[1:]):
-            from acp_launch.cli.job import carry_out
-
-            return carry_out(wish)
+        if asked := plain(verb, arguments[1:]):
+            return asked.carry_out()
     return _typer(arguments)
 
 
@@ -80,6 +82,17 @@ def _say_reading(file: str, seconds: float) -> None:
     from acp_launch.console.stderr import DIM, harmless, say
 
     say(harmless(f"acp-launch: still reading {file} after {seconds:.0f} s", keep=""), style=DIM)
+
+
+def _verb(name: str) -> "Callable[..., Verb] | None":
+    """One that can be read without typer."""
+    if name == "run":
+        from acp_launch.cli.run import Run
+
+        return Run
+    from acp_launch.cli import profiles
+
+    return profiles.VERBS.get(name)
 
 
 def _typer(arguments: Sequence[str]) -> int:

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import replace as with_fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
@@ -207,6 +206,4 @@ def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
     own_path = {variable: value for variable, value in loaded.profile.agent.env.items() if variable == "PATH"}
     agent = Agent(command=Template("${python}"), env=own_path, inherit_env=loaded.profile.agent.inherit_env)
     problems = tuple(problem for problem in loaded.problems if problem.path.startswith(where.path))
-    return replace(
-        loaded, profile=with_fields(loaded.profile, agent=agent, mcp_servers={name: server}), problems=problems
-    )
+    return replace(loaded, profile=replace(loaded.profile, agent=agent, mcp_servers={name: server}), problems=problems)

@@ -2,15 +2,15 @@
 The verbs about profiles: `validate`, `plan`, `list`, `show`, `schema`.
 
 None of them starts anything, and all of them work on every platform. What they need is imported in their bodies,
-so that `--help` loads no YAML.
+so that `--help` loads no YAML, and typer is none of it (`cli.quick`).
 """
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
+from acp_launch.cli.quick import Argument, Option, Verb
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
@@ -22,100 +22,136 @@ if TYPE_CHECKING:
     from acp_launch.secret.outcome import Outcome
     from acp_launch.settings.model import Settings
 
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROFILE]...", help="Names or paths; all there are when none is given.")
-]
-Name = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
-Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="List inherited variables by name.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Fail on warnings too, as a pre-commit hook should.")]
-Secrets = Annotated[bool, typer.Option("--secrets", help="Look up whether each secret is there; never its value.")]
-Merged = Annotated[
-    bool, typer.Option("--merged", help="Print what it makes with all it extends, and where each value is from.")
-]
-Target = Annotated[Path | None, typer.Option("--write", "-o", metavar="FILE", help="Write it to FILE, not to stdout.")]
+Name = Annotated[str, Argument("PROFILE", "A profile's name, or the path of its file.")]
+Json = Annotated[bool, Option("--json", "Answer with JSON on stdout.")]
+Secrets = Annotated[bool, Option("--secrets", "Look up whether each secret is there; never its value.")]
 
 
-def validate(names: Names = None, as_json: Json = False, strict: Strict = False, secrets: Secrets = False) -> None:
+class Validate(NamedTuple):
     """Check profiles: every problem in one go, each with its line, and every credential written down in one."""
-    from acp_launch.console import profiles
-    from acp_launch.profile.load import examine
 
-    _, settings = _here()
-    reports = [(found, *examine(found, cache=settings.cache)) for found in _chosen(names or [])]
-    needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if secrets else []
-    outcomes, unmet = _looked_up(needed, settings)
-    if not profiles.show_reports(reports, outcomes, unmet, as_json=as_json, strict=strict):
-        raise typer.Exit(ProfileError.exit_code)
-    if unmet:
-        raise typer.Exit(MachineError.exit_code)
+    names: Annotated[
+        tuple[str, ...], Argument("[PROFILE]...", "Names or paths; all there are when none is given.")
+    ] = ()
+    as_json: Json = False
+    strict: Annotated[bool, Option("--strict", "Fail on warnings too, as a pre-commit hook should.")] = False
+    secrets: Secrets = False
+
+    def carry_out(self) -> int:
+        """Nonzero when a profile is wrong, or a secret is missing."""
+        from acp_launch.console import profiles
+        from acp_launch.profile.load import examine
+
+        _, settings = _here()
+        reports = [(found, *examine(found, cache=settings.cache)) for found in _chosen(self.names)]
+        needed = [need for _, loaded, _ in reports if loaded for need in _needs(loaded)] if self.secrets else []
+        outcomes, unmet = _looked_up(needed, settings)
+        if not profiles.show_reports(reports, outcomes, unmet, as_json=self.as_json, strict=self.strict):
+            return ProfileError.exit_code
+        return MachineError.exit_code if unmet else 0
 
 
-def plan(
-    name: Name, as_json: Json = False, cwd: Directory = None, verbose: Verbose = False, secrets: Secrets = False
-) -> None:
+class Plan(NamedTuple):
     """Show exactly what would start, and where each value came from. Secrets stay references."""
-    from acp_launch.console import plans, problems
 
-    try:
-        resolved = _resolved(name, cwd)
-    except ProblemsError as error:
-        if not as_json:
-            raise
-        problems.show(error.problems, as_json=True)
-        raise typer.Exit(error.exit_code) from None
-    if not secrets:
-        plans.show(resolved, as_json=as_json, verbose=verbose)
-        return
-    from msgspec.structs import replace
+    name: Name
+    as_json: Json = False
+    cwd: Annotated[Path | None, Option("--cwd", "The session's directory.", "DIR")] = None
+    verbose: Annotated[bool, Option("--verbose -v", "List inherited variables by name.")] = False
+    secrets: Secrets = False
 
-    outcomes, unmet = _looked_up(resolved.needs, _here()[1])
-    found = replace(resolved, problems=(*resolved.problems, *unmet))
-    plans.show(found, as_json=as_json, verbose=verbose, secrets=outcomes)
-    if unmet:
-        raise typer.Exit(MachineError.exit_code)
+    def carry_out(self) -> int:
+        """Nonzero when this machine cannot, or a secret is missing."""
+        from acp_launch.console import plans, problems
+
+        try:
+            resolved = _resolved(self.name, self.cwd)
+        except ProblemsError as error:
+            if not self.as_json:
+                raise
+            problems.show(error.problems, as_json=True)
+            return error.exit_code
+        if not self.secrets:
+            plans.show(resolved, as_json=self.as_json, verbose=self.verbose)
+            return 0
+        from msgspec.structs import replace
+
+        outcomes, unmet = _looked_up(resolved.needs, _here()[1])
+        found = replace(resolved, problems=(*resolved.problems, *unmet))
+        plans.show(found, as_json=self.as_json, verbose=self.verbose, secrets=outcomes)
+        return MachineError.exit_code if unmet else 0
 
 
-def list_(as_json: Json = False) -> None:
+class List(NamedTuple):
     """List the profiles that can be named from here, shadowed and broken ones too."""
-    from acp_launch.console import profiles
-    from acp_launch.profile.load import inspect
 
-    _, settings = _here()
-    profiles.show_list([(found, *inspect(found, cache=settings.cache)) for found in _chosen([])], as_json=as_json)
+    as_json: Json = False
+
+    def carry_out(self) -> int:
+        """Broken profiles are part of the answer."""
+        from acp_launch.console import profiles
+        from acp_launch.profile.load import inspect
+
+        _, settings = _here()
+        entries = [(found, *inspect(found, cache=settings.cache)) for found in _chosen(())]
+        profiles.show_list(entries, as_json=self.as_json)
+        return 0
 
 
-def show(name: Name, merged: Merged = False) -> None:
+class Show(NamedTuple):
     """Print a profile's file as it is; its path goes to stderr."""
-    from acp_launch.console import stdout
-    from acp_launch.console.stderr import harmless, say
-    from acp_launch.profile.load import load, read
 
-    (found,) = _chosen([name])
-    if merged:
-        from acp_launch.console.merged import as_yaml
+    name: Name
+    merged: Annotated[
+        bool, Option("--merged", "Print what it makes with all it extends, and where each value is from.")
+    ] = False
 
-        stdout.put(as_yaml(load(found)))
-        return
-    text, problems = read(found.file)
-    if text is None:
-        raise ProfileError(problems)
-    say(harmless(f"# {found.file}", keep=""))
-    stdout.put(text if text.endswith("\n") else f"{text}\n")
+    def carry_out(self) -> int:
+        """Raises ProfileError when it cannot be read."""
+        from acp_launch.console import stdout
+        from acp_launch.console.stderr import harmless, say
+        from acp_launch.profile.load import load, read
+
+        (found,) = _chosen([self.name])
+        if self.merged:
+            from acp_launch.console.merged import as_yaml
+
+            stdout.put(as_yaml(load(found)))
+            return 0
+        text, problems = read(found.file)
+        if text is None:
+            raise ProfileError(problems)
+        say(harmless(f"# {found.file}", keep=""))
+        stdout.put(text if text.endswith("\n") else f"{text}\n")
+        return 0
 
 
-def schema(file: Target = None) -> None:
+class Schema(NamedTuple):
     """Write the JSON Schema of the profile format, for editors."""
-    from acp_launch.profile.schema import text
 
-    if file is None:
-        typer.echo(text(), nl=False)
-        return
-    try:
-        file.write_text(text(), encoding="utf-8", newline="\n")
-    except OSError as fault:
-        raise UsageError(f"cannot write {file}: {fault.strerror}", fix="choose another file") from fault
+    file: Annotated[Path | None, Option("--write -o", "Write it to FILE, not to stdout.", "FILE")] = None
+
+    def carry_out(self) -> int:
+        """Raises UsageError when the file cannot be written."""
+        from acp_launch.profile.schema import text
+
+        if self.file is None:
+            sys.stdout.write(text())
+            return 0
+        try:
+            self.file.write_text(text(), encoding="utf-8", newline="\n")
+        except OSError as fault:
+            raise UsageError(f"cannot write {self.file}: {fault.strerror}", fix="choose another file") from fault
+        return 0
+
+
+VERBS: Mapping[str, Callable[..., Verb]] = {
+    "validate": Validate,
+    "plan": Plan,
+    "list": List,
+    "show": Show,
+    "schema": Schema,
+}
 
 
 def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
@@ -145,7 +181,7 @@ def _resolved(name: str, cwd: Path | None) -> "Resolved":
     return resolved
 
 
-def _chosen(names: list[str]) -> "list[Found]":
+def _chosen(names: Sequence[str]) -> "list[Found]":
     from acp_launch.profile.discover import discover, find
 
     start, settings = _here()

@@ -8,8 +8,9 @@ with `***` where somebody wrote a credential down.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, Literal
+
+from msgspec.structs import asdict
 
 from acp_launch.console import problems, stdout
 from acp_launch.console.secretstates import state_lines, states
@@ -118,7 +119,7 @@ def _supervision(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
         return chosen
     return {
         **chosen,
-        "restart": asdict(server.restart),
+        "restart": {**asdict(server.restart), "backoff": asdict(server.restart.backoff)},
         "timeouts": asdict(server.timeouts),
         "tools": asdict(server.tools),
         "roots": server.roots,

@@ -1,18 +1,15 @@
 """What `validate` and `list` say about profiles: answers on stdout, problems on stderr, or all of it as JSON."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.columns import columns
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
-from acp_launch.secret.credential import masked
 from acp_launch.secret.outcome import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
@@ -74,6 +71,8 @@ def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
     if as_json:
         _print_json({"profiles": [_described(*entry) for entry in entries]})
         return
+    from acp_launch.console.columns import columns
+
     rows = [(found.name, found.origin, _remark(found, loaded, problems)) for found, loaded, problems in entries]
     for line in columns(rows):
         stdout.line(harmless(line, keep=""))
@@ -93,6 +92,8 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
 
 def _description(loaded: Loaded | None) -> str:
     """Without a credential somebody wrote into it: lists are pasted into issues."""
+    from acp_launch.secret.credential import masked
+
     return masked(loaded.profile.description) if loaded else ""
 
 
@@ -105,4 +106,6 @@ def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) ->
 
 
 def _print_json(answer: dict[str, Any]) -> None:
+    import json  # 2 ms
+
     stdout.put_json(json.dumps(answer))

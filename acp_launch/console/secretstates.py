@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 
-from acp_launch.console.columns import columns
 from acp_launch.secret.outcome import Outcome
 
 
 def state_lines(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
     """`github  found  keyring (Secret Service)`, a line each."""
+    if not outcomes:
+        return ()
+    from acp_launch.console.columns import columns
+
     rows = [(name, outcome.state, outcome.source) for name, outcome in outcomes.items()]
-    return columns(rows) if rows else ()
+    return columns(rows)
 
 
 def states(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, str]]:

@@ -27,11 +27,18 @@ class Duration(float):
         number = text.rstrip("mhs")
         return cls(round(float(number) * _SECONDS[text[len(number) :]], 6))
 
+    @classmethod
+    def take(cls, value: object) -> Self:
+        """Raises ValueError when it is not the text of a duration."""
+        if not isinstance(value, str):
+            raise ValueError(f"expected a duration such as 10s, found {value!r}")
+        return cls.parse(value)
+
     def __str__(self) -> str:
         for unit in ("h", "m", "s"):
             if self >= _SECONDS[unit] and self % _SECONDS[unit] == 0:
                 return f"{int(self // _SECONDS[unit])}{unit}"
-        return f"{round(self * 1000, 3):g}ms"
+        return f"{round(self * 1000, 3):.12g}ms"
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
@@ -47,12 +54,14 @@ class Duration(float):
     def _checked(cls, value: object) -> Self:
         from pydantic_core import PydanticCustomError
 
-        if isinstance(value, str):
-            try:
-                return cls.parse(value)
-            except ValueError:
-                fix = "write a positive number and its unit: 200ms, 10s, 2m, 1h"
-                raise PydanticCustomError("bad_duration", "duration", {"fix": fix}) from None
-        number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        fix = f"write {value:g}s" if number else "write a duration such as 10s"
-        raise PydanticCustomError("bad_duration", "duration", {"fix": fix})
+        try:
+            return cls.take(value)
+        except ValueError:
+            raise PydanticCustomError("bad_duration", "duration", {"fix": _fix(value)}) from None
+
+
+def _fix(value: object) -> str:
+    if isinstance(value, str):
+        return "write a positive number and its unit: 200ms, 10s, 2m, 1h"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return f"write {value:g}s" if is_number else "write a duration such as 10s"

@@ -6,9 +6,9 @@ Pure. `described` turns one pydantic error into a sentence of ours; `placed` fin
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Plain, found, number_text
@@ -39,8 +39,7 @@ _SHAPED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """`offset` counts characters into the text at `path`; `at_key` points at the key, not at its value."""
 
     path: KeyPath
@@ -82,9 +81,16 @@ def _item(word: str) -> str:
 def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | None = None) -> Fault:
     """A value outside a fixed list."""
     listed = ", ".join(choices[:-1]) + f" or {choices[-1]}"
-    nearest = meant or next(iter(get_close_matches(value, choices, 1) if isinstance(value, str) else []), "")
+    nearest = meant or (likeliest(value, choices) if isinstance(value, str) else "")
     fix = f"write {nearest}" if nearest else f"write one of them: {choices[0]}"
     return Fault(path, f"expected {listed}, found {found(value)}", fix)
+
+
+def likeliest(word: str, known: Iterable[str]) -> str:
+    """The one that looks most like `word`; empty when none looks like it."""
+    from difflib import get_close_matches  # what has no mistakes does without
+
+    return next(iter(get_close_matches(word, known, 1)), "")
 
 
 def unknown_key(path: KeyPath, known: Sequence[str], others: Mapping[str, str] = NONE) -> Fault:
@@ -94,7 +100,7 @@ def unknown_key(path: KeyPath, known: Sequence[str], others: Mapping[str, str] =
     """
     key = str(path[-1])
     plain = key.lower().replace("-", "_")
-    nearest = next(iter([others[plain]] if others.get(plain) in known else get_close_matches(plain, known, 1)), "")
+    nearest = others[plain] if others.get(plain) in known else likeliest(plain, known)
     if nearest:
         return Fault(path, f'unknown key "{key}"; did you mean "{nearest}"?', f"write {nearest}", at_key=True)
     return Fault(path, f'unknown key "{key}"', f"use one of {', '.join(known)}", at_key=True)

@@ -5,8 +5,9 @@ Scalars follow the YAML 1.2 core schema and nothing else: `yes`, `on`, `1_000` a
 """
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 Plain = Any  # str, int, float, bool, None, list or dict of those: what YAML may hold
 
@@ -48,8 +49,7 @@ def number_text(value: "int | float") -> str:
     return value.written if isinstance(value, WrittenInt | WrittenFloat) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Line and column, from 1, and the file as messages name it."""
 
     line: int
@@ -57,8 +57,7 @@ class Place:
     file: str = ""
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """`size` and `height` count the node and all below it, aliases expanded; `lead` is how many columns lie
     between the node's place and its first character, None when the text is not on that line as it stands."""
 

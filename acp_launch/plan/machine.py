@@ -4,7 +4,6 @@ place; for a server that is not required, a warning.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -64,4 +63,4 @@ class Machine(Struct):
 
     def warn(self, path: KeyPath, message: str, fix: str) -> None:
         problem = self.substitution.origin(path).problem(message, fix)
-        self.substitution.problems.append(replace(problem, severity="warning"))
+        self.substitution.problems.append(problem._replace(severity="warning"))

@@ -8,7 +8,8 @@ file system; so where the fixed part of a path leads through a link, the place i
 import glob
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.model import RulePlan
@@ -32,7 +33,7 @@ def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
     paths = _texts(substitution, (*path, answer, "path"), match.path)
     project = glob.escape(str(substitution.loaded.found.project))
     absolute = dict.fromkeys(each for text in paths for each in _absolute(project, text))
-    resolved = replace(match, command=tuple(commands), path=tuple(absolute))  # type: ignore[arg-type]  # no templates now
+    resolved = replace(match, command=tuple(commands), path=tuple(absolute))  # no templates now
     return RulePlan(answer, resolved, substitution.origin(path))
 
 

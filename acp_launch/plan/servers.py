@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace as with_fields
 from pathlib import Path
 
 from msgspec import Struct
@@ -90,7 +89,7 @@ def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
         if is_of_session(text, session):
             what = f'the server runs in an empty directory of its own, and "{text}" is relative'
             problem = argument.origin.problem(what, "begin it with ${project}/, or set cwd: ${project}")
-            machine.substitution.problems.append(with_fields(problem, severity="warning"))
+            machine.substitution.problems.append(problem._replace(severity="warning"))
 
 
 def _is_apart(machine: Machine, server: StdioServer, session: Session) -> bool:

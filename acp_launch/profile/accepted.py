@@ -9,8 +9,6 @@ says so.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
-from hashlib import sha256
 
 from acp_launch.document.nodes import Plain
 
@@ -24,11 +22,15 @@ def content(merged: Mapping[str, Plain]) -> tuple[str, ...]:
 
 def digest(project: str, lines: Sequence[str]) -> str:
     """Of these lines in this project: SHA-256 in hex."""
+    from hashlib import sha256  # loads OpenSSL
+
     return sha256("\0".join([project, *lines]).encode(errors="surrogatepass")).hexdigest()
 
 
 def changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
     """The lines that are gone with `- ` before them and the new ones with `+ `, in their order."""
+    from difflib import SequenceMatcher
+
     for kind, first, last, start, stop in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
         if kind != "equal":
             yield from (f"- {line}" for line in before[first:last])

@@ -6,16 +6,16 @@ file that is new in a place where a parent is looked for, an overlay, or a link 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.document.cache import Shelf, built
+from acp_launch.document.cache import Shelf
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Place, Plain
+from acp_launch.document.shape import build
 from acp_launch.problem import Problem
 from acp_launch.profile.discover import Found
 from acp_launch.profile.gather import gather
@@ -71,7 +71,6 @@ def keep(directory: Path, found: Found, parts: Sequence[Part], known: Known) -> 
     labels = {part.layer.label: index for index, part in enumerate(parts)}
     answer = {
         "parts": [_part(part) for part in parts],
-        "profile": asdict(known.profile),
         "merged": known.merged,
         "places": [[list(path), labels[file], *rest] for path, (file, *rest) in known.positions.table.items()],
         "leaks": [[labels[leak.file], {**leak.as_json(), "file": ""}] for leak in known.leaks],
@@ -110,5 +109,5 @@ def _restored(found: Found, answer: Any) -> Known:
     if () not in table:
         raise ValueError("no places")
     leaks = tuple(Problem(**{**leak, "file": labels[index]}) for index, leak in answer["leaks"])
-    profile = built(Profile, answer["profile"])
+    profile = build(Profile, answer["merged"])
     return Known(profile, Written(table), answer["merged"], leaks, gathered.layers)

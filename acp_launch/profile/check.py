@@ -1,22 +1,21 @@
 """
 A `Document` becomes a checked `Profile`, or every Problem at once. Pure.
 
-pydantic knows the shapes (`model`), `rules` what shapes cannot say; here both speak with one voice, and with the
-place in the text. MCP servers are validated one by one with the class their `type` names: errors of a union of
-three would tell a person nothing.
+`model` has the shapes, `rules` what shapes cannot say; here both speak with one voice, and with the place in the text.
+pydantic is asked for words only, for what `build` declines. MCP servers are then validated one by one with the class
+their `type` names: errors of a union of three would tell a person nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from functools import cache
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from msgspec import Struct
+from msgspec.structs import replace
 
-from acp_launch.document.faults import Fault, choose, misplaced, placed
+from acp_launch.document.faults import Fault, choose, likeliest, misplaced, placed
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, found
+from acp_launch.document.shape import Shape, build
 from acp_launch.document.tree import Document
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.faults import NO_VERSION, describe, is_misspelt, is_other_half
@@ -24,13 +23,12 @@ from acp_launch.profile.model import HttpServer, McpServer, Profile, SseServer, 
 from acp_launch.profile.rules import broken
 
 VERSION = 1
-SERVERS: dict[str, type[McpServer]] = {"stdio": StdioServer, "http": HttpServer, "sse": SseServer}
-_Shape = TypeVar("_Shape")
+SERVERS: Mapping[str, type[McpServer]] = {"stdio": StdioServer, "http": HttpServer, "sse": SseServer}
+_S = TypeVar("_S", bound=Shape)
 _OTHER_NAMES = dict.fromkeys(("streamable-http", "streamable_http", "streamablehttp", "https", "remote"), "http")
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """`profile` is None when a problem is an error; warnings alone leave it usable."""
 
     profile: Profile | None
@@ -42,12 +40,20 @@ def check(document: Document) -> Checked:
     root = document.root
     unsaid = () if "version" in root else (Fault(("version",), NO_VERSION, "add: version: 1"),)
     faults = [*unsaid, *version(root), *broken(root)]
-    profile = _validated(Profile, {**root, "version": VERSION, "mcp_servers": {}}, (), faults)
-    servers = _servers(root.get("mcp_servers", {}), faults)
+    profile = _profile(root, faults)
     faults = [fault for fault in faults if not is_misspelt(fault, faults)]
     problems = sorted(_placed(document, faults), key=lambda problem: (problem.file, problem.line, problem.column))
-    complete = None if profile is None or errors(problems) else replace(profile, mcp_servers=servers)
-    return Checked(complete, tuple(problems))
+    return Checked(None if errors(problems) else profile, tuple(problems))
+
+
+def _profile(root: Mapping[str, Plain], faults: list[Fault]) -> Profile | None:
+    """What is wrong with its shape is added to `faults`."""
+    try:
+        return build(Profile, root)
+    except ValueError:
+        profile = _validated(Profile, {**root, "version": VERSION, "mcp_servers": {}}, (), faults)
+        servers = _servers(root.get("mcp_servers", {}), faults)
+        return replace(profile, mcp_servers=servers) if profile else None
 
 
 def _placed(document: Document, faults: list[Fault]) -> Iterable[Problem]:
@@ -65,15 +71,19 @@ def version(root: Mapping[str, Plain]) -> Iterable[Fault]:
         yield Fault(("version",), f"expected version 1, the only one there is; found {written}", "write: version: 1")
 
 
-def _validated(shape: type[_Shape], value: Plain, path: KeyPath, faults: list[Fault]) -> _Shape | None:
+def _validated(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault]) -> _S | None:
     try:
-        valid: _Shape = _adapter(cast("Any", shape)).validate_python(value)  # mypy doubts that a class can be hashed
+        return build(shape, value)
+    except ValueError:
+        from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(shape).validate_python(value)
     except ValidationError as invalid:
         reported = [error for error in invalid.errors(include_url=False) if not is_other_half(error)]
         found = (_as_written(describe(error, shape, path), value, path) for error in reported)
         faults += dict.fromkeys(found)  # a union reports things twice
         return None
-    return valid
 
 
 def _as_written(fault: Fault, value: Plain, path: KeyPath) -> Fault:
@@ -87,11 +97,6 @@ def _member(value: Plain, step: str | int) -> Plain:
     if isinstance(value, list):
         return value[step] if isinstance(step, int) and step < len(value) else None
     return value.get(step) if isinstance(value, dict) else None
-
-
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
 
 
 def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
@@ -129,7 +134,7 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
 
 
 def _meant(key: str) -> str:
-    return next(iter(get_close_matches(key.lower(), ("command", "url"), 1)), "")
+    return likeliest(key.lower(), ("command", "url"))
 
 
 def _named_kind(written: Plain, path: KeyPath, faults: list[Fault]) -> str | None:

@@ -7,12 +7,14 @@ instead of a misleading "did you mean". And what others call a key of ours is me
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from acp_launch.document.faults import REQUIRED, UNKNOWN_KEY, Fault, choose, described, misplaced, unknown_key
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, found
+from acp_launch.document.shape import Shape
 from acp_launch.profile.model import (
     Agent,
     Backoff,
@@ -51,7 +53,7 @@ LATER: Mapping[type, frozenset[str]] = {
 _PROGRAM = dict.fromkeys(("command", "args", "cwd", "inherit_env"), "command")
 _ADDRESS = {"url": "url", "headers": "url"}
 _OTHER_KIND: Mapping[type, Mapping[str, str]] = {StdioServer: _ADDRESS, HttpServer: _PROGRAM, SseServer: _PROGRAM}
-_SHAPES: Mapping[type, Mapping[tuple[str, ...], type]] = {
+_SHAPES: Mapping[type[Shape], Mapping[tuple[str, ...], type[Shape]]] = {
     Profile: {
         ("agent",): Agent,
         ("agent", "timeouts"): Timeouts,
@@ -91,7 +93,7 @@ _OTHER_POLICIES = {  # as other supervisors call them
 }
 
 
-def describe(error: "ErrorDetails", shape: type, path: KeyPath) -> Fault:
+def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
     """`shape` is what was validated, at `path`."""
     inner = error["loc"]
     if united := _united(inner):
@@ -116,7 +118,7 @@ def is_other_half(error: "ErrorDetails") -> bool:
     return bool(_united(error["loc"])) and error["type"] == "literal_error" and isinstance(error["input"], list)
 
 
-def _shape(shape: type, inner: KeyPath) -> type:
+def _shape(shape: type[Shape], inner: KeyPath) -> type[Shape]:
     return _SHAPES.get(shape, {}).get(tuple("*" if isinstance(step, int) else step for step in inner), shape)
 
 
@@ -151,7 +153,7 @@ def _inherit_env(error: "ErrorDetails", path: KeyPath) -> Fault:
     return Fault(path, fault.message, "write one of them: all" if "a list" in fault.fix else fault.fix)
 
 
-def _unknown_key(path: KeyPath, shape: type) -> Fault:
+def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
     key = str(path[-1])
     if key in LATER.get(shape, ()):
         return Fault(path, f'"{key}" is not supported by this version yet', "remove it", at_key=True)
@@ -160,4 +162,4 @@ def _unknown_key(path: KeyPath, shape: type) -> Fault:
     if (other := _OTHER_KIND.get(shape)) and key in other:
         fix = "remove it, or the type if the server is such a one"
         return Fault(path, f'"{key}" belongs to a server with a {other[key]}', fix, at_key=True)
-    return unknown_key(path, [field.name for field in fields(shape)], _OTHER_KEYS)
+    return unknown_key(path, shape.__struct_fields__, _OTHER_KEYS)

@@ -10,9 +10,9 @@ import re
 from bisect import bisect
 from collections import defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath

@@ -6,7 +6,6 @@ again without parsing: what parses, checks and examines is imported where it is 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -153,5 +152,5 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     from acp_launch.secret.credential import masked
 
     return tuple(
-        replace(each, path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems
+        each._replace(path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems
     )

@@ -6,8 +6,8 @@ the last one writes it. A list is one value: a `null` in it is an item, and it i
 """
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 
+from acp_launch.document.faults import likeliest
 from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Node, Place, shorten
 from acp_launch.problem import Problem
@@ -64,7 +64,7 @@ def _is_value(path: KeyPath) -> bool:
 
 def _idle(path: KeyPath, place: Place, known: Sequence[str]) -> Problem:
     key = str(path[-1])
-    nearest = next(iter(get_close_matches(key, known, 1)), "")
+    nearest = likeliest(key, known)
     hint, fix = (f'; did you mean "{nearest}"?', f"write {nearest}: null") if nearest else ("", "remove this line")
     what = f'null removes nothing here: no layer below has the key "{shorten(key)}"{hint}'
     return Problem(place.file, place.line, place.column, dotted(path), what, fix, "warning")

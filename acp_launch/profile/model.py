@@ -1,19 +1,20 @@
 """
 What a person may write in a profile, as frozen values (DESIGN §4).
 
-These are plain dataclasses on purpose: pydantic validates them (`check`) and turns them into JSON Schema (`schema`),
-but a profile that was checked before can be built without importing it. The string under a field is its
-description in `schema.json`. A key that does nothing yet is not here, so it is refused.
+pydantic says what is wrong with one (`check`) and turns it into JSON Schema (`schema`); a profile without mistakes is
+built without importing it. The string under a field is its description in `schema.json`. A key that does nothing yet
+is not here, so it is refused.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
+
+from msgspec import field
 
 from acp_launch.document.duration import Duration
+from acp_launch.document.shape import Shape
 from acp_launch.profile.scalar import COUNT, FACTOR, FILES, LISTED, SETTING, TRUTH
 from acp_launch.profile.template import Template
-from acp_launch.settings.model import STRICT
 
 Roots = Literal["agent", "session"]
 Approval = Literal["ask", "allow", "deny"]
@@ -24,10 +25,7 @@ _INITIALIZE, _SESSION, _SILENCE = Duration(120), Duration(60), Duration(1800)  #
 _FIRST_PAUSE, _LONGEST_PAUSE, _MIN_UPTIME, _START = Duration(0.2), Duration(10), Duration(10), Duration(30)  # seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeouts:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Timeouts(Shape, frozen=True, kw_only=True):
     initialize: Duration = _INITIALIZE
     """Longest wait for the agent's answer to `initialize`; the first `npx` run downloads packages."""
     session: Duration = _SESSION
@@ -36,10 +34,7 @@ class Timeouts:
     """Longest silence within a turn: no update, no request, no answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Agent(Shape, frozen=True, kw_only=True):
     command: Template
     """The program to start: a name on PATH, an absolute path, or a path relative to the project."""
     args: tuple[Template, ...] = ()
@@ -52,20 +47,14 @@ class Agent:
     """How long we wait for the agent, by what is awaited."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Workspace(Shape, frozen=True, kw_only=True):
     cwd: Template | None = None
     """The session's working directory. Default: the directory acp-launch was started in."""
     additional_directories: tuple[Template, ...] = ()
     """Further directories of the session, for agents that advertise them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Session(Shape, frozen=True, kw_only=True):
     name: str | None = None
     """The named session that `run` opens without `--session`."""
     mode: str | None = None
@@ -74,11 +63,8 @@ class Session:
     """The agent's config options by id or category, set one after the other when the session is open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(Shape, frozen=True, kw_only=True):
     # Every member that is written must match, by one of its globs; upper and lower case differ.
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
     kind: Globs = ()
     """What kind of call the agent says it is: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`,
     `switch_mode` or `other`; or globs. Agents say `fetch` or `switch_mode` of things that are neither."""
@@ -94,11 +80,8 @@ class Match:
     parenthesis or a line end; for `deny` and `ask`, each command of several counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Shape, frozen=True, kw_only=True):
     # Exactly one of them is written, and is not empty: `permissions` sees to that.
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
     allow: Match = field(default_factory=Match)
     """Calls that are allowed without asking."""
     deny: Match = field(default_factory=Match)
@@ -107,30 +90,21 @@ class Rule:
     """Calls that you are asked about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permissions:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Permissions(Shape, frozen=True, kw_only=True):
     default: Approval = "ask"
     """What to answer when the agent asks for permission. `ask` without a terminal means deny."""
     rules: tuple[Rule, ...] = ()
     """What to answer about some calls; the first rule that matches decides, and `default` where none does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Client(Shape, frozen=True, kw_only=True):
     fs: Annotated[bool | Literal["read"], FILES] = False
     """Whether the agent may have us read and write files in the session's directories; `read`: only read."""
     terminal: Annotated[bool, TRUTH] = False
     """Whether the agent may have us run commands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Backoff(Shape, frozen=True, kw_only=True):
     initial: Duration = _FIRST_PAUSE
     """The pause before the first restart."""
     max: Duration = _LONGEST_PAUSE
@@ -139,10 +113,7 @@ class Backoff:
     """How much longer each pause is than the one before it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Restart:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Restart(Shape, frozen=True, kw_only=True):
     policy: RestartPolicy = "on-failure"
     """When a server that ended is started again: `always`, `on-failure` (not after exit status 0), or `never`."""
     max: Annotated[int, COUNT] = 5
@@ -153,30 +124,21 @@ class Restart:
     """How long a server must have run for the restarts to be counted, and the pauses to begin, anew."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerTimeouts:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class ServerTimeouts(Shape, frozen=True, kw_only=True):
     start: Duration = _START
     """Longest wait for the server's answer to `initialize`; the first `npx` or `uvx` run downloads packages."""
     call: Duration | None = None
     """Longest silence during a call. Default: no limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Tools(Shape, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ("*",)
     """The tools the agent may see and call, as globs: `*`, `?` and `[...]`. Upper and lower case differ."""
     deny: tuple[str, ...] = ()
     """Those it may not, whatever `allow` says, as globs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StdioServer:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class StdioServer(Shape, frozen=True, kw_only=True):
     command: Template
     """The server's program: a name on PATH, an absolute path, or a path relative to the project."""
     type: Literal["stdio"] = "stdio"
@@ -205,10 +167,7 @@ class StdioServer:
     """`false` hands the server, secrets and all, to the agent, which starts it itself: nothing supervises it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpServer:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class HttpServer(Shape, frozen=True, kw_only=True):
     type: Literal["http"]
     """MCP's streamable HTTP transport."""
     url: Template
@@ -219,10 +178,7 @@ class HttpServer:
     """`false` lets a session open without it when nothing answers at its address."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SseServer:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class SseServer(Shape, frozen=True, kw_only=True):
     type: Literal["sse"]
     """MCP's older HTTP+SSE transport."""
     url: Template
@@ -236,10 +192,7 @@ class SseServer:
 McpServer = StdioServer | HttpServer | SseServer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class Profile(Shape, frozen=True, kw_only=True):
     version: Literal[1]
     """The version of this format: 1."""
     agent: Agent

@@ -6,7 +6,6 @@ which agents hide other decisions (facts of ACP v1 in the field) is spoken of be
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from fnmatch import fnmatchcase
 
 from acp_launch.document.faults import Fault, choose
@@ -73,7 +72,7 @@ def _match(path: KeyPath, answer: str, match: Mapping[str, Plain]) -> Iterator[F
     if _is_everything(match):
         yield Fault(path, "this rule matches everything", f"write permissions.default: {answer}", at_key=True)
         return
-    for key in (field.name for field in fields(Match)):
+    for key in Match.__struct_fields__:
         if match.get(key) == []:
             yield Fault((*path, key), "an empty list matches nothing", "write a glob, or remove the key")
         for where, glob in _items((*path, key), match.get(key)):

@@ -7,7 +7,6 @@ written here.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from msgspec import Struct, structs
 
@@ -108,4 +107,4 @@ def _unplaced(found: Found, problem: Problem) -> Problem:
 
     line, column = (0, 0) if problem.file == shown(found.file) else (problem.line, problem.column)
     path, message, fix = map(masked, (problem.path, problem.message, problem.fix))
-    return replace(problem, line=line, column=column, path=path, message=message, fix=fix)
+    return problem._replace(line=line, column=column, path=path, message=message, fix=fix)

@@ -7,8 +7,9 @@ this costs nothing; pydantic asks the note for its schema, and only then is it i
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -17,14 +18,19 @@ if TYPE_CHECKING:
 MOST = 100  # of a factor: what is more was meant to be something else
 
 
-@dataclass(frozen=True, slots=True)
-class Scalar:
+class Scalar(Struct, frozen=True):
     """What one kind of value must be; `accepts` decides, `schema` is the same for editors."""
 
     expected: str
     fix: str
-    accepts: Callable[[Any], bool] = field(repr=False)
-    schema: Mapping[str, Any] = field(repr=False)
+    accepts: Callable[[Any], bool]
+    schema: Mapping[str, Any]
+
+    def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
+        """Raises ValueError when it is not accepted."""
+        if not self.accepts(value):
+            raise ValueError(self.expected)
+        return value
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
@@ -76,6 +82,10 @@ FILES = Scalar(
 
 class Listed:
     """One item may stand for a list of one; an empty list is refused by whoever knows what it would mean."""
+
+    def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
+        """Raises ValueError when the list is declined."""
+        return build(_listed(value))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema

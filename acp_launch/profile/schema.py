@@ -8,12 +8,13 @@ that what an editor underlines is what `acp-launch validate` refuses.
 import ast
 import inspect
 import json
-from dataclasses import fields
 from typing import Any
 
+from msgspec.structs import fields
 from pydantic import TypeAdapter
 
 from acp_launch.document.duration import Duration
+from acp_launch.document.shape import Shape
 from acp_launch.profile import model, permissions, rules
 from acp_launch.profile.address import MAX_SESSION_NAME
 from acp_launch.profile.extends import ENTRY, MAX_ENTRIES
@@ -25,9 +26,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def schema() -> dict[str, Any]:
     """The schema as data."""
     made = TypeAdapter(model.Profile).json_schema(ref_template="#/$defs/{model}")
-    shapes = {**made.pop("$defs"), "Profile": made}
-    for name, described in _descriptions().items():
-        _describe(shapes[name], name, described)
+    found = {**made.pop("$defs"), "Profile": made}
+    shapes = {name: _described(found[name], name, described) for name, described in _descriptions().items()}
     root = shapes.pop("Profile")
     _restrict(root, shapes)
     made = layered(root, shapes)
@@ -53,17 +53,16 @@ def _documented(shape: ast.ClassDef) -> dict[str, str]:
     return found
 
 
-def _describe(shape: dict[str, Any], name: str, described: dict[str, str]) -> None:
-    shape["title"] = name
-    shape["additionalProperties"] = False
+def _described(shape: dict[str, Any], name: str, described: dict[str, str]) -> dict[str, Any]:
     for key, field in shape["properties"].items():
         field["title"] = key
         field["description"] = described[key]
         if "default" in field:
             _set_default(field, getattr(model, name), key)
+    return dict(sorted({**shape, "title": name, "additionalProperties": False}.items()))
 
 
-def _set_default(field: dict[str, Any], shape: type, key: str) -> None:
+def _set_default(field: dict[str, Any], shape: type[Shape], key: str) -> None:
     default = next(entry.default for entry in fields(shape) if entry.name == key)
     if isinstance(default, Duration):
         field["default"] = str(default)  # as it is written, not in seconds

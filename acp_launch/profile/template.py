@@ -20,6 +20,14 @@ class Template(str):
     __slots__ = ()
 
     @classmethod
+    def take(cls, value: object) -> Self:
+        """Raises ValueError when it is not text, BadReference when a reference in it is wrong."""
+        if not isinstance(value, str):
+            raise ValueError(f"expected text, found {value!r}")
+        parse(value)
+        return cls(value)
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
@@ -34,9 +42,8 @@ class Template(str):
         from pydantic_core import PydanticCustomError
 
         try:
-            parse(value)
+            return cls.take(value)
         except BadReference as bad:
             # The message must not be a format string: what the person wrote may hold braces.
             context = {"message": str(bad), "offset": bad.offset, "fix": bad.fix}
             raise PydanticCustomError("bad_reference", "reference", context) from None
-        return cls(value)

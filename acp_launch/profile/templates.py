@@ -1,7 +1,8 @@
 """Every text of a checked profile that may hold references, with its path. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+
+from msgspec import Struct
 
 from acp_launch.document.keypath import KeyPath
 from acp_launch.profile.template import Template
@@ -17,6 +18,6 @@ def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Temp
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
             yield from templates(item, (*path, index))
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from templates(getattr(value, field.name), (*path, field.name))
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from templates(getattr(value, name), (*path, name))

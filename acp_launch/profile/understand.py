@@ -5,7 +5,6 @@ A profile that was understood before comes from the cache and passes by here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from msgspec import Struct
 
@@ -88,7 +87,7 @@ def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tup
         return own, ()
     tree, idle = merge([_without_extends(document.tree) for document in documents])
     tree.place = own.tree.place  # what nobody wrote is missing in the profile itself
-    return replace(own, tree=tree), idle
+    return Document(own.file, tree), idle
 
 
 def _without_extends(tree: Node) -> Node:

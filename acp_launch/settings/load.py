@@ -6,10 +6,8 @@ checked before, does not import what checks them.
 """
 
 import os
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 from acp_launch.errors import SettingsError
 from acp_launch.problem import Problem
@@ -77,18 +75,21 @@ def _here() -> Path:
 
 def _checked(file: Path, text: str | None, unread: list[Problem], variables: dict[str, str], cache: Path) -> Choices:
     """Problems of the file itself (`unread`) are found anew each time: they are not in its text."""
-    from acp_launch.document.cache import Shelf, built
+    import msgspec
+
+    from acp_launch.document.cache import Shelf
+    from acp_launch.document.shape import build
 
     shelf = Shelf(cache / "settings", ("settings/*.py",))
     key = [text, variables]
     is_ours = not lies_in(cache, grounds(_here()))  # else an entry may be of somebody's making
-    if is_ours and not unread and (known := shelf.recall(file, key, partial(built, Choices))):
-        return cast(Choices, known)
+    if is_ours and not unread and (known := shelf.recall(file, key, partial(build, Choices))):
+        return known
     from acp_launch.settings.user import choices
 
     chosen, problems = choices(text, str(file), variables)
     if chosen is None or unread:
         raise SettingsError([*unread, *problems])
     if is_ours:
-        shelf.keep(file, key, asdict(chosen))
+        shelf.keep(file, key, msgspec.to_builtins(chosen, enc_hook=str))
     return chosen

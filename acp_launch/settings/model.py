@@ -1,45 +1,36 @@
 """
 What a user can choose, and no project can (README "Settings"). Pure, and free of imports that cost.
 
-The sections below `Settings` are plain dataclasses: `settings.user` lets pydantic-settings fill them, but somebody
-without a settings file needs neither.
+`settings.user` says what is wrong with the file and the variables; a user without either does not import it.
 """
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Literal
+
+from msgspec import field
 
 from acp_launch.document.duration import Duration
+from acp_launch.document.shape import Shape
 from acp_launch.settings.size import Size
 
 # The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
 MAX_LINE = Size(64 * 1024 * 1024)  # bytes
-STRICT: dict[str, Any] = {"extra": "forbid"}  # pydantic's configuration, without pydantic
 _PATIENCE = Duration(10)  # seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyringSettings:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class KeyringSettings(Shape, frozen=True, kw_only=True):
     backend: str | None = None
     """A backend of the keyring library by its full name; a plaintext one is used only when it is named here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSettings:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class FileSettings(Shape, frozen=True, kw_only=True):
     path: str | None = None
     """The sealed file; default: `secrets.sealed` in the configuration directory."""
     key_file: str | None = None
     """A file whose content opens it, instead of a passphrase."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretSettings:
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
-
+class SecretSettings(Shape, frozen=True, kw_only=True):
     store: Literal["keyring", "file", "command"] = "keyring"
     """Where secrets are kept. There is no second one that is tried when it fails."""
     timeout: Duration = _PATIENCE
@@ -50,8 +41,7 @@ class SecretSettings:
     """A program and its arguments that print a secret; `{name}` in them is the secret's name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
+class Choices(Shape, frozen=True, kw_only=True):
     """All that `config.yaml` and the variables may say."""
 
     max_line: Size = MAX_LINE
@@ -60,8 +50,7 @@ class Choices:
     """Where secrets are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(Choices):
+class Settings(Choices, frozen=True, kw_only=True):
     """
     The choices, and the directories: those come from the environment alone, for `config.yaml` lies in one of them.
 

@@ -39,6 +39,13 @@ class Size(int):
         return cls(number)
 
     @classmethod
+    def take(cls, value: object) -> Self:
+        """Raises ValueError when it is neither a number of bytes nor the text of one."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return cls._bounded(value)
+        return cls.parse(value if isinstance(value, str) else "")
+
+    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
         from pydantic_core import core_schema
 
@@ -49,13 +56,10 @@ class Size(int):
         from pydantic_core import PydanticCustomError
 
         try:
-            if isinstance(value, str):
-                return cls.parse(value)
-            if isinstance(value, int) and not isinstance(value, bool):
-                return cls._bounded(value)
+            return cls.take(value)
         except ValueError:
-            pass
-        raise PydanticCustomError("bad_size", "size", {"fix": f"write {_meant(value) or _EXAMPLE}"})
+            fix = f"write {_meant(value) or _EXAMPLE}"
+            raise PydanticCustomError("bad_size", "size", {"fix": fix}) from None
 
 
 def _meant(value: object) -> str:

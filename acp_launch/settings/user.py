@@ -1,39 +1,29 @@
 """
 `config.yaml` and the variables become `Choices`, or every Problem at once.
 
-pydantic-settings puts them together (a variable wins) and knows the shapes (`model`), `rules` what shapes cannot say;
-here all of it gets its place: a line of the file, or the name of a variable.
+A variable wins over the file. `model` has the shapes, `rules` what shapes cannot say; here all of it gets its place: a
+line of the file, or the name of a variable.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
-
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
 from acp_launch.document.nodes import found
+from acp_launch.document.shape import Shape, build
 from acp_launch.document.source import SETTINGS
 from acp_launch.document.tree import Document, parse
 from acp_launch.problem import Problem
 from acp_launch.settings import variables as environment
-from acp_launch.settings.model import MAX_LINE, Choices, FileSettings, KeyringSettings, SecretSettings
+from acp_launch.settings.model import Choices, FileSettings, KeyringSettings, SecretSettings
 from acp_launch.settings.rules import broken
-from acp_launch.settings.size import Size
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_SHAPES: Mapping[tuple[str | int, ...], type] = {
+_SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
     (): Choices,
     ("secrets",): SecretSettings,
     ("secrets", "keyring"): KeyringSettings,
@@ -94,60 +84,42 @@ def _listed(text: str) -> list[Any] | None:
 
 
 def _validated(root: dict[str, Any], variables: Mapping[str, str]) -> tuple[Choices | None, list[Fault]]:
-    faults: list[Fault] = []
-
-    class Chosen(BaseSettings):
-        """`Choices` as pydantic-settings wants them; a class of its own for each file it reads."""
-
-        model_config = SettingsConfigDict(
-            env_prefix=environment.PREFIX, env_nested_delimiter=environment.DELIMITER, extra="forbid"
-        )
-        max_line: Size = MAX_LINE
-        secrets: SecretSettings = SecretSettings()
-
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *_: Any, **__: Any
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return _Variables(settings_cls, variables), InitSettingsSource(settings_cls, root)
-
-        @model_validator(mode="before")
-        @classmethod
-        def apply_rules(cls, merged: dict[str, Any]) -> dict[str, Any]:
-            faults.extend(broken(merged))
-            return merged
+    said = _over(root, variables)
+    faults = list(broken(said))
+    try:
+        return build(Choices, said), faults
+    except ValueError:
+        from pydantic import TypeAdapter, ValidationError
 
     try:
-        chosen = Chosen()
+        return TypeAdapter(Choices).validate_python(said), faults
     except ValidationError as invalid:
         return None, [*faults, *map(_fault, invalid.errors(include_url=False))]
-    return Choices(max_line=chosen.max_line, secrets=chosen.secrets), faults
 
 
-class _Variables(EnvSettingsSource):
-    """Only the variables that are settings; never the whole environment, in which there are secrets."""
-
-    def __init__(self, settings_cls: type[BaseSettings], variables: Mapping[str, str]) -> None:
-        super().__init__(settings_cls)
-        self.env_vars = {name.lower(): text for name, text in variables.items()}
-
-    def __call__(self) -> dict[str, Any]:
-        """What they say, as nested values: the command is a list, which pydantic-settings leaves as text."""
-        said = super().__call__()
-        if isinstance(text := said.get("secrets", {}).get("command"), str):
-            said["secrets"]["command"] = _listed(text)
-        return said
+def _over(root: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """What the file and the variables say together: a variable wins."""
+    said = dict(root)
+    for name, text in variables.items():
+        *sections, key = environment.path(name)
+        inner = said
+        for section in sections:
+            there = inner.get(section)
+            inner[section] = dict(there) if isinstance(there, dict) else {}
+            inner = inner[section]
+        inner[key] = _listed(text) if name == environment.COMMAND else text
+    return said
 
 
 def _fault(error: "ErrorDetails") -> Fault:
     path = error["loc"]
     if error["type"] not in UNKNOWN_KEY:
         return described(error, ())
-    homes = [(*section, field.name) for section, shape in _SHAPES.items() for field in fields(shape)]
+    homes = [(*section, name) for section, shape in _SHAPES.items() for name in shape.__struct_fields__]
     if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
         meant = ".".join(map(str, home))
         return Fault(path, f'unknown key "{path[-1]}"; did you mean {meant}?', f"move it to {meant}", at_key=True)
-    return unknown_key(path, [field.name for field in fields(_SHAPES[path[:-1]])])
+    return unknown_key(path, _SHAPES[path[:-1]].__struct_fields__)
 
 
 def _located(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:

@@ -98,7 +98,7 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
         Row(
             "validate, 60 lines, first time, CPU",
             "python -I -c pass",
-            "20x",
+            "9x",
             cpu,
             [*uncached, "validate", usual],
             bare,
@@ -107,7 +107,7 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
         Row(
             "validate, 60 lines, checked before, CPU",
             "python -I -c pass",
-            "20x",
+            "5.5x",
             cpu,
             [*US, "validate", usual],
             bare,

@@ -5,20 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from acp_launch.cli import profiles
+from acp_launch.cli.app import app
 from acp_launch.errors import MachineError, ProfileError, UsageError
 from acp_launch.profile.discover import built_in
 from acp_launch.profile.schema import text as schema_text
-
-app = typer.Typer()
-app.command()(profiles.validate)
-app.command()(profiles.plan)
-app.command("list")(profiles.list_)
-app.command()(profiles.show)
-app.command()(profiles.schema)
 
 GOOD = "version: 1\ndescription: Good one\nagent:\n  command: ${python}\n  env: {KEY: '${secret:k}', B: v-a-l-u-e}\n"
 BAD = "version: 1\nagent: {comand: x}\n"

@@ -1,21 +1,24 @@
 """Ring 1. The quick way reads what typer reads, or leaves it to typer."""
 
 import sys
-from dataclasses import fields
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.cli import job
 from acp_launch.cli.app import app
-from acp_launch.cli.quick import FLAGS, OPTIONS, REPEATED, plain_wish
+from acp_launch.cli.main import HELP, run
+from acp_launch.cli.profiles import VERBS, List, Plan, Schema, Show, Validate
+from acp_launch.cli.quick import Option, Verb, parameters, plain
+from acp_launch.cli.run import Run
 from acp_launch.cli.timeout import WAITS, seconds
-from acp_launch.cli.wish import Wish
 from acp_launch.document.duration import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts
 
+ALL: dict[str, Callable[..., Verb]] = {"run": Run, **VERBS}
 VALUES = [
     "all",
     "reads",
@@ -42,26 +45,34 @@ VALUES = [
     "--new",
     "0",
 ]
-WORDS = st.sampled_from(
-    [*FLAGS, *OPTIONS, *REPEATED, *VALUES, "", "--", "-h", "--output=json", "-ojson", "--nope", "-cv", "demo"]
+PLAINLY = ["", "--", "-h", "--output=json", "-ojson", "--nope", "-cv", "demo"]
+
+
+def names(verb: Callable[..., Verb]) -> list[str]:
+    notes = [each.note for each in parameters(verb)]
+    return [name for note in notes if isinstance(note, Option) for name in note.names.split()]
+
+
+LINES = st.sampled_from(list(ALL)).flatmap(
+    lambda name: st.tuples(st.just(name), st.lists(st.sampled_from([*names(ALL[name]), *VALUES, *PLAINLY]), max_size=7))
 )
 
 
-def read_by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Wish | None:
+def read_by_typer(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Verb | None:
     """What typer makes of them; None for a usage error or help."""
-    wishes: list[Wish] = []
+    read: list[Verb] = []
 
-    def remember(wish: Wish) -> int:
-        wishes.append(wish)
+    def remember(self: Verb) -> int:
+        read.append(self)
         return 0
 
     with monkeypatch.context() as patch:
-        patch.setattr(job, "carry_out", remember)
+        patch.setattr(ALL[name], "carry_out", remember)
         patch.setattr(sys, "stderr", None)
         patch.setattr(sys, "stdout", None)
         with pytest.raises(SystemExit):
-            app(args=["run", *arguments], prog_name="acp-launch")
-    return wishes[0] if wishes else None
+            app(args=[name, *arguments], prog_name="acp-launch")
+    return read[0] if read else None
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +80,38 @@ def patcher() -> pytest.MonkeyPatch:
     return pytest.MonkeyPatch()
 
 
-@given(arguments=st.lists(WORDS, max_size=7))
-def test_both_ways_wish_the_same(arguments: list[str], patcher: pytest.MonkeyPatch) -> None:
-    quick = plain_wish(arguments)
+@given(line=LINES)
+def test_both_ways_read_the_same(line: tuple[str, list[str]], patcher: pytest.MonkeyPatch) -> None:
+    name, arguments = line
+    quick = None if HELP & set(arguments) else plain(ALL[name], arguments)
     if quick is not None:
-        assert quick == read_by_typer(arguments, patcher)
+        assert quick == read_by_typer(name, arguments, patcher)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("validate", [], Validate()),
+        ("validate", ["a.yaml", "b.yaml", "--strict"], Validate(("a.yaml", "b.yaml"), strict=True)),
+        ("plan", ["demo", "--json", "--cwd", "/x", "-v"], Plan("demo", as_json=True, cwd=Path("/x"), verbose=True)),
+        ("list", ["--json"], List(as_json=True)),
+        ("show", ["demo", "--merged"], Show("demo", merged=True)),
+        ("schema", ["-o", "x.json"], Schema(Path("x.json"))),
+    ],
+)
+def test_the_verbs_about_profiles_are_read_the_quick_way(
+    name: str, arguments: list[str], expected: Verb, patcher: pytest.MonkeyPatch
+) -> None:
+    assert plain(ALL[name], arguments) == expected == read_by_typer(name, arguments, patcher)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("plan", []), ("plan", ["a", "b"]), ("list", ["a"]), ("show", ["--merged"]), ("validate", ["--cwd", "x"])],
+)
+def test_a_missing_word_or_one_too_many_is_left_to_typer(name: str, arguments: list[str]) -> None:
+    assert plain(ALL[name], arguments) is None
+    assert run([name, *arguments]) == UsageError.exit_code
 
 
 @pytest.mark.parametrize(
@@ -103,9 +141,9 @@ def test_both_ways_wish_the_same(arguments: list[str], patcher: pytest.MonkeyPat
     ],
 )
 def test_what_people_type_is_read_the_quick_way(arguments: list[str], patcher: pytest.MonkeyPatch) -> None:
-    quick = plain_wish(arguments)
+    quick = plain(Run, arguments)
     assert quick is not None
-    assert quick == read_by_typer(arguments, patcher)
+    assert quick == read_by_typer("run", arguments, patcher)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +154,7 @@ def test_what_people_type_is_read_the_quick_way(arguments: list[str], patcher: p
     ],
 )
 def test_what_is_not_plain_is_left_to_typer(arguments: list[str]) -> None:
-    assert plain_wish(arguments) is None
+    assert plain(Run, arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -139,19 +177,19 @@ def test_what_is_no_time_is_said_with_the_way_out(text: str) -> None:
 
 
 def test_the_last_of_two_limits_counts_and_the_whole_run_is_one_of_them() -> None:
-    wish = plain_wish(["x", "--timeout", "2m", "--timeout", "silence=5s", "--timeout", "3", "--timeout", "silence=7"])
+    wish = plain(Run, ["x", "--timeout", "2m", "--timeout", "silence=5s", "--timeout", "3", "--timeout", "silence=7"])
     assert wish is not None
     assert wish.timeout == 3
     assert wish.limits == {"silence": Duration(7)}
 
 
 def test_the_waits_that_can_be_named_are_those_of_a_profile() -> None:
-    assert tuple(field.name for field in fields(Timeouts)) == WAITS
+    assert Timeouts.__struct_fields__ == WAITS
 
 
 @pytest.mark.parametrize(("text", "wait"), [("nope=3", "nope"), ("=3", ""), ("timeouts.silence=3", "timeouts.silence")])
 def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: str) -> None:
-    assert plain_wish(["demo", "hi", "--timeout", text]) is None
+    assert plain(Run, ["demo", "hi", "--timeout", text]) is None
     with pytest.raises(UsageError) as refused:
         app(args=["run", "demo", "hi", "--timeout", text], prog_name="acp-launch")
     assert (refused.value.message, refused.value.fix) == (
@@ -162,7 +200,7 @@ def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: 
 
 @pytest.mark.parametrize("text", ["soon", "0", "1e3"])
 def test_a_bad_time_out_is_left_to_typer_which_says_the_same(text: str) -> None:
-    assert plain_wish(["demo", "hi", "--timeout", text]) is None
+    assert plain(Run, ["demo", "hi", "--timeout", text]) is None
     with pytest.raises(UsageError) as refused:
         app(args=["run", "demo", "hi", "--timeout", text], prog_name="acp-launch")
     assert refused.value.message == f'--timeout: expected a duration, found "{text}"'

@@ -18,6 +18,6 @@ def test_anything_else_is_none(text: str) -> None:
         Duration.parse(text)
 
 
-@pytest.mark.parametrize("text", ["200ms", "10s", "2m", "1h", "1500ms", "90s"])
+@pytest.mark.parametrize("text", ["200ms", "10s", "2m", "1h", "1500ms", "90s", "599999.999ms", "0.001ms"])
 def test_a_duration_is_shown_as_it_is_written(text: str) -> None:
     assert str(Duration.parse(text)) == text

@@ -151,6 +151,20 @@ def test_what_is_wrong_is_said_with_its_place(text: str, expected: list[str]) ->
     assert complaints(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("allowed", "refused"),
+    [("\t ~\x85\xa0\ud7ff\ue000\ufffd\U00010000\U0010ffff", "\x00\x08\x0b\x0c\x0e\x1f\x7f\x84\x86\x9f")],
+)
+def test_yaml_holds_the_characters_it_allows_and_no_other(allowed: str, refused: str) -> None:
+    """YAML 1.2, "c-printable"."""
+    assert not [ord(each) for each in allowed if complaints(f"a: 'x{each}y'")]
+    for each in (*refused, "\ud800", "\udfff", "\ufffe", "\uffff"):
+        assert complaints(f"a: 'x{each}y'") == [
+            f"f.yaml:1:6: the character U+{ord(each):04X} is not allowed in YAML\n"
+            "    fix: remove it; this may not be a text file"
+        ]
+
+
 def test_problems_before_a_syntax_error_are_reported_too() -> None:
     assert [problem.split("\n")[0] for problem in complaints("a: 1\na: 2\nb: [")] == [
         'f.yaml:2:1: the key "a" appears twice; the first is on line 1',

@@ -1,11 +1,11 @@
 """Layers merge as DESIGN §4 says, and every value of the result keeps the file and line it was written in."""
 
-from dataclasses import fields
 from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from acp_launch.document.nodes import Node, Place, Plain
 from acp_launch.document.tree import Document, parse

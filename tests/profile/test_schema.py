@@ -2,12 +2,12 @@
 
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
+from msgspec.structs import fields
 
 from acp_launch.document.tree import Document, parse
 from acp_launch.profile.check import check

@@ -1,7 +1,6 @@
 """What changed between two texts, line by line, with a few lines around it: pure, and bounded in time."""
 
 from collections.abc import Iterator
-from difflib import SequenceMatcher
 from typing import Literal
 
 from msgspec import Struct
@@ -68,6 +67,8 @@ def _groups(before: list[str], after: list[str]) -> list[list[Opcode]]:
         return []
     if len(old) * len(new) > COMPARED:
         return [_replaced(len(before), len(after), head, tail, kept_head, kept_tail)]
+    from difflib import SequenceMatcher  # most runs show no change
+
     found = SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT)
     return [[(tag, a + skipped, b + skipped, c + skipped, d + skipped) for tag, a, b, c, d in each] for each in found]
 

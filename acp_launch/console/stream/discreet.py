@@ -6,7 +6,6 @@ notices that may come while a chunk is held back (`console.stream.seams`): a pau
 show it, and neither is a server that dies just then, which says nothing of how the agent's message goes on.
 """
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
@@ -174,5 +173,4 @@ def _without_secrets(error: E, source: Redactor) -> E:
 
 
 def _problem(problem: Problem, source: Redactor) -> Problem:
-    texts = {field.name: source.tree(getattr(problem, field.name)) for field in dataclasses.fields(problem)}
-    return dataclasses.replace(problem, **texts)
+    return Problem(*map(source.tree, problem))

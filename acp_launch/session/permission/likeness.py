@@ -9,7 +9,6 @@ server's tool as text. Only a digest is kept: nobody knows what is in an input.
 
 import json
 import re
-from hashlib import sha256
 from typing import Any
 
 from acp_launch.protocol import acp
@@ -36,6 +35,8 @@ def likeness(call: dict[str, Any], about: Subject) -> str:
     rest = _rest(given, about) if isinstance(given, dict) else given
     if rest in (None, {}, [], ""):
         return NOTHING
+    from hashlib import sha256  # loads OpenSSL
+
     return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -66,7 +66,18 @@ def load(shelf: Shelf) -> Answers:
         StateError: the file cannot be read, or is damaged.
     """
     with _explained(shelf):
-        return _read(shelf)
+        return _read(shelf) if _may_be_there(shelf) else ()
+
+
+def _may_be_there(shelf: Shelf) -> bool:
+    """By the readable part of its name: the rest needs OpenSSL, and most profiles have no such file."""
+    begin = f"{of_profile(shelf.profile)}-"
+    try:
+        return any(file.name.startswith(begin) for file in (shelf.state / "permissions").iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError:  # reading it says what is wrong
+        return True
 
 
 def keep(shelf: Shelf, answer: Remembered) -> None:
@@ -158,19 +169,21 @@ def _is_same(one: Remembered, other: Remembered) -> bool:
 
 @contextmanager
 def _explained(shelf: Shelf) -> Iterator[None]:
-    file = shelf.file
-    aside = f"mv {shlex.quote(str(file))} {shlex.quote(f'{file}.damaged')}, and answer anew"
     try:
         yield
-    except Unfit as unfit:
-        raise StateError(f"the remembered answers cannot be used: {file} {unfit}", fix=aside) from None
-    except msgspec.MsgspecError as error:
-        raise StateError(f"the remembered answers in {file} are damaged: {error}", fix=aside) from None
-    except UnicodeDecodeError:
-        raise StateError(f"the remembered answers in {file} are damaged: not UTF-8", fix=aside) from None
-    except TimeoutError:
-        raise StateError(f"others kept the remembered answers in {file} for {PATIENCE:g} s", fix="try again") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+    except (Unfit, msgspec.MsgspecError, UnicodeDecodeError, OSError) as fault:  # a TimeoutError is an OSError
+        raise _explanation(shelf.file, fault) from fault
+
+
+def _explanation(file: Path, fault: Exception) -> StateError:
+    aside = f"mv {shlex.quote(str(file))} {shlex.quote(f'{file}.damaged')}, and answer anew"
+    if isinstance(fault, Unfit):
+        return StateError(f"the remembered answers cannot be used: {file} {fault}", fix=aside)
+    if isinstance(fault, TimeoutError):
+        return StateError(f"others kept the remembered answers in {file} for {PATIENCE:g} s", fix="try again")
+    if isinstance(fault, OSError):
+        reason = (fault.strerror or str(fault)).lower()
         fix = f"check the owner, the mode and the free space of {shlex.quote(str(file.parent))}"
-        raise StateError(f"the remembered answers in {file} cannot be read or written: {reason}", fix=fix) from error
+        return StateError(f"the remembered answers in {file} cannot be read or written: {reason}", fix=fix)
+    why = "not UTF-8" if isinstance(fault, UnicodeDecodeError) else str(fault)
+    return StateError(f"the remembered answers in {file} are damaged: {why}", fix=aside)

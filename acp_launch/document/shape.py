@@ -1,0 +1,126 @@
+"""
+A `Shape`: what a mapping of a document may hold, as a frozen struct. One description, read in two ways. Pure.
+
+`build` makes the struct from plain values, or declines; importing it costs nothing. pydantic asks the same annotations
+for its schema, and only then is it imported: it finds the words for what `build` declines. A type or a note of ours
+that takes plain values has a `take`, which raises ValueError: of a type with the value, of a note (`Annotated[int,
+COUNT]`) with the value and what builds the annotated type.
+"""
+
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeVar
+
+from msgspec import NODEFAULT, Struct, structs
+
+from acp_launch.document.nodes import Plain
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+    from pydantic_core.core_schema import DataclassField
+
+S = TypeVar("S", bound="Shape")
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """The fields are the keys that may be there; any other is refused."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        hints = _hints(cls)
+        fields = [_field(field, handler.generate_schema(hints[field.name])) for field in structs.fields(cls)]
+        keys = core_schema.dataclass_args_schema(cls.__name__, fields, extra_behavior="forbid")
+        reference = f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
+        return core_schema.no_info_after_validator_function(lambda found: cls(**found[0]), keys, ref=reference)
+
+
+def _field(field: structs.FieldInfo, schema: "CoreSchema") -> "DataclassField":
+    from pydantic_core import core_schema
+
+    if field.default is not NODEFAULT:
+        schema = core_schema.with_default_schema(schema, default=field.default)
+    elif field.default_factory is not NODEFAULT:
+        schema = core_schema.with_default_schema(schema, default_factory=field.default_factory)
+    return core_schema.dataclass_field(field.name, schema, kw_only=True)
+
+
+def build(shape: type[S], plain: Plain) -> S:
+    """
+    The struct that these values are.
+
+    Raises:
+        ValueError: they do not fit. pydantic says what exactly is wrong.
+    """
+    hints = _hints(shape)
+    if type(plain) is not dict or not plain.keys() <= hints.keys():
+        _decline(plain)
+    values = {key: _built(hints[key], value) for key, value in plain.items()}
+    try:
+        return shape(**values)
+    except TypeError as incomplete:
+        raise ValueError(plain) from incomplete
+
+
+def _built(hint: Any, plain: Plain) -> Any:
+    if not isinstance(hint, type):
+        return _BY_ORIGIN[typing.get_origin(hint)](typing.get_args(hint), plain)
+    if issubclass(hint, Shape):
+        return build(hint, plain)
+    if take := getattr(hint, "take", None):
+        return take(plain)
+    return plain if type(plain) is hint else _decline(plain)
+
+
+def _noted(arguments: tuple[Any, ...], plain: Plain) -> Any:
+    hint, note = arguments
+    return note.take(plain, partial(_built, hint))
+
+
+def _chosen(choices: tuple[Any, ...], plain: Plain) -> Any:
+    return plain if any(plain == choice and type(plain) is type(choice) for choice in choices) else _decline(plain)
+
+
+def _listed(arguments: tuple[Any, ...], plain: Plain) -> tuple[Any, ...]:
+    return tuple(_built(arguments[0], item) for item in plain) if type(plain) is list else _decline(plain)
+
+
+def _mapped(arguments: tuple[Any, ...], plain: Plain) -> dict[str, Any]:
+    entries = plain.items() if type(plain) is dict else _decline(plain)
+    return {key: _built(arguments[1], entry) for key, entry in entries}
+
+
+def _united(members: tuple[Any, ...], plain: Plain) -> Any:
+    """The first member that takes it: no value is right for two of them."""
+    if plain is None and NoneType in members:
+        return None
+    for member in members:
+        try:
+            return _built(member, plain)
+        except ValueError:
+            continue
+    _decline(plain)
+
+
+def _decline(plain: Plain) -> NoReturn:
+    raise ValueError(plain)
+
+
+_BY_ORIGIN: Mapping[Any, Callable[[tuple[Any, ...], Plain], Any]] = {
+    Annotated: _noted,
+    Literal: _chosen,
+    tuple: _listed,
+    Mapping: _mapped,
+    typing.Union: _united,
+    UnionType: _united,
+}
+
+
+@cache
+def _hints(shape: type) -> dict[str, Any]:
+    """Reading annotations takes longer than building what they describe."""
+    return typing.get_type_hints(shape, include_extras=True)
