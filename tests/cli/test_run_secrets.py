@@ -9,6 +9,7 @@ import base64
 import json
 import shlex
 import signal
+import socket
 import sys
 import urllib.parse
 from collections.abc import Iterator
@@ -31,18 +32,20 @@ KEYS = {"store": "file", "file": {"key_file": "key"}}
 
 
 @pytest.fixture
-def planted(launch: Launcher) -> Launcher:
-    """A sealed file with the canaries."""
+def planted(launch: Launcher) -> Iterator[Launcher]:
+    """A sealed file with the canaries, and a port that takes connections."""
     configured(launch, json.dumps({"secrets": KEYS}))
     for name, value in CANARIES.items():
         kept(launch, name, value)
-    return launch
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        launch.env["PORT_OF_TWO"] = str(listening.getsockname()[1])
+        yield launch
 
 
 def blabber(launch: Launcher, *arguments: str) -> None:
     """An agent that tells everybody what it was told."""
     server = {"command": sys.executable, "env": {"VALUE": "${secret:one}"}, "bridge": False}
-    remote = {"type": "http", "url": "https://example.com/mcp", "headers": {"X": "${secret:two}"}}
+    remote = {"type": "http", "url": "http://127.0.0.1:${env:PORT_OF_TWO}/mcp", "headers": {"X": "${secret:two}"}}
     env = {"KNOWN_AGENT": "${secret:agent}"}
     launch.profile("blabber", *arguments, agent={"env": env}, mcp_servers={"one": server, "two": remote})
 
