@@ -8,8 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acp_launch.demo import replies, toolbox
+from acp_launch.demo import replies
 from tests.demo.client import Client, choose, prompt_params, script_entry, server_entry
+
+OTHERS = 20
 
 
 def test_it_says_that_it_is_scripted_and_what_it_can_do(agent: Client) -> None:
@@ -112,10 +114,11 @@ def test_a_server_that_does_not_answer_holds_up_the_first_answer_for_a_moment_an
     begun = time.monotonic()
     agent.prompt(session, "help")
     first = time.monotonic() - begun
-    agent.prompt(session, "help")
-    second = time.monotonic() - begun - first
-    assert replies.FIRST <= first < toolbox.HANDSHAKE
-    assert second < replies.FIRST
+    assert first >= replies.FIRST
+    for _ in range(OTHERS):
+        agent.prompt(session, "help")
+    others = time.monotonic() - begun - first
+    assert others < OTHERS * replies.FIRST, "on the busiest machine: not each of them was held up"
 
 
 def test_a_note_is_written_after_permission_and_can_be_read_back(agent: Client, tmp_path: Path) -> None:
