@@ -1,6 +1,7 @@
 """No test touches the real home, configuration, state or secrets: this makes it impossible by accident."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,17 @@ import pytest
 # Thousands of children are started here: where no bytecode is written each would compile all it imports, which takes
 # longer than what it does.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+# A shell without job control has what it starts in the background ignore SIGINT, nohup SIGHUP, and children inherit it:
+# what we start would then rightly ignore both, as no test expects.
+for number, usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +32,12 @@ def an_environment_left_as_it_was() -> Iterator[None]:
     before.pop("PYTEST_CURRENT_TEST", None)
     after.pop("PYTEST_CURRENT_TEST", None)
     assert after == before, "this test changed os.environ; use monkeypatch"
+
+
+@pytest.fixture(autouse=True)
+def nobody_else_writes_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of acp-launch is one command; here it is many tests."""
+    monkeypatch.setattr("acp_launch.console.stderr._is_marking", False)
 
 
 @pytest.fixture(autouse=True)

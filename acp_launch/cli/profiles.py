@@ -88,19 +88,21 @@ def list_(as_json: Json = False) -> None:
 
 def show(name: Name, merged: Merged = False) -> None:
     """Print a profile's file as it is; its path goes to stderr."""
+    from acp_launch.console import stdout
+    from acp_launch.console.stderr import harmless, say
     from acp_launch.profile.load import load, read
 
     (found,) = _chosen([name])
     if merged:
         from acp_launch.console.merged import as_yaml
 
-        typer.echo(as_yaml(load(found)), nl=False)
+        stdout.put(as_yaml(load(found)))
         return
     text, problems = read(found.file)
     if text is None:
         raise ProfileError(problems)
-    typer.echo(f"# {found.file}", err=True)
-    typer.echo(text, nl=not text.endswith("\n"))
+    say(harmless(f"# {found.file}", keep=""))
+    stdout.put(text if text.endswith("\n") else f"{text}\n")
 
 
 def schema(file: Target = None) -> None:

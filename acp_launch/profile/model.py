@@ -215,6 +215,8 @@ class HttpServer:
     """The server's address, `http://` or `https://`."""
     headers: Mapping[str, Template] = field(default_factory=dict)
     """HTTP headers sent with every request."""
+    required: Annotated[bool, TRUTH] = True
+    """`false` lets a session open without it when nothing answers at its address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +229,8 @@ class SseServer:
     """The address of the event stream, `http://` or `https://`."""
     headers: Mapping[str, Template] = field(default_factory=dict)
     """HTTP headers sent with every request."""
+    required: Annotated[bool, TRUTH] = True
+    """`false` lets a session open without it when nothing answers at its address."""
 
 
 McpServer = StdioServer | HttpServer | SseServer

@@ -54,6 +54,8 @@ def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
         "64, up to 128 for acp-launch itself: room for some 10 MCP servers",
     )
     assert few.fix == "raise the hard limit to 256 or more"
+    none = open_files(20, 20)
+    assert (none.standing, none.code, none.fix) == ("problem", 3, few.fix)
 
 
 @pytest.mark.parametrize(
