@@ -1,14 +1,14 @@
 """A session is opened as the plan has it: new or continued, with its servers, after a login if the agent wants one."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from acp_launch.bridge import offer
 from acp_launch.bridged import Bridged
 from acp_launch.errors import AuthRequired, MachineError
-from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
+from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
 from acp_launch.problem import Problem, errors
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import How
@@ -21,6 +21,9 @@ from acp_launch.session.options.configure import Wish, configure
 from acp_launch.session.store.keep import drift
 from acp_launch.session.store.registry import Record
 from acp_launch.session.waits import Budget
+
+if TYPE_CHECKING:
+    from acp_launch.profile.agents import Replay
 
 T = TypeVar("T")
 
@@ -74,8 +77,8 @@ async def open_wanted(
 
     async def tried() -> SessionReady:
         session_id = wanted.continued.session_id if wanted.continued else ""
-        limit = plan.timeouts.session
-        return await open_session(connection, client, stay, how=how, session_id=session_id, limit=limit)
+        limit, replay = plan.timeouts.session, _replay(plan.agent) if how == "load" else ""
+        return await open_session(connection, client, stay, how=how, session_id=session_id, limit=limit, replay=replay)
 
     ready = await after_login(tried, connection, log_in)
     wanted.opened(ready, agent)
@@ -150,6 +153,14 @@ def _stay(plan: LaunchPlan, negotiated: Negotiated, observer: Observer, entries:
         names = ", ".join(map(str, plan.additional_directories))
         observer.note(f"{agent} takes no additional directories; it is not told about {names}")
     return Stay(plan.cwd, plan.additional_directories, entries)
+
+
+def _replay(agent: ProcessPlan) -> "Replay":
+    """What is known of an agent's way to tell a history."""
+    from acp_launch.profile.agents import started
+
+    found = started(str(agent.command), [argument.display() for argument in agent.args])
+    return found.replay if found else ""
 
 
 def _untakeable(agent: str, server: RemotePlan) -> Problem:

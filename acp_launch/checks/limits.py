@@ -14,6 +14,9 @@ MIB = 1024**2
 LEAST, LITTLE = 5 * MIB, 100 * MIB  # bytes free: less than one launch may write; less than a few days of logs
 FEW_FILES = 100  # inodes
 FEW_DESCRIPTORS = 256  # three for each child, and as many for agents that open files
+OF_A_LAUNCH = 64  # descriptors of a launch without servers, commands that it runs for the agent included
+OF_A_SERVER = 6  # its three pipes, the two that its agent's shim has lent us, and the connection with the shim
+FEW_SERVERS = 1000  # of which there may be room for so few that it is worth a word
 FEW_PROCESSES = 64  # an agent in Node.js has a dozen threads, each server as many; all of them count
 
 
@@ -54,21 +57,47 @@ def size(amount: int) -> str:
 
 def descriptors() -> Check:
     """To be asked before the first child is started, since that raises our own limit."""
+    return open_files(*_descriptors())
+
+
+def servers(count: int) -> Iterator[Check]:
+    """Whether there is room for the servers of a profile, and for as many again."""
+    return server_room(count, _descriptors()[1])
+
+
+def _descriptors() -> list[int | None]:
     import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return open_files(*(None if limit == resource.RLIM_INFINITY else limit for limit in (soft, hard)))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return [None if limit == resource.RLIM_INFINITY else limit for limit in limits]
 
 
 def open_files(soft: int | None, hard: int | None) -> Check:
     """None is no limit. The soft one is raised by whoever launches."""
-    facts = {"soft": soft, "hard": hard}
+    room = _room(hard)
+    facts = {"soft": soft, "hard": hard, "servers": room}
     text = f"{_counted(soft)}, up to {_counted(hard)} for acp-launch itself"
+    if room is not None and room < FEW_SERVERS:
+        text += f": room for some {room:,} MCP servers"
     if hard is not None and hard < prepare.FEW_DESCRIPTORS:
         return problem("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
     if hard is not None and hard < FEW_DESCRIPTORS:
         return warning("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
     return ok("limit", "open files", text, **facts)
+
+
+def server_room(count: int, hard: int | None) -> Iterator[Check]:
+    """Nothing where there is plenty."""
+    room = _room(hard)
+    if room is not None and room < 2 * count:
+        text = f"{count} in the profile, and room for some {room:,} within {hard:,} open files"
+        least = OF_A_LAUNCH + 2 * count * OF_A_SERVER
+        fix = f"raise the hard limit of open files to {least:,} or more"
+        yield warning("limit", "servers", text, fix, count=count, servers=room)
+
+
+def _room(hard: int | None) -> int | None:
+    return None if hard is None else max(0, hard - OF_A_LAUNCH) // OF_A_SERVER
 
 
 def processes() -> Check:

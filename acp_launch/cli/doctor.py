@@ -143,6 +143,7 @@ class Checkup:
         place = Place(cwd=here(), environ=os.environ, override=at_home(self._cwd))
         found = list(parts(loaded, place))
         self._note(faults(found))
+        self._note(_room(found))
         if trusted.standing == "problem":
             return
         require_platform()
@@ -252,7 +253,7 @@ def _of_error(name: str, error: LaunchError) -> "list[Check]":
 
 def _machine(settings: "Settings") -> "Iterator[Check]":
     from acp_launch.checks import directories, limits
-    from acp_launch.checks.machine import IS_WINDOWS
+    from acp_launch.checks.machine import IS_WINDOWS, control_group, shims
 
     yield directories.directory("config", settings.config)
     yield directories.directory("state", settings.state)
@@ -266,6 +267,8 @@ def _machine(settings: "Settings") -> "Iterator[Check]":
     yield directories.runtime()
     yield limits.descriptors()
     yield limits.processes()
+    yield shims()
+    yield control_group()
     yield from leftovers(settings.state)
 
 
@@ -275,6 +278,14 @@ def _profiles(settings: "Settings") -> "Iterator[Check]":
     from acp_launch.profile.discover import discover
 
     return profiles(discover(start=here(), settings=settings), settings.cache)
+
+
+def _room(parts: "Sequence[Part]") -> "Iterator[Check]":
+    from acp_launch.checks.limits import servers
+    from acp_launch.checks.machine import IS_WINDOWS
+
+    ours = sum(1 for part in parts if part.stdio is not None and part.stdio.bridge)
+    return iter(()) if IS_WINDOWS else servers(ours)
 
 
 def _commands(parts: "Sequence[Part]") -> "Iterator[Check]":

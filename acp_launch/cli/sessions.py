@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from acp_launch.session.store.registry import Record, Registry
     from acp_launch.settings.model import Settings
 
+PAGE = 50  # sessions that are listed for a person, unless all are wanted
 app = typer.Typer(help="Named sessions: list, show, rename, close, rm.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
@@ -25,12 +26,12 @@ Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout."
 @app.command("list")
 def list_(
     profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="Those of every project.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them, of every project.")] = False,
     agent: Annotated[bool, typer.Option("--agent", help="Ask the profile's agent which sessions it knows.")] = False,
     as_json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """List the sessions of this project, the latest first."""
+    """List the sessions of this project, the latest first; the latest 50, unless all are wanted."""
     import time
     from pathlib import Path
 
@@ -42,11 +43,14 @@ def list_(
         return
     project = None if everything else _project()
     with _registry() as registry:
-        records = registry.list(project, profile)
+        records = registry.list(project, profile, limit=None if everything or as_json else PAGE)
+        more = registry.count(project, profile) - len(records) if len(records) == PAGE else 0
     if as_json:
         stdout.put_json(sessions.table_json(records))
     elif records:
         stdout.line(sessions.table(records, now=time.time(), home=str(Path.home()), width=terminal_width()))
+        if more > 0:
+            say(f"{more:,} more {'is' if more == 1 else 'are'} older; --all shows every session")
     else:
         of = f' of profile "{profile}"' if profile else ""
         say(f"no sessions{of} here yet; --all shows those of other projects")

@@ -90,12 +90,14 @@ def tilde(path: str, home: str) -> str:
 
 def plain(text: str) -> str:
     """`text` on one line, safe to print on any terminal."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(map(_printable, text))
 
 
 def cells(text: str) -> int:
     """How many columns of a terminal `text` takes."""
-    return sum(_cells(character) for character in text)
+    return len(text) if text.isascii() else sum(_cells(character) for character in text)
 
 
 def _row(record: "Record", now: float, home: str, zone: tzinfo | None) -> tuple[str, ...]:

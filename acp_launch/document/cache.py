@@ -62,7 +62,12 @@ class Shelf(Struct, frozen=True):
 
     def _stamp(self) -> list[object]:
         """What an answer depends on besides its key: this version, this Python, these modules."""
-        package = Path(acp_launch.__file__).parent
-        modules = [module for pattern in (*self.code, "document/*.py") for module in package.glob(pattern)]
-        newest = max(module.stat().st_mtime_ns for module in modules)
-        return [acp_launch.__version__, list(sys.version_info[:3]), len(modules), newest]
+        return [acp_launch.__version__, list(sys.version_info[:3]), *_modules(self.code)]
+
+
+@cache
+def _modules(code: tuple[str, ...]) -> tuple[int, int]:
+    """How many there are, and when the newest was written; as they were when this process began to use them."""
+    package = Path(acp_launch.__file__).parent
+    modules = [module for pattern in (*code, "document/*.py") for module in package.glob(pattern)]
+    return len(modules), max(module.stat().st_mtime_ns for module in modules)

@@ -28,7 +28,7 @@ class LogFile:
         self._descriptor = -1
         self._size = 0
         self._last = b""  # byte; unknown where a file of ours was left before
-        self._is_closed = False
+        self._is_made = self._is_closed = False
 
     def __call__(self, data: bytes) -> None:
         if data:
@@ -46,11 +46,15 @@ class LogFile:
         line = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(text.split())} ---\n"
         self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))
 
-    def close(self) -> None:
-        self._is_closed = True
+    def rest(self) -> None:
+        """Hold no descriptor until there is something to write again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.rest()
 
     def _fitting(self, data: bytes) -> int:
         """How many bytes of `data` this file takes: whole lines, unless one alone fills a file."""
@@ -73,10 +77,14 @@ class LogFile:
             raise ValueError("the log is closed")
         if self._descriptor >= 0:
             return
+        if self._is_made:
+            self._open()
+            return
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         forget_the_oldest(self._file.parent, self._launch)
         self._open()
         self._last = b"" if self._size else b"\n"
+        self._is_made = True
 
     def _turn_over(self) -> None:
         with suppress(FileNotFoundError):  # this launch is old, and a newer one has removed its files

@@ -6,9 +6,13 @@ publish in the ACP registry and their manuals (the others). Pure.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
+# Whether the history of a loaded session comes before the answer to `session/load` or, most of it, after; "" where
+# that is not known.
+Replay = Literal["before", "after", ""]
 PYTHON = "${python}"  # whichever runs us
 
 
@@ -16,7 +20,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     """
     `install` is a command, or where to get it. `login` is how a person logs in once; `variable` holds a key instead.
     `timeouts` are written as in a profile; `notes` are sentences that every user of it should have read. `takes` are
-    the kinds of MCP servers that it takes, where that is known.
+    the kinds of MCP servers that it takes, where that is known. `replay` is when it tells a history.
     """
 
     name: str
@@ -29,6 +33,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
     timeouts: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
+    replay: Replay = ""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -47,6 +52,7 @@ _AGENTS = (
         login="log in once with Claude Code,",
         variable="ANTHROPIC_API_KEY",
         timeouts=(("initialize", "60s"),),
+        replay="before",
     ),
     KnownAgent(
         name="codex",
@@ -58,6 +64,7 @@ _AGENTS = (
         timeouts=(("initialize", "60s"),),
         notes=("In its default mode this agent reviews its own tool calls and asks you nothing.",),
         takes=("stdio", "http"),
+        replay="before",
     ),
     KnownAgent(
         name="gemini",
@@ -73,6 +80,7 @@ _AGENTS = (
             "It starts MCP servers in trusted folders only, and does not say so. To trust every folder you run it in,",
             'add below agent: env: {GEMINI_CLI_TRUST_WORKSPACE: "true"}',
         ),
+        replay="after",
     ),
     KnownAgent(
         name="opencode",
@@ -83,6 +91,7 @@ _AGENTS = (
         login="choose a model and log in once with `opencode auth login`",
         timeouts=(("initialize", "120s"), ("session", "120s")),
         notes=("It starts slowly, and waits for its MCP servers.",),
+        replay="before",
     ),
     KnownAgent(
         name="qwen",
@@ -94,6 +103,7 @@ _AGENTS = (
         variable="OPENAI_API_KEY",
         timeouts=(("initialize", "120s"),),
         notes=("It hands its own key to MCP servers that it starts itself (bridge: false).",),
+        replay="before",
     ),
     KnownAgent(
         name="copilot",
@@ -106,6 +116,7 @@ _AGENTS = (
         timeouts=(("initialize", "60s"),),
         notes=("It takes MCP servers over HTTP only, and drops others without a word.",),
         takes=("http", "sse"),
+        replay="before",
     ),
     KnownAgent(
         name="goose",
@@ -167,14 +178,18 @@ RUNNERS = ("npx", "bunx", "pnpx")
 
 def known(command: str) -> KnownAgent | None:
     """The agent that a profile's command, or the last part of its path, starts."""
-    program = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").removesuffix(".cmd")
+    program = _program(command)
     return next((agent for agent in AGENTS.values() if agent.command == program), None)
 
 
 def started(command: str, args: Sequence[str]) -> KnownAgent | None:
     """The same, also where a runner of packages starts it."""
-    if command in RUNNERS:
+    if _program(command) in RUNNERS:
         package = next((arg for arg in args if not arg.startswith("-")), "")
         name = package[:1] + package[1:].partition("@")[0]  # without its version
         return next((agent for agent in AGENTS.values() if name and agent.install.endswith(f" {name}")), None)
     return known(command)
+
+
+def _program(command: str) -> str:
+    return command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe").removesuffix(".cmd")

@@ -5,6 +5,7 @@ A found file becomes a checked profile, or one error with every Problem.
 again without parsing: what parses, checks and examines is imported where it is needed.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -101,7 +102,7 @@ class _Seen(Struct, frozen=True):
 
 
 def _seen(found: Found, cache: Path | None) -> _Seen:
-    if cache is not None and lies_in(cache, grounds(found.project)):
+    if cache is not None and _is_foreign(cache, found.project):
         cache = None  # an entry says what a text means, and this one may be of somebody's making
     if cache is not None:
         from acp_launch.profile.cache import recall
@@ -111,6 +112,11 @@ def _seen(found: Found, cache: Path | None) -> _Seen:
             loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged)
             return _Seen(loaded, (), tuple(map(Part, layers)), known.leaks)
     return _anew(found, cache)
+
+
+@functools.cache
+def _is_foreign(cache: Path, project: Path) -> bool:
+    return lies_in(cache, grounds(project))
 
 
 def _anew(found: Found, cache: Path | None) -> _Seen:

@@ -102,6 +102,12 @@ class Conversation:
         self._opening[call.number] = (how, session_id)
         return call
 
+    def replayed(self) -> Call:
+        """A request of our own, which every agent refuses (ACP "extensibility"): what it said before its answer, it had
+        to say when it was asked."""
+        self._able()
+        return self._peer.call("_acp-launch/replayed", {})
+
     def list_sessions(self, *, cwd: str | None = None, cursor: str | None = None) -> Call:
         if not self._able().list:
             raise LocalProtocolError("the agent does not advertise session/list")  # C-34

@@ -12,6 +12,7 @@ that of reading the text. What is made of the forms is bounded: the samples are 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from struct import Struct
 from typing import AnyStr, Generic
 
 LONG = 10  # characters; below, the few forms there are cost less than the many samples they need
@@ -20,6 +21,7 @@ GRAM = 4  # characters of a sample: rare enough in prose
 WIDEST = 64  # characters of a form that may be met by a sample; more would only make the table bigger
 ENTRIES = 32 * 1024  # of the table of grams; some 200 bytes each
 BLOCK = 1024  # samples looked up together
+MOST = 64  # samples that are cut out in one call
 END = 3  # characters by which we know that a text may end in the beginning of a form
 KNOWN_ENDS = 256 * 1024  # characters of forms whose every place is known by them; beyond, the text is looked through
 
@@ -37,9 +39,12 @@ class Needles(Generic[AnyStr]):
         self._step = min([WIDEST, *map(len, self._long)]) - GRAM + 1
         if self._long:
             self._step = max(1, min(self._step, ENTRIES // len(self._long)))
+        self._most = 0 if self._short or not self._long or self._step < GRAM else MOST * self._step
 
     def spans(self, text: AnyStr) -> list[Span]:
         """Where forms are, from the first to the last; those that overlap are one span."""
+        if self.has_none(text):
+            return []
         spans = self._sampled(text) if self._long else []
         for form in self._short:
             at = text.find(form)
@@ -47,6 +52,15 @@ class Needles(Generic[AnyStr]):
                 spans.append((at, end := _run(form, text, at)))
                 at = text.find(form, end)
         return joined(spans) if spans else spans
+
+    def has_none(self, text: AnyStr) -> bool:
+        """Whether one look at all samples tells that there is no form: so it is with nearly every message."""
+        size = len(text)
+        if size >= self._most:
+            return False
+        if isinstance(text, bytes):
+            return self._known.isdisjoint(self._cutters[(size - GRAM) // self._step + 1].unpack_from(text))
+        return self._known.isdisjoint([text[at : at + GRAM] for at in range(0, size, self._step)])
 
     def masked(self, text: AnyStr, mask: AnyStr) -> AnyStr:
         """`text` with `mask` for every span, again until none is left; `text` itself when there is none.
@@ -61,15 +75,15 @@ class Needles(Generic[AnyStr]):
 
     def held(self, text: AnyStr) -> int:
         """The length of the longest end of `text` that is the beginning of a form, and not the whole of it."""
-        end = text[-END:]
+        end, heads = text[-END:], self._heads
         if self._ends is None or end in self._ends:
             length = len(text)
             for at in range(max(0, length - self._longest + 1), length - END + 1):
-                if text[at : at + END] in self._heads and self._begins(text[at:]):
+                if text[at : at + END] in heads and self._begins(text[at:]):
                     return length - at
-        if end[-2:] in self._heads:
+        if end[-2:] in heads:
             return len(end[-2:])
-        return 1 if end[-1:] in self._heads else 0
+        return 1 if end[-1:] in heads else 0
 
     def may_begin(self, text: AnyStr, stop: int) -> bool:
         """Whether a form may begin in `text` before `stop`: false when there surely is none, cheap in any case."""
@@ -111,6 +125,16 @@ class Needles(Generic[AnyStr]):
             for offset in reversed(range(self._step)):
                 grams.setdefault(head[offset : offset + GRAM], []).append(index * WIDEST + offset)
         return grams
+
+    @cached_property
+    def _known(self) -> frozenset[AnyStr]:
+        return frozenset(self._grams)
+
+    @cached_property
+    def _cutters(self) -> list[Struct]:
+        """By their number, what cuts samples out of bytes, all in one call."""
+        sample, gap = f"{GRAM}s", f"{self._step - GRAM}x"
+        return [Struct(gap.join([sample] * count)) for count in range(MOST + 1)]
 
     def _sampled(self, text: AnyStr) -> list[Span]:
         spans: list[Span] = []

@@ -15,6 +15,7 @@ from acp_launch.protocol.words import NAMES, is_structure
 from acp_launch.secret.needles import Needles
 from acp_launch.secret.value import MASK, Secret
 
+_BACKSLASH = ord("\\")  # a number is found sooner than bytes are
 _DATA_MASK = MASK.encode()
 _JSON_MASK = b'"' + _DATA_MASK + b'"'
 _ESCAPE = re.compile(rb"\\u([0-9a-fA-F]{4})")
@@ -117,6 +118,8 @@ class Redactor:
         """
         tables = self.tables
         if tables is None:
+            return data
+        if _BACKSLASH not in data and tables.json.has_none(data):
             return data
         if tables.is_plain(data) and not tables.json.spans(data):
             return data

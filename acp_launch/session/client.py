@@ -26,6 +26,7 @@ from acp_launch.session.serving import Serving
 from acp_launch.session.toolcall import KINDS, ToolCalls, call_id, title
 
 DENIED = "it was denied"
+HISTORY = WORDS | KINDS  # updates of which a history is made; others may tell at any time how things stand
 
 
 class Settled(Struct, frozen=True):
@@ -54,6 +55,7 @@ class Client:
         self.state = SessionState()
         self.replayed = 0
         self.history_complete = False  # whether what was replayed so far ends with the agent's words
+        self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no one could be asked, unless work went on
         self._session: SessionReady | None = None
         self._session_id = ""
@@ -93,6 +95,7 @@ class Client:
             return  # of a session that was left
         if update.replay:
             self.replayed += 1
+            self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
             self.history_complete = update.kind == "agent_message_chunk" or (
                 self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
             )

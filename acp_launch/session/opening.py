@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.errors import AgentRefused, SessionError
+from acp_launch.errors import AgentRefused, AuthRequired, RunExpired, SessionError, WaitExpired
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.protocol.event import How
@@ -14,11 +15,15 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady
 
-# gemini sends most of a history after its answer to session/load (facts/agents.md), so silence ends a replay:
-# a short one when the history already ended with the agent's words, as it does with everybody else.
+if TYPE_CHECKING:
+    from acp_launch.profile.agents import Replay
+
+# Silence ends the history of an agent that sends it after its answer to session/load: a short one when it already ended
+# with the agent's words.
 QUIET = 0.1  # seconds
 QUIET_UNFINISHED = 0.5
 QUIET_AT_MOST = 10.0  # seconds a replay may go on after the answer
+REFUSAL = 0.5  # seconds an agent has to refuse what it does not know; a few never do
 KNOB = "session"
 OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
 
@@ -48,9 +53,16 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
 
 
 async def open_session(
-    connection: Connection, client: Client, stay: Stay, *, how: How, session_id: str, limit: float
+    connection: Connection,
+    client: Client,
+    stay: Stay,
+    *,
+    how: How,
+    session_id: str,
+    limit: float,
+    replay: "Replay" = "",
 ) -> SessionReady:
-    """Open it within `limit` seconds; for a load, wait until its history has come in whole.
+    """Open it within `limit` seconds; for a load, wait until its history has come in whole, which is as `replay` says.
 
     Raises:
         SessionError: the agent has forgotten the session.
@@ -69,7 +81,8 @@ async def open_session(
     except AgentRefused as error:
         raise _forgotten(error, client.name) if how != "new" else error from None
     if how == "load":
-        await _settled(connection, QUIET if client.history_complete else QUIET_UNFINISHED)
+        if replay == "after" or (replay == "" and await _is_late(connection, client)):
+            await _settled(connection, QUIET if client.history_complete else QUIET_UNFINISHED)
         return client.loaded()
     return client.session
 
@@ -89,6 +102,24 @@ def _forgotten(error: AgentRefused, name: str) -> Exception:
         fix=_afresh(name),
         detail=error.detail,
     )
+
+
+async def _is_late(connection: Connection, client: Client) -> bool:
+    """Whether an agent has gone on with the history after its answer to `session/load`.
+
+    It is asked for what it must refuse: what it still had to say comes before that, and nothing is waited for that
+    will not come.
+    """
+    if client.history_late:
+        return True
+    try:
+        call = connection.conversation.replayed()
+        await connection.call(call, what="answer to a request of ours from the agent", limit=REFUSAL)
+    except RunExpired:
+        raise
+    except (AgentRefused, AuthRequired, WaitExpired):
+        return client.history_late
+    return client.history_late
 
 
 async def _settled(connection: Connection, quiet: float) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,7 @@ class Row:
     ours: Sequence[str]
     floor: Sequence[str]
     pairs: int
+    unit: str = "ms"
 
 
 def agent(scratch: Path) -> list[str]:
@@ -89,7 +90,6 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
     bare = [PYTHON, "-I", "-c", "pass"]
     raw = [PYTHON, str(HERE / "raw.py")]
     usual = profile(scratch, instant)
-    many, long = profile(scratch, instant, "100000", "200"), profile(scratch, instant, "line", "48")
     uncached = ["env", "ACP_LAUNCH_CACHE_DIR=/dev/null/none", *US]
     few = max(3, pairs // 4)
     return [
@@ -131,28 +131,87 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
             [*raw, *instant],
             pairs,
         ),
-        *(
-            Row(
-                f"100,000 updates of 200 B, {output}, wall",
-                "raw client",
-                "1.5x",
-                wall,
-                [*US, "run", "--trust", "-o", output, many, "hi"],
-                [*raw, *instant, "100000", "200"],
-                few,
-            )
-            for output in ("json", "quiet", "text")
-        ),
-        Row(
-            "one 48 MB line, json, wall",
-            "raw client",
-            "linear",
-            wall,
-            [*US, "run", "--trust", "-o", "json", long, "hi"],
-            [*raw, *instant, "line", "48"],
-            few,
-        ),
+        *volume(scratch, instant, raw, few),
+        *sessions(scratch, few),
+        *lists(scratch, pairs),
     ]
+
+
+def volume(scratch: Path, instant: Sequence[str], raw: Sequence[str], pairs: int) -> Iterator[Row]:
+    """Many updates, one long line, and secrets that are looked for in all of them."""
+    many, long = profile(scratch, instant, "100000", "200"), profile(scratch, instant, "line", "48")
+    for output, budget in (("json", "1.0x"), ("quiet", "1.0x"), ("text", "1.2x")):
+        ours = [*US, "run", "--trust", "-o", output, many, "hi"]
+        yield Row(
+            f"100,000 updates of 200 B, {output}, wall",
+            "raw client",
+            budget,
+            wall,
+            ours,
+            [*raw, *instant, "100000", "200"],
+            pairs,
+        )
+    secret = Path(many).with_name("secret.yaml")
+    names = [f"BENCH{number}" for number in range(10)]
+    lines = "".join(f"    NAME{name}: ${{secret:{name.lower()}}}\n" for name in names)
+    secret.write_text(Path(many).read_text().replace("  inherit_env: all\n", f"  inherit_env: all\n  env:\n{lines}"))
+    given = ["env", *(f"ACP_LAUNCH_SECRET_{name}=sk-{os.urandom(18).hex()}" for name in names), *US, "run", "--trust"]
+    for output in ("json", "quiet", "text"):
+        with_them, without = ([*given, "-o", output, file, "hi"] for file in (str(secret), many))
+        what = f"100,000 updates, ten secrets, {output}"
+        yield Row(f"{what}, CPU", "without secrets", "1.3x", cpu, with_them, without, pairs)
+    for output in ("json", "quiet", "text"):
+        ours, floor = [*US, "run", "--trust", "-o", output, long, "hi"], [*raw, *instant, "line", "48"]
+        yield Row(f"one 48 MB line, {output}, wall", "raw client", "linear", wall, ours, floor, pairs)
+        yield Row(f"one 48 MB line, {output}, memory", "raw client", "1.0x", peak, ours, floor, pairs, "MiB")
+
+
+def sessions(scratch: Path, pairs: int) -> Iterator[Row]:
+    """A session that is continued and has no history, with an agent in Python."""
+    agent = scratch / "load.yaml"
+    replayer = HERE.parent / "agents" / "replayer.py"
+    agent.write_text(f"version: 1\nagent:\n  command: {PYTHON}\n  args: [-I, -S, {replayer}, '0']\n")
+    one_shot = [*US, "run", "--trust", str(agent), "hi", "--session"]
+    continued, new = [*one_shot, "kept"], [*one_shot, "fresh", "--new"]
+    yield Row("a continued session, empty replay, wall", "a new one", "1.2x", wall, continued, new, pairs)
+
+
+def lists(scratch: Path, pairs: int) -> Iterator[Row]:
+    """500 profiles that were checked before; 10,000 sessions."""
+    for count in (1, 500):
+        folder = scratch / f"profiles-{count}" / ".acp-launch"
+        folder.mkdir(parents=True)
+        (folder.parent / ".git").mkdir()
+        for number in range(count):
+            (folder / f"p{number}.yaml").write_text(
+                f"version: 1\ndescription: number {number}\nagent:\n  command: {PYTHON}\n"
+                f"mcp_servers:\n  one:\n    command: {PYTHON}\n"
+            )
+    for count in (1, 10_000):
+        keep_sessions(scratch / f"sessions-{count}", count, project=str(scratch / "profiles-1"))
+    within = ["sh", "-c", 'cd "$0" && exec "$@"']
+    many, one = ([*within, str(scratch / f"profiles-{count}"), *US, "list"] for count in (500, 1))
+    yield Row("list, 500 profiles, CPU", "1 profile", "3x", cpu, many, one, pairs)
+    for more in ([], ["--json"]):
+        listed = [*US, "session", "list", *more]
+        many, one = (
+            [*within, str(scratch / "profiles-1"), "env", f"ACP_LAUNCH_STATE_DIR={scratch}/sessions-{count}", *listed]
+            for count in (10_000, 1)
+        )
+        yield Row(f"{' '.join(['session list', *more])}, 10,000, CPU", "1 session", "3x", cpu, many, one, pairs)
+
+
+def keep_sessions(state: Path, count: int, *, project: str) -> None:
+    from acp_launch.session.store import database
+    from acp_launch.session.store.registry import Record, open_registry
+
+    with open_registry(state) as registry, database.transaction(registry._connection):
+        for number in range(count):
+            title = f"What session {number} is about, in a few words"
+            record = Record(
+                project, "bench", f"session-{number}", "id", "agent", "1", PYTHON, project, title, 0.0, number
+            )
+            registry.save(record)
 
 
 def ten_secrets(pairs: int, env: Mapping[str, str]) -> str:
@@ -178,14 +237,21 @@ def cpu(run: Run) -> float:
     return run.cpu
 
 
+def peak(run: Run) -> float:
+    return run.peak
+
+
 def measured(row: Row, env: Mapping[str, str]) -> str:
     run(row.ours, env), run(row.floor, env)  # warm caches, compiled modules
     pairs = [(run(row.ours, env), run(row.floor, env)) for _ in range(row.pairs)]
     ratios = [row.figure(ours) / row.figure(floor) for ours, floor in pairs]
-    ours, floor = (statistics.median(row.figure(pair[side]) for pair in pairs) * 1000 for side in (0, 1))
-    peak = max(pair[0].peak for pair in pairs)
+    scale = 1000 if row.unit == "ms" else 1
+    ours, floor = (
+        f"{statistics.median(row.figure(pair[side]) for pair in pairs) * scale:.0f} {row.unit}" for side in (0, 1)
+    )
+    most = max(pair[0].peak for pair in pairs)
     ratio = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
-    return f"| {row.what} | {row.against} | {row.budget} | {ratio} | {ours:.0f} ms | {floor:.0f} ms | {peak:.0f} MiB |"
+    return f"| {row.what} | {row.against} | {row.budget} | {ratio} | {ours} | {floor} | {most:.0f} MiB |"
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acp_launch.checks import directories
-from acp_launch.checks.limits import MIB, disk, more_processes, open_files, room, size
+from acp_launch.checks.limits import MIB, disk, more_processes, open_files, room, server_room, size
 
 CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_DIR=DIRECTORY"
 
@@ -49,10 +49,39 @@ def test_sizes_are_read_at_a_glance() -> None:
 def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     assert open_files(64, None).standing == "ok"
     few = open_files(64, 128)
-    assert (few.standing, few.text) == ("warning", "64, up to 128 for acp-launch itself")
+    assert (few.standing, few.text) == (
+        "warning",
+        "64, up to 128 for acp-launch itself: room for some 10 MCP servers",
+    )
     assert few.fix == "raise the hard limit to 256 or more"
     none = open_files(20, 20)
     assert (none.standing, none.code, none.fix) == ("problem", 3, few.fix)
+
+
+@pytest.mark.parametrize(
+    ("hard", "text", "room"),
+    [
+        (None, "1,024, up to no limit for acp-launch itself", None),
+        (1 << 20, "1,024, up to 1,048,576 for acp-launch itself", 174_752),
+        (1024, "1,024, up to 1,024 for acp-launch itself: room for some 160 MCP servers", 160),
+        (20, "1,024, up to 20 for acp-launch itself: room for some 0 MCP servers", 0),
+    ],
+)
+def test_how_many_servers_there_is_room_for_is_a_fact_and_told_when_they_are_few(
+    hard: int | None, text: str, room: int | None
+) -> None:
+    check = open_files(1024, hard)
+    assert (check.text, check.facts["servers"]) == (text, room)
+
+
+def test_a_profile_has_room_for_its_servers_and_as_many_again_or_is_told_so() -> None:
+    assert [*server_room(80, 1024), *server_room(1_000_000, None), *server_room(0, 10)] == []
+    (check,) = server_room(81, 1024)
+    assert (check.standing, check.text) == (
+        "warning",
+        "81 in the profile, and room for some 160 within 1,024 open files",
+    )
+    assert check.fix == "raise the hard limit of open files to 1,036 or more"
 
 
 def test_processes_are_short_when_few_more_can_be_started() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from acp_launch.session.negotiate import ACP_MODE
-from tests.cli.launcher import AGENTS, PATIENCE, ROOT, Ended, Launcher
+from tests.cli.launcher import AGENTS, PATIENCE, ROOT, Ended, Launcher, command
 from tests.cli.terminal import on_terminal
 from tests.secret.bus import Desktop
 from tests.secret.test_service import lock
@@ -73,6 +73,7 @@ def steady(text: str, launch: Launcher) -> list[str]:
         (r"\d[\d.]*\S* on Python .*", "VERSIONS"),
         (r"(open files +).*", r"\1LIMIT"),
         (r"(processes +)(?:no limit|[\d,]+ more)", r"\1LIMIT"),
+        (r"((?:shims|control group) +).*", r"\1WAY"),
         (rf"{re.escape(sys.executable)}( \(.*\))?", "PYTHON"),
         (r"(directory runtime +).*", r"\1PLACE"),
     ):
@@ -91,6 +92,8 @@ ok       disk cache            N free
 ok       directory runtime     PLACE
 ok       limit open files      LIMIT
 ok       limit processes       LIMIT
+ok       shims                 WAY
+ok       control group         WAY
 ok       leftovers             none; 0 launches running
 warning  secrets               keyring (keyring.backends.fail.Keyring): the keyring backend \
 keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) only ever fails
@@ -108,7 +111,7 @@ ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 h
 ready in N ms
 ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; it takes connections, in N ms; \
 the agent shakes hands with it itself
-0 problems, 1 warning, 20 ok
+0 problems, 1 warning, 22 ok
 """
 
 
@@ -214,6 +217,23 @@ def test_without_a_profile_it_is_about_the_machine_and_every_profile_there_is(la
     assert (standing, fix) == ("problem", f"acp-launch validate {launch.project}/.acp-launch/broken.yaml")
     assert re.fullmatch(r"\d problems? \(project\)", text)
     assert done.heard == []
+
+
+def test_servers_for_which_there_may_be_no_room_are_told_of(launch: Launcher) -> None:
+    own(launch, agent("polite"), mcp_servers={f"s{number}": server("probe_polite") for number in range(2)})
+    assert "limit servers" not in examined(launch, 0)
+    environment = {**launch.env, "ACP_TEST_TRANSCRIPT": str(launch.project / "transcript")}
+    narrow = ["sh", "-c", 'ulimit -n 80; exec "$0" "$@"', *command("doctor", "p", "--json", "--no-session")]
+    done = subprocess.run(
+        narrow, cwd=launch.project, env=environment, capture_output=True, timeout=PATIENCE, check=False
+    )
+    found = {f"{each['check']} {each['subject']}": each for each in json.loads(done.stdout)["checks"]}
+    assert told(found["limit servers"]) == (
+        "warning",
+        "2 in the profile, and room for some 2 within 80 open files",
+        "raise the hard limit of open files to 88 or more",
+    )
+    assert found["limit open files"]["facts"] == {"soft": 80, "hard": 80, "servers": 2}
 
 
 def test_the_demo_needs_nothing(launch: Launcher) -> None:

@@ -1,10 +1,11 @@
 """`run` in a named session (DESIGN §7): opened once, continued afterwards, never silently a new one."""
 
 import re
+import sys
 
 import pytest
 
-from tests.cli.launcher import Ended, Json, Launcher, names
+from tests.cli.launcher import AGENTS, Ended, Json, Launcher, names
 
 OTHER_AGENT = """
 about = {"name": "other-agent", "version": "2"}
@@ -13,6 +14,17 @@ script.serve({
     "initialize": lambda request: script.answer(request, answer),
     "session/load": lambda request: script.answer(request, {}),
 })
+"""
+LATE = """
+def load(request):
+    script.answer(request, {})
+    asked = script.expect("_acp-launch/replayed")  # it has come while we were busy
+    script.update("session-1", "user_message_chunk", content={"type": "text", "text": "before"})
+    script.say("session-1", "an old answer")
+    script.update("session-1", "user_message_chunk", content={"type": "text", "text": "cancelled"})
+    script.refuse(asked, -32601, "what is that?")
+
+script.serve({"initialize": lambda request: script.initialize(request, loadSession=True), "session/load": load})
 """
 CANNOT = "    fix: start afresh under this name: --session work --new\n"
 
@@ -47,16 +59,36 @@ def test_a_session_is_resumed_without_its_history_when_that_is_wanted(launch: La
     assert done.methods == ["initialize", "session/resume", "session/prompt"]
 
 
-def test_a_history_that_comes_mostly_after_the_answer_is_complete_and_apart(launch: Launcher) -> None:
-    """C-44: gemini."""
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_history_that_comes_mostly_after_the_answer_is_complete_and_apart(launch: Launcher, is_known: bool) -> None:
+    """C-44: gemini, and an agent of which nobody knows that it does the same."""
     launch.profile("gemini_like", "21")
+    if is_known:
+        program = launch.project / "gemini"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/gemini_like.py "$@"\n')
+        program.chmod(0o755)
+        launch.write({"agent": {"command": str(program), "args": ["21"]}})
     arguments = ("run", "p", "hi", "--session", "work", "--approve", "all")
     assert launch(*arguments).code == 0
     done = launch(*arguments, "--output", "json")
     types = [event["type"] for event in replies(done)]
     assert types == ["replay"] * 21 + ["update"] * 2
     assert done.event("session")["replayed"] == 21
-    assert launch(*arguments).out == b"outcome: proceed_once\n"
+    if is_known:
+        assert done.methods == ["initialize", "session/load", "session/prompt"]
+    for output in ("text", "quiet"):
+        assert launch(*arguments, "--output", output).out == b"outcome: proceed_once\n"
+
+
+def test_what_an_agent_says_late_of_a_history_is_asked_for_and_apart(launch: Launcher) -> None:
+    """It looks at what it is asked when it has said all; that it does not know this is no failure."""
+    launch.scripted(LATE)
+    assert launch("run", "p", "hi", "--session", "work").code == 0
+    for output in ("text", "quiet"):
+        done = launch("run", "p", "hi", "--session", "work", "--output", output)
+        assert (done.code, done.out) == (0, b"You said: hi\n")
+        assert done.err == "acp-launch: continuing session work (3 updates of its history)\n"
+        assert done.methods == ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"]
 
 
 def test_a_load_may_be_answered_with_null(launch: Launcher) -> None:

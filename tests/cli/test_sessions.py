@@ -9,8 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from acp_launch.session.store.registry import open_registry
 from tests.cli.launcher import AGENTS, Launcher, names, store
+from tests.session.stores import FIX
 
 
 def test_ten_runs_at_once_keep_ten_sessions(launch: Launcher) -> None:
@@ -61,6 +64,29 @@ def test_a_store_of_a_newer_version_is_an_error_and_stays_as_it_is(launch: Launc
     assert done.code == 3
     assert "was written by a newer acp-launch (store version 99, this one knows" in done.err
     assert store(launch).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("count", "remark"),
+    [
+        (50, ""),
+        (51, "1 more is older; --all shows every session\n"),
+        (1100, "1,050 more are older; --all shows every session\n"),
+    ],
+)
+def test_the_latest_50_are_listed_unless_all_are_wanted(launch: Launcher, count: int, remark: str) -> None:
+    with open_registry(Path(launch.env["ACP_LAUNCH_STATE_DIR"])) as registry:
+        for number in range(count):
+            registry.save(replace(FIX, project=str(launch.project), name=f"s{number}", last_used=float(number)))
+        registry.save(replace(FIX, project="/elsewhere"))
+    listed = launch("session", "list")
+    assert [line.split()[0] for line in listed.out.decode().splitlines()[1:]] == [
+        f"s{number}" for number in reversed(range(count - 50, count))
+    ]
+    assert (listed.code, listed.err) == (0, remark)
+    everything = launch("session", "list", "--all")
+    assert (everything.code, everything.err, len(everything.out.splitlines())) == (0, "", 1 + count + 1)
+    assert len(names(launch)) == count, "a script gets all of this project"
 
 
 def test_a_state_directory_that_cannot_be_used_is_named(launch: Launcher) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acp_launch.process import logdir, logfile, logname
+from acp_launch.process import logdir, logfile, logname, serverlog
 from acp_launch.process.logdir import logs
 from acp_launch.process.logfile import LogFile
 from acp_launch.process.logname import LogName, began, kept, this_launch, written
@@ -108,6 +108,29 @@ def test_a_directory_that_cannot_be_made_is_the_callers_to_know(tmp_path: Path) 
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match=r"Not a directory|File exists"):
         LogFile(tmp_path / "file" / "log", "p")(b"x")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_however_many_servers_speak_few_files_are_open_and_all_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logfile, "LIMIT", 40)
+    names = [f"s{number}" for number in range(20)]
+    servers = ServerLogs(tmp_path, "p", launch=LAUNCH)
+    logs = {name: servers.of(name) for name in names}
+    for line in range(3):
+        for name in names:
+            logs[name](b"%d of a line of " % line)
+            logs[name](name.encode() + b"\n")
+            servers.mark(name, "x") if line == 2 else None
+            held = [each for each in Path("/proc/self/fd").iterdir() if str(tmp_path) in str(os.path.realpath(each))]
+            assert len(held) <= serverlog.OPEN
+    servers.close()
+    for name in names:
+        file = tmp_path / written(LogName(LAUNCH, "p", name))
+        kept = Path(f"{file}.1").read_text() + file.read_text()
+        said = "".join(f"{line} of a line of {name}\n" for line in range(3))
+        assert re.fullmatch(rf"{said}--- .* {name} x ---\n", said[: len(said) - len(kept.partition("---")[0])] + kept)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

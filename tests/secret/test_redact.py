@@ -314,6 +314,22 @@ def test_forms_that_overlap_themselves_are_found_as_a_plain_search_would() -> No
             assert needles.spans(text) == joined(places)
 
 
+@given(data=st.data())
+@settings(max_examples=300)
+def test_a_form_is_found_wherever_it_stands_in_a_message_of_any_size(data: st.DataObject) -> None:
+    """By a look at the samples alone, or by the search beyond that: in text and in bytes."""
+    length = data.draw(st.integers(10, 70))
+    known = [f"{number:02}{'abcdefghij'[number % 10] * (length - 2)}" for number in range(12)]
+    before, after = data.draw(st.integers(0, 5_000)), data.draw(st.integers(0, 200))
+    form = data.draw(st.sampled_from(known))
+    text = "-" * before + form + "-" * after
+    span = [(before, before + len(form))]
+    assert Needles(known, str).spans(text) == span
+    assert Needles(known, str.encode).spans(text.encode()) == span
+    for most in (text[: before + len(form) - 1], text[before + 1 :]):  # all of it but one character
+        assert Needles(known, str).spans(most) == Needles(known, str.encode).spans(most.encode()) == []
+
+
 PATIENCE = 30  # processor seconds; it took minutes where every place was followed by itself, and takes a tenth of one
 
 

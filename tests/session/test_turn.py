@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.errors import AgentRefused, SessionError, WaitExpired
+from acp_launch.errors import AgentError, AgentRefused, SessionError, WaitExpired
+from acp_launch.profile.agents import Replay
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
 from acp_launch.session.client import Client
@@ -22,8 +23,10 @@ HERE = Stay(Path("/w"), (), [])
 TEXT = [{"type": "text", "text": "hi"}]
 
 
-def opened(connection: Connection, client: Client, how: Any = "new", id: str = "") -> "asyncio.Task[SessionReady]":
-    return asyncio.create_task(open_session(connection, client, HERE, how=how, session_id=id, limit=5))
+def opened(
+    connection: Connection, client: Client, how: Any = "new", id: str = "", replay: Replay = "before"
+) -> "asyncio.Task[SessionReady]":
+    return asyncio.create_task(open_session(connection, client, HERE, how=how, session_id=id, limit=5, replay=replay))
 
 
 async def in_turn(
@@ -73,26 +76,110 @@ def test_a_replay_is_complete_when_the_answer_comes_last() -> None:
     asyncio.run(story())
 
 
-def test_a_replay_is_complete_when_most_of_it_comes_after_the_answer() -> None:
-    """gemini: one update before the answer, twenty after it."""
+async def told_in_a_turn(connection: Connection, agent: Agent, client: Client) -> None:
+    running = asyncio.create_task(Turn(connection, client, "s9", silence=5).run(TEXT))
+    request = await agent.hears("session/prompt")
+    await agent.says(update("s9", "live"), {"id": request["id"], "result": {"stopReason": "end_turn"}})
+    await running
+
+
+@pytest.mark.parametrize("replay", ["after", ""])
+def test_a_replay_is_complete_when_most_of_it_comes_after_the_answer(replay: Replay) -> None:
+    """gemini: one update before the answer, twenty after it. Of an agent that is not known the first ones show it."""
 
     async def story() -> None:
         async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9")
+            ready = opened(connection, client, "load", "s9", replay)
             request = await agent.hears("session/load")
-            await agent.says(update("s9", 0, "user_message_chunk"), {"id": request["id"], "result": {}})
-            for number in range(1, 21):
+            answer = {"id": request["id"], "result": {}}
+            await agent.says(update("s9", 0, "user_message_chunk"), answer, update("s9", 1))
+            for number in range(2, 21):
+                await recorder.has("replay", number)  # one after the other, as they come
                 await agent.says(update("s9", number))
-                await recorder.has("replay", number + 1)  # one after the other, as they come
             assert (await ready).replayed == 21
-            running = asyncio.create_task(Turn(connection, client, "s9", silence=5).run(TEXT))
-            request = await agent.hears("session/prompt")
-            await agent.says(update("s9", "live"), {"id": request["id"], "result": {"stopReason": "end_turn"}})
-            await running
+            await told_in_a_turn(connection, agent, client)
             assert recorder.of("replay") == list(range(21))
             assert recorder.of("update") == ["live"]
 
     asyncio.run(story())
+
+
+def test_an_agent_that_is_not_known_is_asked_whether_there_is_more() -> None:
+    """It sends the rest of a history before it looks at what it was asked meanwhile."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            ready = opened(connection, client, "load", "s9", "")
+            await agent.answers(await agent.hears("session/load"), {})
+            request = await agent.hears("_acp-launch/replayed")
+            rest = [update("s9", 0, "user_message_chunk"), *(update("s9", number) for number in range(1, 21))]
+            refusal = {"id": request["id"], "error": {"code": -32601, "message": "method not found"}}
+            await agent.says(*rest, refusal)
+            assert (await ready).replayed == 21
+            await told_in_a_turn(connection, agent, client)
+            assert (recorder.of("replay"), recorder.of("update")) == ([*range(21)], ["live"])
+
+    run(story)
+
+
+@pytest.mark.parametrize("code", [-32601, -32603, -32000])
+def test_no_time_passes_when_there_is_no_more(code: int) -> None:
+    """A history that is empty, or that ends with the prompt of a person; and news that are no part of any."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            ready = opened(connection, client, "load", "s9", "")
+            request = await agent.hears("session/load")
+            answer = {"id": request["id"], "result": {}}
+            news = update("s9", "news", "available_commands_update")
+            await agent.says(update("s9", 0, "user_message_chunk"), answer, news)
+            await agent.refuses(await agent.hears("_acp-launch/replayed"), code, "what is that?")
+            await ready
+            assert asyncio.get_running_loop().time() == 0
+            await told_in_a_turn(connection, agent, client)
+            assert (recorder.of("replay"), recorder.of("update")) == ([0, "news"], ["live"])
+
+    run(story)
+
+
+def test_no_time_passes_and_nothing_is_asked_where_the_history_is_known_to_come_first() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            ready = opened(connection, client, "load", "s9", "before")
+            await agent.answers(await agent.hears("session/load"), {})
+            await ready
+            assert asyncio.get_running_loop().time() == 0
+            await told_in_a_turn(connection, agent, client)
+
+    run(story)
+
+
+def test_an_agent_that_does_not_answer_what_it_does_not_know_is_waited_for_half_a_second() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            ready = opened(connection, client, "load", "s9", "")
+            await agent.answers(await agent.hears("session/load"), {})
+            request = await agent.hears("_acp-launch/replayed")
+            await ready
+            assert asyncio.get_running_loop().time() == opening.REFUSAL
+            await agent.refuses(request, -32601, "oh, that")  # C-66
+            await told_in_a_turn(connection, agent, client)
+            assert recorder.of("note") == []
+
+    run(story)
+
+
+def test_an_agent_that_dies_of_what_it_does_not_know_is_told_as_dead() -> None:
+    async def story() -> None:
+        async with negotiated() as (connection, agent, _, client):
+            ready = opened(connection, client, "load", "s9", "")
+            await agent.answers(await agent.hears("session/load"), {})
+            await agent.hears("_acp-launch/replayed")
+            await agent.dies("exited with status 1")
+            with pytest.raises(AgentError, match="the agent exited with status 1"):
+                await ready
+
+    run(story)
 
 
 def test_an_agent_that_never_stops_replaying_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +187,7 @@ def test_an_agent_that_never_stops_replaying_is_not_waited_for_without_end(monke
 
     async def story() -> None:
         async with negotiated() as (connection, agent, recorder, client):
-            ready = opened(connection, client, "load", "s9")
+            ready = opened(connection, client, "load", "s9", "after")
             await agent.answers(await agent.hears("session/load"), {})
             number = 0
             while not ready.done():

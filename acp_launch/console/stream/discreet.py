@@ -60,7 +60,10 @@ class Discreet:
         if self._redactor.is_empty:
             self._output.update(update)
         elif update.kind in WORDS:
-            self._seams.chunk(update)
+            if self._seams.pass_by(update):
+                self._show(update)
+            else:
+                self._seams.chunk(update)
         elif update.kind in SAME_MESSAGE and self._seams.is_holding:
             self._seams.wait(update)
         else:

@@ -12,7 +12,7 @@ from acp_launch.console.draw.halves import Halves
 from acp_launch.console.draw.outside import one_line, prose
 from acp_launch.console.stderr import DIM, harmless, is_marking, say
 from acp_launch.console.stream.notices import Notices
-from acp_launch.console.stream.outlet import Outlet
+from acp_launch.console.stream.outlet import JOINED, Outlet
 from acp_launch.errors import LaunchError
 from acp_launch.mark import unmarked
 from acp_launch.process.change import Standing
@@ -93,13 +93,24 @@ class Quiet(Messages):
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__(outlet)
-        self._text = bytearray()  # not a list of pieces: 100,000 of them weigh more than what they say
+        # Not a list of all pieces: 100,000 of them weigh more than what they say. A long one stays as it came.
+        self._texts: list[bytearray | str] = []
+        self._last = "\n"
 
     def begin(self) -> None:
-        self._text = bytearray()
+        self._texts, self._last = [], "\n"
 
     def say(self, text: str) -> None:
-        self._text += text.encode()
+        if not text:
+            return
+        self._last = text[-1]
+        if len(text) > JOINED and text.isascii():  # any other takes up to four bytes a character
+            self._texts.append(text)
+            return
+        latest = self._texts[-1] if self._texts else ""
+        if isinstance(latest, str):
+            self._texts.append(latest := bytearray())
+        latest += text.encode()
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
         """Only what is wrong and was not said when it happened."""
@@ -109,10 +120,14 @@ class Quiet(Messages):
         super().standing(servers, when)
 
     def ended(self, turn: TurnEnd) -> None:
-        if self._text and not self._text.endswith(b"\n"):
-            self._text += b"\n"
-        self._outlet.write(memoryview(self._text))
-        self._text = bytearray()  # the outlet has it until it is written
+        if self._last != "\n":
+            self.say("\n")
+        for text in self._texts:
+            if isinstance(text, str):
+                self._outlet.write_text(text)
+            else:
+                self._outlet.write(memoryview(text))
+        self.begin()  # the outlet has it until it is written
         super().ended(turn)
 
 
@@ -132,7 +147,7 @@ class Plain(Messages):
 
     def say(self, text: str) -> None:
         if text:
-            self._outlet.write(text.encode())
+            self._outlet.write_text(text)
             self._last = text[-1]
 
     def beside(self, update: Updated) -> None:

@@ -42,6 +42,16 @@ class Seams:
     def is_holding(self) -> bool:
         return bool(self._held)
 
+    def pass_by(self, update: Updated) -> bool:
+        """Whether nothing has to be known of a chunk, before it or after it: so it is with nearly all of them.
+
+        False where `chunk` has to look.
+        """
+        tables, stream = self._redactor.tables, (update.session_id, update.kind)
+        if self._held or stream != self._stream or stream in self._out or tables is None:
+            return False
+        return not tables.text.held(acp.read_chunk(update.update)[0])
+
     def chunk(self, update: Updated) -> None:
         """The next chunk of its stream; shown now or later."""
         stream = (update.session_id, update.kind)

@@ -83,17 +83,21 @@ class Registry:
         """The one used last, for `--continue`."""
         return self._first(f"WHERE project = ? AND profile = ? {NEWEST_FIRST} LIMIT 1", (project, profile))
 
-    def list(self, project: str | None = None, profile: str | None = None) -> tuple[Record, ...]:
-        """Newest first; of one project or profile, or of all."""
-        chosen = [
-            (f"{column} = ?", value)
-            for column, value in (("project", project), ("profile", profile))
-            if value is not None
-        ]
-        where = " AND ".join(condition for condition, _ in chosen)
+    def list(
+        self, project: str | None = None, profile: str | None = None, *, limit: int | None = None
+    ) -> tuple[Record, ...]:
+        """Newest first; of one project or profile, or of all. At most `limit` of them."""
+        where, values = _chosen(project, profile)
+        most = "" if limit is None else f" LIMIT {limit}"
         with explained(self._path, patience=self._patience):
             store.verify(self._connection, self._path)
-            return self._read(f"{f'WHERE {where} ' if where else ''}{NEWEST_FIRST}", [value for _, value in chosen])
+            return self._read(f"{where}{NEWEST_FIRST}{most}", values)
+
+    def count(self, project: str | None = None, profile: str | None = None) -> int:
+        """How many there are."""
+        where, values = _chosen(project, profile)
+        with explained(self._path, patience=self._patience):
+            return int(self._connection.execute(f"SELECT count(*) FROM session {where}", values).fetchone()[0])
 
     def save(self, record: Record) -> None:
         """Insert `record`, or put it in the place of the one with its key."""
@@ -155,6 +159,13 @@ class Registry:
 
     def _delete(self, key: Key) -> int:
         return self._connection.execute(f"DELETE FROM session WHERE {BY_KEY}", key).rowcount
+
+
+def _chosen(project: str | None, profile: str | None) -> tuple[str, Sequence[str]]:
+    """The condition for those of one project or profile, or of all, and its values."""
+    chosen = {"project": project, "profile": profile}
+    values = {column: value for column, value in chosen.items() if value is not None}
+    return (f"WHERE {' AND '.join(f'{column} = ?' for column in values)} " if values else ""), [*values.values()]
 
 
 def _seal(values: Sequence[object]) -> int:

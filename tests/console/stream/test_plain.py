@@ -299,6 +299,39 @@ def test_a_drain_that_is_cancelled_loses_and_repeats_nothing(pipe: tuple[int, in
     assert asyncio.run(story()) == sent + b"end"
 
 
+def test_a_long_text_is_cut_between_characters_and_a_cancelled_drain_loses_none(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    text = "a" + "ö€𝄞" * (1 << 20)
+
+    async def story() -> bytes:
+        outlet = Outlet(writing)
+        outlet.write_text(text)
+        draining = asyncio.create_task(outlet.drain())
+        got = b""
+        while len(got) < 5 << 20:  # it is within a later piece
+            got += await asyncio.to_thread(os.read, reading, 1 << 16)
+        draining.cancel()
+        await asyncio.wait({draining})
+        outlet.write(b"end")
+        rest = asyncio.create_task(outlet.drain())
+        while not got.endswith(b"end"):
+            got += await asyncio.to_thread(os.read, reading, 1 << 16)
+        await rest
+        return got
+
+    assert asyncio.run(story()).decode() == f"{text}end"
+
+
+@pytest.mark.parametrize("long", ["x" * (1 << 21), "é" * (1 << 21)])
+@pytest.mark.parametrize("observer", [Plain, Quiet])
+def test_long_and_short_pieces_are_one_message_in_their_order(
+    tmp_path: Path, observer: type[Messages], long: str
+) -> None:
+    pieces = ["first ", "second ", long, " then", long]
+    out = written(tmp_path, told(observer, *map(chunk, pieces)))
+    assert out.decode() == "".join(pieces) + "\n"
+
+
 def test_two_who_drain_at_once_do_not_mix(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
 
