@@ -1,10 +1,12 @@
 """
-The stdio servers of a launch as its story sees them: run beside the agent, waited for, offered as shims, told about.
+The servers of a launch as its story sees them: the stdio ones run beside the agent, are waited for, offered as shims,
+told about; of the others, which the agent connects to itself, it is asked whether anybody answers there.
 """
 
 import asyncio
+import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +16,11 @@ from msgspec import Struct
 from acp_launch.bridge.offer import Way, is_bridged
 from acp_launch.errors import ServerError, WaitExpired
 from acp_launch.interrupts import Interrupts
-from acp_launch.plan.model import LaunchPlan, StdioPlan
+from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.change import OVERDUE, Change, Standing
 from acp_launch.process.serverlog import ServerLogs
+from acp_launch.secret.credential import masked
 from acp_launch.secret.value import Secret
 from acp_launch.session.observer import Observer
 from acp_launch.session.waits import Budget, awaited
@@ -25,7 +28,9 @@ from acp_launch.session.waits import Budget, awaited
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running
 
+Asked = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
+LONGEST = 10.0  # seconds until whether a remote server answers must be known; `checks.reach` gives up before
 SILENT = 3.0  # seconds after which a process that lives and says nothing passes: not every server answers a ping
 
 
@@ -42,6 +47,8 @@ class Bridged:
 
     def __init__(self, plan: LaunchPlan, observer: Observer, budget: Budget) -> None:
         self._plan, self._observer, self._budget = plan, observer, budget
+        self._asked: Sequence[Asked] = ()
+        self.absent: frozenset[str] = frozenset()  # names of remote servers that nobody needs, and nobody answers for
         self._inner: Running | None = None
         self._is_open = self._is_told = self._is_stopping = False
         self._news = asyncio.Event()
@@ -82,12 +89,17 @@ class Bridged:
         seat = self._inner.seat
         return Way(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
 
+    def asking(self, asked: "Sequence[Asked]") -> None:
+        """Whether remote servers answer is being found out."""
+        self._asked = asked
+
     async def up(self) -> None:
         """Until the required servers have shown a sign of life, or have been alive and silent for a moment.
 
         Raises:
             ServerError: one of them failed.
         """
+        await self._reached()
         if self._inner is None:
             return
         servers = self._inner.servers
@@ -106,6 +118,19 @@ class Bridged:
         for task, plan in waits.items():
             task.cancel()
             self.note(f"{plan.name} has said nothing for {patience:g} s; going on, it may still come")
+
+    async def _reached(self) -> None:
+        for server, answer in self._asked:
+            what = f'connection to the MCP server "{server.name}"'
+            why = await awaited(answer, what=what, limit=LONGEST, waiting=self.waiting)
+            if not why or server.name in self.absent:
+                continue
+            said = f'nobody answers for the MCP server "{server.name}" at {masked(server.url.display())}: {why}'
+            if server.required:
+                fix = "start it, or correct its url; with required: false the session opens without it"
+                raise ServerError(said, fix=fix)
+            self.note(f"{said}; the session opens without it")
+            self.absent |= {server.name}
 
     def standings(self) -> list[Standing]:
         """How each server of ours stands now, in the profile's order."""
@@ -190,10 +215,47 @@ async def bridged(
     plan: LaunchPlan, supplies: Supplies, observer: Observer, interrupts: Interrupts
 ) -> AsyncIterator[Bridged]:
     """Start the servers of `plan` now; leaving stops them, after the agent, whose shims they answer."""
-    ours = _ours(plan)
     story = Bridged(plan, observer, interrupts.budget)
+    async with _reaching(plan) as asked:
+        story.asking(asked)
+        async with _running(plan, supplies, story, interrupts.hurry):
+            yield story
+
+
+@asynccontextmanager
+async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[Asked]]:
+    """While the agent starts."""
+    remote = [server for server in plan.servers if isinstance(server, RemotePlan)]
+    asked = [(server, asyncio.create_task(_unreached(server))) for server in remote]
+    try:
+        yield asked
+    finally:
+        for _, task in asked:
+            task.cancel()
+        await asyncio.gather(*(task for _, task in asked), return_exceptions=True)
+
+
+async def _unreached(server: RemotePlan) -> str:
+    """Why it does not answer; empty when it does, or when that cannot be told."""
+    from acp_launch.checks.reach import LATE, PATIENCE, address, connect
+    from acp_launch.session.files.aside import aside
+
+    where = address(server.url, os.environ)
+    if where is None or isinstance(where, str):
+        return where or ""
+    try:
+        return await aside(lambda: connect(*where), name="mcp server", limit=PATIENCE)
+    except TimeoutError:
+        return LATE
+    except OSError:  # there is no thread for it: the agent will find out
+        return ""
+
+
+@asynccontextmanager
+async def _running(plan: LaunchPlan, supplies: Supplies, story: Bridged, hurry: asyncio.Event) -> AsyncIterator[None]:
+    ours = _ours(plan)
     if not ours:
-        yield story
+        yield
         return
 
     from acp_launch.bridge.servers import Needs, running  # 15 ms, which a launch without servers need not pay
@@ -213,11 +275,11 @@ async def bridged(
         waiting=story.waiting,
         log=supplies.logs.of,
         log_end=supplies.logs.end,
-        hurry=interrupts.hurry,
+        hurry=hurry,
     )
     async with running(ours, needs) as inner:
         story.running(inner)
-        yield story
+        yield
 
 
 def _ours(plan: LaunchPlan) -> list[StdioPlan]:

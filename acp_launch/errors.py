@@ -7,6 +7,7 @@ LaunchError                 unexpected                                        1
 ├── SettingsError           config.yaml or a variable is wrong: Problems      2
 ├── MachineError            the file is right, this machine cannot: Problems  3
 ├── SecretError             a store cannot keep or give a secret              3
+├── Exhausted               no more files, threads or processes for us        3
 ├── SessionError            the named session cannot be opened                3
 ├── AgentError              the agent would not start or stay up              4
 │   └── AgentRefused          it answered a request with an error
@@ -98,6 +99,12 @@ class SecretError(LaunchError):
 
 class StateError(LaunchError):
     """Raised when something that we keep on this machine cannot be read or written, or there is no place for it."""
+
+    exit_code = 3
+
+
+class Exhausted(LaunchError):  # noqa: N818
+    """Raised when the system lets us have no more open files, threads or processes."""
 
     exit_code = 3
 

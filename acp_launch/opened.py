@@ -1,7 +1,7 @@
 """A session is opened as the plan has it: new or continued, with its servers, after a login if the agent wants one."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ from acp_launch.bridge import offer
 from acp_launch.bridged import Bridged
 from acp_launch.errors import AuthRequired, MachineError
 from acp_launch.plan.model import LaunchPlan, RemotePlan, ServerPlan
-from acp_launch.problem import Problem
+from acp_launch.problem import Problem, errors
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import How
 from acp_launch.secret.value import Secret
@@ -67,8 +67,10 @@ async def open_wanted(
         how = how_to_continue(agent.capabilities, replay=wanted.replay, name=wanted.name)
         if changed := drift(wanted.continued, agent):
             connection.observer.note(changed)
-    stay = _stay(plan, secrets, agent, connection.observer, servers)
+    taken = _taken(plan, agent, connection.observer)
     await servers.up()
+    taken = [server for server in taken if server.name not in servers.absent]
+    stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, servers.way))
 
     async def tried() -> SessionReady:
         session_id = wanted.continued.session_id if wanted.continued else ""
@@ -106,7 +108,8 @@ def once(log_in: LogIn) -> LogIn:
 
 
 def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str) -> list[Problem]:
-    """A problem for each server that this agent cannot be given. A run ends with them, and `doctor` tells them before.
+    """A problem for each server that this agent cannot be given. A run ends with them, if a session needs the server,
+    and `doctor` tells them before.
 
     `otherwise` is what to call an agent that has not said its name.
     """
@@ -124,23 +127,38 @@ def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
     return logged_in
 
 
-def _stay(
-    plan: LaunchPlan, secrets: Mapping[str, Secret], negotiated: Negotiated, observer: Observer, servers: Bridged
-) -> Stay:
+def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[ServerPlan]:
+    """The servers that the agent takes.
+
+    Raises:
+        MachineError: it does not take one that is required.
+    """
+    problems = untakeable(plan.servers, negotiated, plan.agent.name)
+    if needed := errors(problems):
+        raise MachineError(needed)
+    for problem in problems:
+        observer.note(problem.message)
+    refused = offer.untakeable(plan.servers, negotiated.capabilities)
+    return [server for server in plan.servers if server not in refused]
+
+
+def _stay(plan: LaunchPlan, negotiated: Negotiated, observer: Observer, entries: list[dict[str, Any]]) -> Stay:
     """Where the session will live, as far as the agent can take it."""
     able = negotiated.capabilities
     agent = negotiated.title or plan.agent.name
-    if problems := untakeable(plan.servers, negotiated, plan.agent.name):
-        raise MachineError(problems)
     if plan.additional_directories and not able.additional_directories:
         names = ", ".join(map(str, plan.additional_directories))
         observer.note(f"{agent} takes no additional directories; it is not told about {names}")
-    return Stay(plan.cwd, plan.additional_directories, offer.entries(plan.servers, secrets, servers.way))
+    return Stay(plan.cwd, plan.additional_directories, entries)
 
 
 def _untakeable(agent: str, server: RemotePlan) -> Problem:
-    return server.url.origin.problem(
+    message = (
         f'{agent} takes no {server.type} MCP servers, so it cannot have "{server.name}"'
-        f" (mcpCapabilities.{server.type} is not advertised)",
-        "remove the server from the profile, or use an agent that takes it",
+        f" (mcpCapabilities.{server.type} is not advertised)"
     )
+    fix = "remove the server from the profile, or use an agent that takes it"
+    if server.required:
+        return server.url.origin.problem(message, fix)
+    warning = server.url.origin.problem(f"{message}; the session opens without it", fix)
+    return warning._replace(severity="warning")

@@ -35,6 +35,12 @@ def an_environment_left_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def nobody_else_writes_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of acp-launch is one command; here it is many tests."""
+    monkeypatch.setattr("acp_launch.console.stderr._is_marking", False)
+
+
+@pytest.fixture(autouse=True)
 def a_home_of_its_own(
     an_environment_left_as_it_was: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Path:

@@ -26,7 +26,7 @@ ROWS = [
     {"protocol", "settings"},
     {"document"},
     {"errors", "problem"},
-    {"private", "leave"},  # files for the user alone; how this process ends
+    {"private", "mark", "leave"},  # files for the user alone; our own lines; how this process ends
     {"__init__"},
 ]
 # The story of a launch is one package in six files.
@@ -37,6 +37,7 @@ SAME = {
 }
 
 PURE = [
+    "mark",
     "problem",
     "document/[!c]*",  # all but the cache
     "settings/model",
@@ -260,6 +261,32 @@ def test_a_secret_becomes_text_in_two_places_only() -> None:
     exposing = {name for name, path in modules.items() if calls(path, "expose") and place(path) not in KEEPERS}
     assert exposing == {*EXPOSED, "cli/secretvalue"}  # the last one: what a person has just typed
     assert {name for name, path in modules.items() if calls(path, "reveal")} == REVEALED
+
+
+# What writes to the terminal's streams by itself, and why nothing of others gets through there.
+WRITERS = {
+    "console/stdout": "the answer, made harmless",
+    "console/stderr": "everything else; its callers have made it harmless",
+    "console/doctor": "colours its own lines; texts pass `one_line`",
+    "console/logs": "colours the names of logs; lines pass `on_terminal`",
+    "cli/app": "the version",
+    "__main__": "the version",
+    "cli/complete": "a script of ours",
+}
+
+
+def test_what_others_say_has_few_ways_to_a_terminal() -> None:
+    """Issue 12: one function decides what of it a terminal gets."""
+
+    def writes(path: Path) -> bool:
+        return any(
+            isinstance(node, ast.Attribute)
+            and ast.unparse(node) in ("sys.stdout.write", "sys.stdout.buffer", "sys.stderr.write", "typer.echo")
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+
+    modules = {str(path.relative_to(PACKAGE).with_suffix("")): path for path in MODULES if place(path) != "demo"}
+    assert {name for name, path in modules.items() if writes(path)} == set(WRITERS)
 
 
 SECRETIVE = {"keyring", "secretstorage", "jeepney", "cryptography", "pydantic", "pydantic_settings", "ruamel.yaml"}

@@ -97,8 +97,10 @@ def remote(part: Part, reached: float | str | None) -> Check:
             **facts,
         )
     if isinstance(reached, str):
-        fix = f"start it, or correct mcp_servers.{part.server}.url"
-        return problem("server", part.server, f"{text}; nobody answers there: {reached}", fix, 8, **facts)
+        fix, said = f"start it, or correct mcp_servers.{part.server}.url", f"{text}; nobody answers there: {reached}"
+        if part.is_required:
+            return problem("server", part.server, said, fix, 8, **facts)
+        return warning("server", part.server, said, fix, **facts)
     timings = {"connect": round(reached, 4)}
     said = f"{text}; it takes connections, in {milliseconds(reached)}; the agent shakes hands with it itself"
     return ok("server", part.server, said, **facts, timings=timings)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.checks.directories import nearest
+from acp_launch.process import prepare
 
 MIB = 1024**2
 LEAST, LITTLE = 5 * MIB, 100 * MIB  # bytes free: less than one launch may write; less than a few days of logs
@@ -63,6 +64,8 @@ def open_files(soft: int | None, hard: int | None) -> Check:
     """None is no limit. The soft one is raised by whoever launches."""
     facts = {"soft": soft, "hard": hard}
     text = f"{_counted(soft)}, up to {_counted(hard)} for acp-launch itself"
+    if hard is not None and hard < prepare.FEW_DESCRIPTORS:
+        return problem("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
     if hard is not None and hard < FEW_DESCRIPTORS:
         return warning("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
     return ok("limit", "open files", text, **facts)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -185,6 +186,17 @@ class _Import:
         name, is_named = self._goal.file.stem, self._goal.file.parent.name == HOLDER
         return UsageError(what, fix=f"begin it first: {ours('init', name)}{'' if is_named else f', and --into {name}'}")
 
+    def _only_agents(self, drafts: Sequence[Draft]) -> UsageError | None:
+        """What is there are agents, of which a profile has one; it is never replaced unasked."""
+        agents = [one.original for one in drafts if one.kind == "agent" and not one.unfit]
+        if not agents:
+            return None
+        there = f"{shown(self._goal.file)} has an agent" if "agent" in self._goal.root else "a profile has one agent"
+        replaces = " --force" if "agent" in self._goal.root else ""
+        one = agents[0] if len(agents) == 1 else "NAME"
+        what = f"{there}, and what is there to import are agents: {listed(agents)}"
+        return UsageError(what, fix=f"say which: --only {shlex.quote(one)}{replaces}")
+
     def _nothing_new(self, offer: Offer) -> None:
         """
         Raises:
@@ -192,9 +204,11 @@ class _Import:
         """
         name = shown(self._goal.file)
         if any(step.standing == "other" for step in offer.steps):
-            raise UsageError(
-                f"nothing was written to {name}", fix="--force replaces what is there, --as NAME adds to it"
-            )
+            is_server = any(step.draft.kind == "server" for step in offer.steps)
+            beside = ", --as NAME adds to it" if is_server else ""
+            raise UsageError(f"nothing was written to {name}", fix=f"--force replaces what is there{beside}")
         if not offer.steps:
-            raise UsageError("there is nothing to import", fix="acp-launch import lists what is on this machine")
+            raise self._only_agents(offer.incoming.drafts) or UsageError(
+                "there is nothing to import", fix="acp-launch import lists what is on this machine"
+            )
         note(f"{name} has all of it; nothing was changed")

@@ -43,9 +43,11 @@ def carry_out(wish: Wish) -> int:
 
 def _carried_out(wish: Wish, screen: Screen) -> int:
     from acp_launch.process.guard import stand_by
+    from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
 
     require_platform()
+    require_descriptors()
     stand_by()
     settings = load()
     profile, words = _profile_and_words(wish)

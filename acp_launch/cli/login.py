@@ -93,6 +93,7 @@ def logging_in(
 
 
 def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
+    from acp_launch.console import stdout
     from acp_launch.console.ask import logins
     from acp_launch.console.stderr import DIM, harmless, say
     from acp_launch.process.foreground import available
@@ -104,11 +105,11 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
 
     agent, methods = _on_visit(settings, planned, "login", lambda *visit: _visited(planned, story, *visit))
     if as_json:
-        typer.echo(logins.as_json(agent, methods))
+        stdout.put_json(logins.as_json(agent, methods))
     elif methods:
-        typer.echo(logins.table(methods))
+        stdout.line(logins.table(methods))
     else:
-        say(harmless(f"{agent} offers no way to log in", keep=""))
+        say(harmless(f"acp-launch: {agent} offers no way to log in", keep=""))
     if not as_json and not available():
         say("a way that needs a terminal is offered, and shown, in a terminal only", style=DIM)
 

@@ -39,12 +39,25 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _stdout_is_gone()
         return SIGPIPE
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        return _stdout_is_full(error)  # only a descriptor we were given has no name
+    except (OSError, RuntimeError, BaseExceptionGroup) as error:
+        return _failed(error)
     finally:
         _dismiss_guards()
+
+
+def _failed(error: BaseException) -> int:
+    """What the system refused us, in a line; whatever else it is, is a bug."""
+    from acp_launch.console.failure import show
+    from acp_launch.errors import first
+    from acp_launch.process.failure import exhausted
+
+    cause = first(error) if isinstance(error, BaseExceptionGroup) else error
+    if failure := exhausted(cause):
+        show(failure)
+        return failure.exit_code
+    if isinstance(error, OSError) and error.filename is None:
+        return _stdout_is_full(error)  # only a descriptor we were given has no name
+    raise error
 
 
 def _dismiss_guards() -> None:
@@ -54,6 +67,9 @@ def _dismiss_guards() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    from acp_launch.profile.reading import reading
+
+    reading.begin(_say_reading)
     if arguments and not HELP & set(arguments) and (verb := _verb(arguments[0])):
         from acp_launch.cli.quick import plain
 
@@ -71,6 +87,12 @@ def _verb(name: str) -> "Callable[..., Verb] | None":
     from acp_launch.cli import profiles
 
     return profiles.VERBS.get(name)
+
+
+def _say_reading(file: str, seconds: float) -> None:
+    from acp_launch.console.stderr import DIM, harmless, say
+
+    say(harmless(f"acp-launch: still reading {file} after {seconds:.0f} s", keep=""), style=DIM)
 
 
 def _typer(arguments: Sequence[str]) -> int:

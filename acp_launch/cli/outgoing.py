@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from acp_launch.cli.planning import here, loaded_profile, resolved_from
 from acp_launch.cli.trusting import require
+from acp_launch.console import stdout
 from acp_launch.console.ask.question import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, warn
 from acp_launch.errors import UsageError
@@ -54,7 +55,7 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
     if wish.write:
         _write(loaded, tool, found, wish)
     else:
-        sys.stdout.write(handing.alone(found, tool))
+        stdout.put(handing.alone(found, tool))
     _tell_of_secrets(tool, found)
 
 

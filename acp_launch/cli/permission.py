@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from acp_launch.console.stderr import harmless, say
 from acp_launch.errors import MachineError, UsageError
 
 if TYPE_CHECKING:
@@ -31,16 +32,16 @@ def test(
     profile: Profile, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
 ) -> None:
     """Say what a run would answer to a tool call, and by which rule."""
-    from acp_launch.console import permissions
+    from acp_launch.console import permissions, stdout
     from acp_launch.session.permission.policy import considered, judge
 
     asked = _call(call)
     policy = _policy(profile, approve)
     verdict, looked_at = judge(policy, asked), list(considered(policy, asked))
     if as_json:
-        typer.echo(permissions.verdict_json(verdict, looked_at))
+        stdout.put_json(permissions.verdict_json(verdict, looked_at))
     else:
-        typer.echo(permissions.verdict(verdict, looked_at, verbose=verbose))
+        stdout.line(permissions.verdict(verdict, looked_at, verbose=verbose))
 
 
 @app.command("list")
@@ -48,29 +49,28 @@ def list_(profile: Profile, as_json: Json = False) -> None:
     """List the answers that are remembered for a profile in this project."""
     import time
 
-    from acp_launch.console import permissions
+    from acp_launch.console import permissions, stdout
     from acp_launch.session.permission.remembered import load
 
     answers = load(_shelf(profile))
     if as_json:
-        typer.echo(permissions.remembered_json(answers))
+        stdout.put_json(permissions.remembered_json(answers))
     elif answers:
-        typer.echo(permissions.remembered(answers, now=time.time()))
+        stdout.line(permissions.remembered(answers, now=time.time()))
     else:
-        typer.echo(f'no answers are remembered for "{profile}" here', err=True)
+        say(f'no answers are remembered for "{profile}" here')
 
 
 @app.command()
 def forget(profile: Profile, numbers: Numbers = None, everything: All = False) -> None:
     """Forget remembered answers: from now on you are asked again."""
     from acp_launch.console.permissions import about
-    from acp_launch.console.stderr import harmless
     from acp_launch.session.permission.remembered import forget
 
     if everything == bool(numbers):
         raise UsageError("forget which answers?", fix="give the numbers that permission list shows, or --all")
     for answer in forget(_shelf(profile), None if everything else set(numbers or ())):
-        typer.echo(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}", err=True)
+        say(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}")
 
 
 @app.command()
@@ -82,21 +82,20 @@ def log(
     """Show what agents asked, what was answered, and by which rule; the latest comes last."""
     import json
 
-    from acp_launch.console import permissions
-    from acp_launch.session.permission.auditread import entries, file_of, files
+    from acp_launch.console import permissions, stdout
+    from acp_launch.session.permission.auditread import entries, files
 
     state = _settings().state
-    chosen = files(state) if profile is None else [file for file in [file_of(state, _name(profile))] if file.exists()]
-    found, damaged = entries(chosen, last)
+    found, damaged = entries(files(state, None if profile is None else _name(profile)), last)
     for entry in found if as_json else ():
-        typer.echo(json.dumps(entry))
+        stdout.put_json(json.dumps(entry))
     if found and not as_json:
-        typer.echo(permissions.logged(found, with_profile=profile is None))
+        stdout.line(permissions.logged(found, with_profile=profile is None))
     if not found:
         of = f' of "{profile}"' if profile else ""
-        typer.echo(f"no permission log{of} yet; it is kept in {state / 'log'}", err=True)
+        say(f"no permission log{of} yet; it is kept in {state / 'log'}")
     if damaged:
-        typer.echo(f"{damaged} damaged lines are not shown", err=True)
+        say(f"{damaged} damaged lines are not shown")
 
 
 def _call(written: str) -> dict[str, Any]:

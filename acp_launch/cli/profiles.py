@@ -5,7 +5,6 @@ None of them starts anything, and all of them work on every platform. What they 
 so that `--help` loads no YAML, and typer is none of it (`cli.quick`).
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -108,20 +107,21 @@ class Show(NamedTuple):
 
     def carry_out(self) -> int:
         """Raises ProfileError when it cannot be read."""
-        from acp_launch.console.stderr import say
+        from acp_launch.console import stdout
+        from acp_launch.console.stderr import harmless, say
         from acp_launch.profile.load import load, read
 
         (found,) = _chosen([self.name])
         if self.merged:
             from acp_launch.console.merged import as_yaml
 
-            sys.stdout.write(as_yaml(load(found)))
+            stdout.put(as_yaml(load(found)))
             return 0
         text, problems = read(found.file)
         if text is None:
             raise ProfileError(problems)
-        say(f"# {found.file}")
-        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        say(harmless(f"# {found.file}", keep=""))
+        stdout.put(text if text.endswith("\n") else f"{text}\n")
         return 0
 
 
@@ -132,10 +132,11 @@ class Schema(NamedTuple):
 
     def carry_out(self) -> int:
         """Raises UsageError when the file cannot be written."""
+        from acp_launch.console import stdout
         from acp_launch.profile.schema import text
 
         if self.file is None:
-            sys.stdout.write(text())
+            stdout.put(text())
             return 0
         try:
             self.file.write_text(text(), encoding="utf-8", newline="\n")

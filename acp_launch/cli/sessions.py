@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
 from acp_launch.problem import ours
 
@@ -33,7 +34,7 @@ def list_(
     import time
     from pathlib import Path
 
-    from acp_launch.console import sessions
+    from acp_launch.console import sessions, stdout
     from acp_launch.console.width import terminal_width
 
     if agent:
@@ -43,12 +44,12 @@ def list_(
     with _registry() as registry:
         records = registry.list(project, profile)
     if as_json:
-        typer.echo(sessions.table_json(records))
+        stdout.put_json(sessions.table_json(records))
     elif records:
-        typer.echo(sessions.table(records, now=time.time(), home=str(Path.home()), width=terminal_width()))
+        stdout.line(sessions.table(records, now=time.time(), home=str(Path.home()), width=terminal_width()))
     else:
         of = f' of profile "{profile}"' if profile else ""
-        typer.echo(f"no sessions{of} here yet; --all shows those of other projects", err=True)
+        say(f"no sessions{of} here yet; --all shows those of other projects")
 
 
 @app.command()
@@ -57,14 +58,14 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
     import time
     from pathlib import Path
 
-    from acp_launch.console import sessions
+    from acp_launch.console import sessions, stdout
 
     with _registry() as registry:
         record = _the(registry, name, profile)
     if as_json:
-        typer.echo(sessions.details_json(record))
+        stdout.put_json(sessions.details_json(record))
     else:
-        typer.echo(sessions.details(record, now=time.time(), home=str(Path.home())))
+        stdout.line(sessions.details(record, now=time.time(), home=str(Path.home())))
 
 
 @app.command()
@@ -86,7 +87,7 @@ def close(name: Name, profile: Profile = None, trust: Trust = False) -> None:
         record = _the(registry, name, profile)
     with _held(record, "session close"):
         if not _end("close", record, trust=trust):
-            typer.echo(f"{_agent(record)} has nothing to close: it keeps no session open", err=True)
+            say(f"acp-launch: {_agent(record)} has nothing to close: it keeps no session open")
 
 
 @app.command()
@@ -102,7 +103,7 @@ def rm(
             with _held(record, "session rm"):
                 if not local and not _end("delete", record, trust=trust):
                     who = _agent(record)
-                    typer.echo(f"{who} cannot delete sessions; forgotten here, it may still have it", err=True)
+                    say(f"acp-launch: {who} cannot delete sessions; forgotten here, it may still have it")
                 registry.remove(record.key)
 
 
@@ -130,7 +131,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
     from acp_launch.cli.errand import errand
     from acp_launch.cli.planning import agent_plan
-    from acp_launch.console import agentsessions
+    from acp_launch.console import agentsessions, stdout
     from acp_launch.session.housekeeping import list_sessions
 
     if profile is None:
@@ -146,11 +147,11 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
     found = errand(planned, _settings(), story)
     if as_json:
-        typer.echo(agentsessions.as_json(found))
+        stdout.put_json(agentsessions.as_json(found))
     elif found:
-        typer.echo(agentsessions.table(found, home=str(Path.home())))
+        stdout.line(agentsessions.table(found, home=str(Path.home())))
     else:
-        typer.echo("the agent knows no session of this directory; --all asks for every one", err=True)
+        say("the agent knows no session of this directory; --all asks for every one")
 
 
 def _plan_of(record: "Record", *, trust: bool) -> "Planned":

@@ -1,19 +1,19 @@
 """Start a plan's agent before anything that talks to it is imported, and be sure it ends, whatever becomes of us."""
 
 import codecs
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from acp_launch.console.stderr import YELLOW, harmless, say, uncoloured
+from acp_launch.console.stderr import YELLOW, harmless, put, say, share, uncoloured
 from acp_launch.errors import ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.kill import end_now
 from acp_launch.process.logfile import LogFile
+from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.secret.value import Secret
@@ -28,7 +28,12 @@ def guarded(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     ended. While an event loop runs, `process.vigil.keep` belongs into it.
 
     `verb` is what `ps` calls it. Whatever earlier launches left behind is ended first.
+
+    Raises:
+        Exhausted: it needs more open files than there can be.
     """
+    share()
+    require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
     _clear(settings)
     record = LaunchRecord(settings.state, _note)
     guard = Guard(record, _note)
@@ -129,12 +134,13 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
     """Takes the agent's stderr into a file of the state directory; `echo` shows it too, and lets
     it do nothing to the terminal."""
     log = LogFile(settings.state / "log", plan.profile)
+    if echo:
+        share(at_once=True)
 
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
 
     def show(data: bytes, *, is_last: bool = False) -> None:
-        sys.stderr.write(harmless(uncoloured(decoder.decode(data, is_last))))
-        sys.stderr.flush()
+        put(harmless(uncoloured(decoder.decode(data, is_last))))
 
     def both(data: bytes) -> None:
         show(data)

@@ -38,13 +38,15 @@ def trust(
 
 
 def _list(settings: "Settings") -> None:
+    from acp_launch.console import stdout
+    from acp_launch.console.stderr import say
     from acp_launch.console.trust import table
     from acp_launch.profile.trust import accepted
 
     if found := accepted(settings):
-        typer.echo(table(found))
+        stdout.line(table(found))
     else:
-        typer.echo("no profile of a project is trusted yet", err=True)
+        say("no profile of a project is trusted yet")
 
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:

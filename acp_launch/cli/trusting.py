@@ -50,10 +50,10 @@ def agrees(question: str) -> bool:
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     from acp_launch.console.ask.echo import forget_typed
+    from acp_launch.console.stderr import ask
 
     forget_typed()  # nobody accepts anything by typing on, or by pasting more lines than one
-    sys.stderr.write(f"{question} [y/N]: ")
-    sys.stderr.flush()
+    ask(f"{question} [y/N]: ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

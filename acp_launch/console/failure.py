@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from acp_launch.console.problems import show as show_problems
-from acp_launch.console.stderr import DIM, RED, harmless, say
+from acp_launch.console.stderr import QUOTED, RED, harmless, say
 from acp_launch.errors import LaunchError, ProblemsError
 
 STDOUT_CLOSED = 141
@@ -27,7 +27,7 @@ def lines(error: LaunchError) -> Iterator[tuple[str, str]]:
         return
     yield f"acp-launch: {_indented(error.message)}", RED
     for line in error.detail:
-        yield f"    {_indented(line)}", DIM
+        yield f"    {_indented(line)}", QUOTED
     if error.fix:
         yield f"    fix: {_indented(error.fix)}", ""
 

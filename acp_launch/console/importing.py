@@ -26,8 +26,10 @@ def tell_of_drafts(drafts: Iterable[Draft], steps: Iterable[Step], *, forced: bo
             warn(f"{one.original or one.name} is not imported: {one.unfit}")
     for step in steps:
         if step.standing == "other" and not forced:
-            there = "the agent" if step.draft.kind == "agent" else step.name
-            warn(f"{there} is there already and differs; --force replaces it, --as NAME adds it under another name")
+            is_agent = step.draft.kind == "agent"
+            beside = "" if is_agent else ", --as NAME adds it under another name"
+            there = "an agent" if is_agent else step.name
+            warn(f"{there} is there already and differs; --force replaces it{beside}")
         if step.standing == "new":
             _tell_of_new(step)
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from acp_launch.console.columns import columns
-from acp_launch.console.stderr import DIM, YELLOW, harmless, say
+from acp_launch.console.stderr import DIM, YELLOW, harmless, put, say
+from acp_launch.console.stderr import ask as question
 from acp_launch.profile.agents import KnownAgent
 
 
@@ -75,11 +76,10 @@ def ask(prompt: str, default: str) -> str:
     Raises:
         Dismissed: at the end of input.
     """
-    sys.stderr.write(harmless(f"{prompt} [{default}]: ", keep=""))
-    sys.stderr.flush()
+    question(harmless(f"{prompt} [{default}]: ", keep=""))
     line = sys.stdin.readline()
     if not line.endswith("\n"):
-        sys.stderr.write("\n")
+        put("\n")
     if not line:
         raise Dismissed
     return line.strip() or default

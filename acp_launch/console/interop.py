@@ -6,10 +6,10 @@ redactor, and only lines that change are shown.
 """
 
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from acp_launch.console import stdout
 from acp_launch.console.ask.question import Questions
 from acp_launch.console.columns import columns
 from acp_launch.console.draw.difflines import changes
@@ -40,10 +40,10 @@ def warn(text: str) -> None:
 def show_findings(found: Sequence[Finding], *, as_json: bool) -> None:
     """Each file with what is in it, and the command that imports it."""
     if as_json:
-        _print(json.dumps({"found": [_members(one) for one in found]}))
+        stdout.put_json(json.dumps({"found": [_members(one) for one in found]}))
         return
     for line in columns([(one.tool.title, discreet(shown(one.file)), _content(one)) for one in found]):
-        _print(line)
+        stdout.line(line)
     usable = [one for one in found if one.servers or one.agents]
     for one in usable:
         say(
@@ -56,10 +56,10 @@ def show_change(file: Path, old: str | None, new: str) -> None:
     """Only the lines that change, without the ones around them."""
     made = changes(old, new)
     head = "new file, " if old is None else ""
-    _print(f"{discreet(shown(file))}  {head}+{made.added} -{made.removed}")
+    stdout.line(f"{discreet(shown(file))}  {head}+{made.added} -{made.removed}")
     for line in made.lines:
         if line.sign in "+-":
-            _print(f"{line.sign} {discreet(line.text)}")
+            stdout.line(f"{line.sign} {discreet(line.text)}")
 
 
 async def agreed(prompt: str, yes: str, no: str) -> bool:
@@ -91,7 +91,3 @@ def _members(one: Finding) -> dict[str, object]:
         "agents": [discreet(name) for name in one.agents],
         "fault": discreet(one.fault),
     }
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")

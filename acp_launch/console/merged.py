@@ -12,6 +12,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.profile.load import Loaded, Positions
+from acp_launch.protocol.written import visible_long
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=-]*(?: [A-Za-z0-9_./@%+=-]+)*")
 
@@ -45,19 +46,11 @@ def _origin(path: KeyPath, positions: Positions) -> str:
 
 def _flow(value: Plain) -> str:
     """On one line; what is within brackets is JSON."""
-    return _text(value) if isinstance(value, str) else _escaped(json.dumps(value, ensure_ascii=False))
+    return _text(value) if isinstance(value, str) else visible_long(json.dumps(value, ensure_ascii=False))
 
 
 def _text(text: str) -> str:
     """Quoted unless it cannot mean anything else."""
     if _PLAIN.fullmatch(text) and scalar(text) == text:
         return text
-    return _escaped(json.dumps(text, ensure_ascii=False))
-
-
-def _escaped(quoted: str) -> str:
-    return "".join(mark if mark.isprintable() else _escape(ord(mark)) for mark in quoted)
-
-
-def _escape(code: int) -> str:
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return visible_long(json.dumps(text, ensure_ascii=False))

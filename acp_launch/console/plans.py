@@ -7,13 +7,12 @@ with `***` where somebody wrote a credential down.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec.structs import asdict
 
-from acp_launch.console import problems
+from acp_launch.console import problems, stdout
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
 from acp_launch.document.keypath import KeyPath
@@ -45,12 +44,12 @@ def show(
     if as_json:
         found = [problem.as_json() for problem in resolved.problems]
         looked_up = {} if secrets is None else {"secret_states": states(secrets)}
-        sys.stdout.write(json.dumps({**described(resolved.plan), **looked_up, "problems": found}) + "\n")
+        stdout.put_json(json.dumps({**described(resolved.plan), **looked_up, "problems": found}))
         return
     problems.show(resolved.problems, as_json=False, outcome="a run would not start")
-    sys.stdout.write(as_text(resolved.plan, verbose=verbose) + "\n")
+    stdout.line(as_text(resolved.plan, verbose=verbose))
     for index, line in enumerate(state_lines(secrets or {})):
-        sys.stdout.write(f"{'' if index else 'secrets':12} {line}\n")
+        stdout.line(f"{'' if index else 'secrets':12} {line}")
 
 
 def as_text(plan: LaunchPlan, *, verbose: bool = False) -> str:
@@ -108,7 +107,8 @@ def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
     if isinstance(server, StdioPlan):
         return {"name": server.name, "type": "stdio", **_program(server), **_supervision(server, plan)}
     headers = _origins(server.headers)
-    return {"name": server.name, "type": server.type, "url": masked(server.url.display()), "headers": headers}
+    where = {"url": masked(server.url.display()), "headers": headers}
+    return {"name": server.name, "type": server.type, **where, "required": server.required}
 
 
 def _supervision(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
@@ -225,7 +225,8 @@ def _tools(tools: Tools) -> str:
 
 def _remote_lines(server: RemotePlan, plan: LaunchPlan, verbose: bool) -> Iterator[str]:
     path = ("mcp_servers", server.name)
-    yield f"mcp server {server.name} ({server.type}){_at(plan, (*path, 'type'))}"
+    declared = _at(plan, (*path, "type"), (*path, "required"))
+    yield f"mcp server {server.name} ({server.type}{'' if server.required else ', not required'}){declared}"
     yield f"  url        {masked(server.url.display())}{_at(plan, (*path, 'url'))}"
     yield from _value_lines("headers", server.headers, verbose)
 

@@ -14,11 +14,12 @@ def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing 
     """Print them all. `outcome` ends the closing line, which counts errors; warnings alone have none."""
     if as_json:
         import json
-        import sys
 
-        sys.stdout.write(json.dumps({"problems": [problem.as_json() for problem in problems]}) + "\n")
+        from acp_launch.console import stdout
+
+        stdout.put_json(json.dumps({"problems": [problem.as_json() for problem in problems]}))
         return
-    for line in (*map(_text, problems), *closing(problems, outcome)):
+    for line in "\n".join((*map(_text, problems), *closing(problems, outcome))).splitlines():
         say(line)
 
 

@@ -1,13 +1,14 @@
 """What `ps` and `reap` print: names, pids and numbers; of what agents run, the program's name alone."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec.structs import asdict
 
+from acp_launch.console import stdout
 from acp_launch.console.columns import columns
+from acp_launch.console.stderr import say
 from acp_launch.process.family import Family, Member
 from acp_launch.process.leftovers import Ended, Left
 
@@ -23,9 +24,9 @@ def show_families(families: Sequence[Family], *, as_json: bool) -> None:
         _print_json({"launches": [_family(family) for family in families]})
     elif families:
         for line in columns([HEADINGS, *(row for family in families for row in _rows(family))]):
-            sys.stdout.write(line + "\n")
+            stdout.line(line)
     else:
-        sys.stderr.write("nothing is running\n")
+        say("nothing is running")
 
 
 def show_ended(ended: Sequence[Ended], *, as_json: bool) -> None:
@@ -34,11 +35,11 @@ def show_ended(ended: Sequence[Ended], *, as_json: bool) -> None:
         _print_json({"ended": [_ended(each) for each in ended]})
     elif ended:
         for each in ended:
-            sys.stdout.write(f"{sentence(each)}: {', '.join(map(_called, each.processes))}\n")
+            stdout.line(f"{sentence(each)}: {', '.join(map(_called, each.processes))}")
             if each.survivors:
-                sys.stdout.write(f"could not be ended: {', '.join(map(_called, each.survivors))}\n")
+                stdout.line(f"could not be ended: {', '.join(map(_called, each.survivors))}")
     else:
-        sys.stderr.write("nothing was left behind\n")
+        say("nothing was left behind")
 
 
 def sentence(ended: Ended) -> str:
@@ -108,4 +109,4 @@ def _called(left: Left) -> str:
 
 
 def _print_json(answer: Mapping[str, object]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
+    stdout.put_json(json.dumps(answer))

@@ -1,10 +1,10 @@
 """What `validate` and `list` say about profiles: answers on stdout, problems on stderr, or all of it as JSON."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acp_launch.console import problems as problem_lines
+from acp_launch.console import stdout
 from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.problem import Problem, errors, ours
@@ -38,9 +38,9 @@ def show_reports(
         return not bad
     for report in reports:
         if report not in bad:
-            _print(f"{shown(report[0].file)}: ok")
+            stdout.line(harmless(f"{shown(report[0].file)}: ok", keep=""))
     for line in state_lines(secrets):
-        _print(f"secret {line}")
+        stdout.line(harmless(f"secret {line}", keep=""))
     outcome = _outcome(bad, len(reports))
     problem_lines.show(everything, as_json=False, outcome=outcome)
     if bad and not errors(everything):
@@ -75,7 +75,7 @@ def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
 
     rows = [(found.name, found.origin, _remark(found, loaded, problems)) for found, loaded, problems in entries]
     for line in columns(rows):
-        _print(line)
+        stdout.line(harmless(line, keep=""))
 
 
 def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) -> dict[str, Any]:
@@ -105,11 +105,7 @@ def _remark(found: Found, loaded: Loaded | None, problems: Sequence[Problem]) ->
     return " ".join(filter(None, (description, wrong, hidden))) or shown(found.file)
 
 
-def _print(line: str) -> None:
-    sys.stdout.write(harmless(line, keep="") + "\n")
-
-
 def _print_json(answer: dict[str, Any]) -> None:
     import json  # 2 ms
 
-    sys.stdout.write(json.dumps(answer) + "\n")
+    stdout.put_json(json.dumps(answer))

@@ -1,7 +1,6 @@
 """What the verbs about secrets print: names, places and times on stdout, never a value."""
 
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from acp_launch.console import problems as problem_lines
+from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.sessions import ago
 from acp_launch.plan.needs import Need, unmet
@@ -82,8 +82,8 @@ def _joined(names: Sequence[str]) -> str:
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
     for line in columns(rows):
-        sys.stdout.write(line + "\n")
+        stdout.line(line)
 
 
 def _print_json(answer: Mapping[str, object]) -> None:
-    sys.stdout.write(json.dumps(answer) + "\n")
+    stdout.put_json(json.dumps(answer))

@@ -11,13 +11,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from acp_launch.console import stdout
 from acp_launch.console.columns import columns
-from acp_launch.console.stderr import DIM, RED, YELLOW, harmless, say
+from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, put, say, share
+from acp_launch.mark import unmarked
 from acp_launch.mcp.calling import ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, Progress, Said, Server, Tool
 from acp_launch.mcp.survey import Survey
 from acp_launch.plan.model import INHERITED, Value
 from acp_launch.profile.model import McpServer, StdioServer
+from acp_launch.protocol.written import visible
 from acp_launch.secret.credential import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MASK
@@ -36,6 +39,8 @@ class Telling:
     def __init__(self, name: str, *, verbose: bool) -> None:
         self._name = name
         self._verbose = verbose
+        if verbose:
+            share(at_once=True)
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
 
     def progress(self, progress: Progress) -> None:
@@ -55,17 +60,16 @@ class Telling:
 
     def stderr(self, data: bytes) -> None:
         if self._verbose:
-            sys.stderr.write(_shown(self._decoder.decode(data), sys.stderr))
-            sys.stderr.flush()
+            put(_shown(self._decoder.decode(data)))
 
 
 def show_list(servers: Mapping[str, McpServer], *, as_json: bool) -> None:
     """Nothing was started; references stay references."""
     if as_json:
-        _put(_json({"servers": [_declared(name, server) for name, server in servers.items()]}))
+        stdout.put(_json({"servers": [_declared(name, server) for name, server in servers.items()]}))
         return
     rows = [_row(_declared(name, server)) for name, server in servers.items()]
-    _put(_lines(columns([("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED"), *rows] if rows else [])))
+    stdout.put(_lines(columns([("NAME", "TYPE", "COMMAND OR URL", "REQUIRED", "BRIDGED"), *rows] if rows else [])))
 
 
 async def show_survey(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value], *, as_json: bool) -> None:
@@ -87,18 +91,19 @@ async def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: 
 async def show_result(result: ToolResult, *, as_json: bool) -> None:
     """A tool's answer; what went wrong in it is on stderr, unless a script asked for all of it."""
     if as_json:
-        await _answer(redactor.raw_json(bytes(result.raw)).decode() + "\n")
+        await _answer(visible(redactor.raw_json(bytes(result.raw)).decode(errors="replace")) + "\n")
         return
     for part in result.parts:
         whole = part.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         if result.is_error:
-            say(harmless(whole), style=RED)
+            say(harmless(whole), style=QUOTED)
         else:
-            await _answer(_shown(whole, sys.stdout) + ("" if whole.endswith("\n") else "\n"))
+            await _answer(stdout.shown(whole) + ("" if whole.endswith("\n") else "\n"))
 
 
-def _shown(text: str, stream: Any) -> str:
-    return harmless(text) if stream.isatty() else text
+def _shown(text: str) -> str:
+    """On stderr, beside our own lines."""
+    return harmless(text) if sys.stderr.isatty() else unmarked(text)
 
 
 def _declared(name: str, server: McpServer) -> dict[str, Any]:
@@ -106,7 +111,7 @@ def _declared(name: str, server: McpServer) -> dict[str, Any]:
     if isinstance(server, StdioServer):
         runs = {"command": masked(server.command)}
         return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
-    return {"name": name, "type": server.type, "url": masked(server.url), "required": True, "bridge": False}
+    return {"name": name, "type": server.type, "url": masked(server.url), "required": server.required, "bridge": False}
 
 
 def _row(said: Mapping[str, Any]) -> tuple[str, ...]:
@@ -205,16 +210,11 @@ def _lines(lines: Iterable[str]) -> str:
 
 
 def _json(answer: dict[str, Any]) -> str:
-    return json.dumps(redactor.tree(answer)) + "\n"
-
-
-def _put(text: str) -> None:
-    """In UTF-8 whatever the locale: servers speak all languages."""
-    sys.stdout.buffer.write(text.encode(errors="replace"))
+    return visible(json.dumps(redactor.tree(answer))) + "\n"
 
 
 async def _answer(text: str) -> None:
-    """As `_put`, but at once and without blocking the event loop; past `sys.stdout`, which would have redacted it."""
+    """As `stdout.put`, but at once and without blocking the event loop; past `sys.stdout`, which redacts."""
     from acp_launch.console.stream.outlet import Outlet  # not for `list`, which needs no event loop
 
     outlet = Outlet()

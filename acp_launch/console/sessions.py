@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from acp_launch.mark import MARK
+
 if TYPE_CHECKING:  # so that showing needs no sqlite3
     from acp_launch.session.store.registry import Record
 
@@ -139,7 +141,7 @@ def _flowing(title: str) -> str:
 def _printable(character: str) -> str:
     if character.isspace():
         return " "
-    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs")
+    hidden = unicodedata.category(character) in ("Cc", "Cf", "Cs") or character == MARK
     return "\N{REPLACEMENT CHARACTER}" if hidden and character not in JOINERS else character
 
 

@@ -40,6 +40,8 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Part]
         else:
             yield Part("server", f"{name}: {server.type} {discreet(server.url)}")
             yield from _set("sends", server.headers)
+            if not server.required:
+                yield Part("", "not required")
     yield from _references(profile)
     yield Part("asks", f"permissions.default: {profile.permissions.default}")
     yield from (Part("rule", line.removeprefix(RULES)) for line in said if line.startswith(RULES))

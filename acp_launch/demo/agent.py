@@ -33,7 +33,7 @@ from acp_launch.demo.wire import (
 CAPABILITIES: Message = {
     "loadSession": True,
     "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
-    "mcpCapabilities": {"http": False, "sse": False},
+    "mcpCapabilities": {"http": True, "sse": True},
     "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}, "additionalDirectories": {}},
 }
 ABOUT = {"name": "acp-launch-demo", "title": "Demo agent (scripted, no model)", "version": acp_launch.__version__}

@@ -49,7 +49,7 @@ def directories(params: Message) -> list[str]:
 
 
 def servers(params: Message) -> list[Message]:
-    """The stdio MCP servers; one of another kind is refused by name, since we advertise neither http nor sse."""
+    """The MCP servers; one of a kind that we do not advertise is refused by name."""
     return [_server(entry) for entry in listing(params, "mcpServers")]
 
 
@@ -57,19 +57,25 @@ def _server(entry: object) -> Message:
     if not isinstance(entry, dict):
         raise wrong("mcpServers: every entry must be an object")
     name = text(entry, "name")
-    if entry.get("type", "stdio") != "stdio":
-        raise wrong(f"mcpServers[{name}]: this agent speaks stdio only, not {entry['type']}")
+    kind = entry.get("type", "stdio")
+    if kind in ("http", "sse"):
+        url = text(entry, "url")
+        if not url.startswith(("http://", "https://")):
+            raise wrong(f"mcpServers[{name}].url must begin with http:// or https://")
+        return {"name": name, "type": kind, "url": url, "headers": _pairs(entry, "headers", name)}
+    if kind != "stdio":
+        raise wrong(f"mcpServers[{name}]: this agent speaks stdio, http and sse, not {kind}")
     command = absolute(entry.get("command"), f"mcpServers[{name}].command")
     args = listing(entry, "args")
     if not all(isinstance(arg, str) for arg in args):
         raise wrong(f"mcpServers[{name}].args must be strings")
-    return {"name": name, "command": command, "args": args, "env": _variables(entry, name)}
+    return {"name": name, "command": command, "args": args, "env": _pairs(entry, "env", name)}
 
 
-def _variables(entry: Message, name: str) -> dict[str, str]:
-    pairs = listing(entry, "env")
+def _pairs(entry: Message, key: str, name: str) -> dict[str, str]:
+    pairs = listing(entry, key)
     if not all(isinstance(pair, dict) for pair in pairs):
-        raise wrong(f"mcpServers[{name}].env must hold {{name, value}} objects")
+        raise wrong(f"mcpServers[{name}].{key} must hold {{name, value}} objects")
     return {text(pair, "name"): text(pair, "value") for pair in pairs}
 
 

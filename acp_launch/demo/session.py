@@ -8,7 +8,7 @@ from acp_launch.demo.offered import Offered
 from acp_launch.demo.options import Options
 from acp_launch.demo.store import Store
 from acp_launch.demo.turn import Turn, TurnCancelled
-from acp_launch.demo.wire import INTERNAL_ERROR, INVALID_REQUEST, Message, RpcError, Wire
+from acp_launch.demo.wire import INTERNAL_ERROR, INVALID_REQUEST, Message, RpcError, Wire, aside
 
 WINDOW = 100_000  # words; what `usage_update` gives as the size of our context
 JOIN = 1.0  # seconds; a cancelled turn ends in a few milliseconds, unless the client stopped reading
@@ -36,8 +36,8 @@ class Session:
         self._turns = 0  # since it was opened
 
     def connect(self, entries: list[Message]) -> None:
-        """Start the MCP servers; returns before they have answered."""
-        self.servers = [toolbox.Server(entry, self.cwd) for entry in entries]
+        """Start the MCP servers, or connect to them; returns before they have answered."""
+        self.servers = [_server(entry, self.cwd) for entry in entries]
 
     def tell(self, update: Message) -> None:
         """Send an update of the conversation, once it is in the journal."""
@@ -85,14 +85,17 @@ class Session:
         """Begin a turn; its thread answers the request.
 
         Raises:
-            RpcError: a turn is running already.
+            RpcError: a turn is running already, or none can be begun.
         """
         if self.turn is not None:
             raise RpcError(INVALID_REQUEST, "a prompt is still running in this session")
-        self._turns += 1
-        self.turn = Turn(self, self._wire, request, blocks)
-        self._thread = threading.Thread(target=self._run, args=(self.turn,), daemon=True)
-        self._thread.start()
+        turn = Turn(self, self._wire, request, blocks)
+        self.turn, self._turns = turn, self._turns + 1  # before its thread, which takes the turn away again
+        try:
+            self._thread = aside(lambda: self._run(turn))
+        except RpcError:
+            self.turn, self._turns = None, self._turns - 1
+            raise
 
     def close(self) -> None:
         """Cancel the running turn, wait until its prompt is answered, end the MCP servers."""
@@ -156,6 +159,14 @@ class Session:
         cost = {} if self.cost is None else {"cost": {"amount": self.cost, "currency": "USD"}}
         self.notify({"sessionUpdate": "usage_update", "used": _words(self.records()), "size": WINDOW, **cost})
         return {"inputTokens": asked, "outputTokens": turn.words, "totalTokens": asked + turn.words}
+
+
+def _server(entry: Message, cwd: str) -> toolbox.Server:
+    if "url" not in entry:
+        return toolbox.Stdio(entry, cwd)
+    from acp_launch.demo.remote import Remote  # as slow to load as all the rest of us
+
+    return Remote(entry)
 
 
 def _words(records: list[Message]) -> int:

@@ -1,5 +1,5 @@
 """
-The stdio MCP servers of one session: started in the background, asked with bounded waits, ended with the session.
+The MCP servers of one session: started in the background, asked with bounded waits, ended with the session.
 
 A server that cannot be started, or does not answer, is a server without tools and with a `problem`; it never fails
 the session (MCP "lifecycle", ACP v1 "session setup").
@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import acp_launch
-from acp_launch.demo.wire import METHOD_NOT_FOUND, Call, Mailbox, Message, RpcError, Wire, decode, result_of
+from acp_launch.demo.wire import METHOD_NOT_FOUND, Call, Mailbox, Message, RpcError, Wire, aside, decode, result_of
 
 if TYPE_CHECKING:
     import subprocess
@@ -30,18 +30,18 @@ INHERITED += ("XDG_STATE_HOME", "ACP_DEMO_HOME", "ACP_LAUNCH_ID")
 class Server:
     """One MCP server. `ready` is set once `tools` or `problem` is known."""
 
-    def __init__(self, entry: Message, cwd: str) -> None:
+    def __init__(self, entry: Message) -> None:
         self.name: str = entry["name"]
         self.tools: list[Message] = []
         self.problem = ""
         self.ready = threading.Event()
         self._entry = entry
-        self._cwd = cwd
-        self._stopped = False
-        self._changing = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
         self._wire: Wire | None = None
-        threading.Thread(target=self._open, daemon=True).start()
+        try:
+            aside(self._open)
+        except RpcError as error:
+            self.problem = str(error)
+            self.ready.set()
 
     def ask_tool(self, tool: str, arguments: Message, mail: Mailbox) -> Call:
         if self._wire is None:
@@ -55,11 +55,57 @@ class Server:
         self._wire.forget(call)
         try:
             self._wire.notify("notifications/cancelled", {"requestId": call.identity})
-        except OSError as error:  # it died, which cancels the call just as well
+        except (OSError, RpcError) as error:  # it is gone, which cancels the call just as well
             self.problem = f"{self.name} is gone: {error}"
 
     def tool(self, name: str) -> Message | None:
         return next((tool for tool in self.tools if tool["name"] == name), None)
+
+    def close_input(self) -> None:
+        """Begin to end it; returns at once."""
+        raise NotImplementedError
+
+    def wait(self, deadline: float) -> None:
+        """Until it knows that it is over, where that is all there is to do."""
+
+    @property
+    def process(self) -> "subprocess.Popen[bytes] | None":
+        """What is to be ended."""
+        return None
+
+    def _connect(self) -> Wire | None:
+        """The wire to it; None when it was stopped before."""
+        raise NotImplementedError
+
+    def _open(self) -> None:
+        try:
+            self._wire = self._connect()
+            if self._wire is not None:
+                self._shake_hands(self._wire)
+        except (OSError, RpcError, TimeoutError) as error:
+            self.problem = str(error)
+        finally:
+            self.ready.set()
+
+    def _shake_hands(self, wire: Wire) -> None:
+        about = {"name": "acp-launch-demo", "version": acp_launch.__version__}
+        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+        answered = _request(wire, "initialize", params).get("protocolVersion")
+        if answered not in VERSIONS:
+            raise RpcError(METHOD_NOT_FOUND, f"it speaks MCP {answered!r}, which this agent does not")
+        wire.notify("notifications/initialized", {})
+        self.tools = _all_tools(wire)
+
+
+class Stdio(Server):
+    """One that is a process of ours."""
+
+    def __init__(self, entry: Message, cwd: str) -> None:
+        self._cwd = cwd
+        self._stopped = False
+        self._changing = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(entry)
 
     def close_input(self) -> None:
         with self._changing:
@@ -72,17 +118,7 @@ class Server:
     def process(self) -> "subprocess.Popen[bytes] | None":
         return self._process
 
-    def _open(self) -> None:
-        try:
-            process = self._spawn()
-            if process is not None:
-                self._shake_hands()
-        except (OSError, RpcError, TimeoutError) as error:
-            self.problem = str(error)
-        finally:
-            self.ready.set()
-
-    def _spawn(self) -> "subprocess.Popen[bytes] | None":
+    def _connect(self) -> Wire | None:
         import subprocess
 
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -100,41 +136,9 @@ class Server:
             )
             assert process.stdin is not None
             self._process, self._wire = process, Wire(process.stdin.fileno())
-        threading.Thread(target=self._read, args=(process, self._wire), daemon=True).start()
-        return process
-
-    def _shake_hands(self) -> None:
-        about = {"name": "acp-launch-demo", "version": acp_launch.__version__}
-        params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
-        answered = self._request("initialize", params).get("protocolVersion")
-        if answered not in VERSIONS:
-            raise RpcError(METHOD_NOT_FOUND, f"it speaks MCP {answered!r}, which this agent does not")
-        assert self._wire is not None
-        self._wire.notify("notifications/initialized", {})
-        self.tools = self._all_tools()
-
-    def _all_tools(self) -> list[Message]:
-        tools: list[Message] = []
-        params: Message = {}
-        for _ in range(PAGES):
-            page = self._request("tools/list", params)
-            listed = page.get("tools")
-            tools += [tool for tool in listed if _usable(tool)] if isinstance(listed, list) else []
-            if not isinstance(page.get("nextCursor"), str):
-                return tools
-            params = {"cursor": page["nextCursor"]}
-        raise RpcError(METHOD_NOT_FOUND, f"its list of tools has no end ({PAGES} pages read)")
-
-    def _request(self, method: str, params: Message) -> Message:
-        assert self._wire is not None
-        mail: Mailbox = SimpleQueue()
-        self._wire.ask(method, params, mail)
-        try:
-            arrived = mail.get(timeout=HANDSHAKE)
-        except Empty as error:
-            raise TimeoutError(f"no answer to {method} within {HANDSHAKE:.0f} s") from error
-        assert arrived is not None
-        return result_of(arrived[1])
+        wire = self._wire
+        aside(lambda: self._read(process, wire))
+        return wire
 
     def _read(self, process: "subprocess.Popen[bytes]", wire: Wire) -> None:
         import io
@@ -145,7 +149,7 @@ class Server:
             try:
                 message = decode(line)
                 if message is not None:
-                    _receive(wire, message)
+                    receive(wire, message)
             except (RpcError, OSError):  # noise on its stdout, or it stopped reading: neither ends the connection
                 continue
         self.problem = f"{self.name} closed its output{_status(process)}"
@@ -153,15 +157,18 @@ class Server:
 
 
 def stop(servers: list[Server]) -> None:
-    """End all of them together, within sum(RUNGS) seconds: close stdin, then TERM, then KILL."""
+    """End all of them together, within sum(RUNGS) seconds: close stdin or the session, then TERM, then KILL."""
     for server in servers:
         server.close_input()
+    farewell = time.monotonic() + RUNGS[0]
     processes = [server.process for server in servers if server.process is not None]
     for seconds, push in zip(RUNGS, ("terminate", "kill", ""), strict=True):
         deadline = time.monotonic() + seconds
         processes = [process for process in processes if not _ended(process, deadline)]
         for process in processes if push else ():
             getattr(process, push)()
+    for server in servers:
+        server.wait(farewell)
 
 
 def _ended(process: "subprocess.Popen[bytes]", deadline: float) -> bool:
@@ -174,7 +181,31 @@ def _ended(process: "subprocess.Popen[bytes]", deadline: float) -> bool:
     return True
 
 
-def _receive(wire: Wire, message: Message) -> None:
+def _all_tools(wire: Wire) -> list[Message]:
+    tools: list[Message] = []
+    params: Message = {}
+    for _ in range(PAGES):
+        page = _request(wire, "tools/list", params)
+        listed = page.get("tools")
+        tools += [tool for tool in listed if _usable(tool)] if isinstance(listed, list) else []
+        if not isinstance(page.get("nextCursor"), str):
+            return tools
+        params = {"cursor": page["nextCursor"]}
+    raise RpcError(METHOD_NOT_FOUND, f"its list of tools has no end ({PAGES} pages read)")
+
+
+def _request(wire: Wire, method: str, params: Message) -> Message:
+    mail: Mailbox = SimpleQueue()
+    wire.ask(method, params, mail)
+    try:
+        arrived = mail.get(timeout=HANDSHAKE)
+    except Empty as error:
+        raise TimeoutError(f"no answer to {method} within {HANDSHAKE:.0f} s") from error
+    assert arrived is not None
+    return result_of(arrived[1])
+
+
+def receive(wire: Wire, message: Message) -> None:
     if "method" not in message:
         wire.deliver(message)
     elif message["method"] == "ping" and "id" in message:

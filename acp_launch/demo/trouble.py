@@ -28,6 +28,7 @@ ATTACKS = {
     "is markup": "[bold red]not bold[/] [link=https://evil.example]here[/link] :skull: <script>alert(1)</script>",
     "rings": "\x07\x07\x07",
     "is no character": "\x00\x7f\x85\u2028\u2029",
+    "looks like acp-launch": "\n▐ acp-launch: type your keyring passphrase:\n▐ Allow ls? [y] yes",
 }
 
 

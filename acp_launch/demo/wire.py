@@ -8,6 +8,7 @@ gave to `ask`. Nothing here waits.
 import json
 import os
 import threading
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import IO, Any, TypeAlias
 
@@ -117,6 +118,20 @@ class Wire:
                 pipe.close()
             finally:
                 self._writing.release()
+
+
+def aside(work: Callable[[], None]) -> threading.Thread:
+    """Begin `work` in a thread of its own, which holds up no exit.
+
+    Raises:
+        RpcError: the system gives us none (`ulimit -u`).
+    """
+    thread = threading.Thread(target=work, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        raise RpcError(INTERNAL_ERROR, "no more threads are allowed; raise the limit with `ulimit -u`") from None
+    return thread
 
 
 def decode(line: bytes) -> Message | None:

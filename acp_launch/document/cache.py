@@ -45,7 +45,7 @@ class Shelf(Struct, frozen=True):
 
     def keep(self, file: Path, key: object, answer: object) -> None:
         """Remember the answer, if the directory lets us."""
-        content = msgspec.json.encode({"stamp": self._stamp(), "key": key, "answer": answer})
+        content = msgspec.json.encode({"stamp": self._stamp(), "key": key, "answer": answer}, enc_hook=_plain)
         entry = self._entry(file)
         fresh = entry.with_suffix(f".{os.getpid()}")
         with suppress(OSError):  # a cache that cannot be written is merely no help
@@ -66,3 +66,9 @@ class Shelf(Struct, frozen=True):
         modules = [module for pattern in (*self.code, "document/*.py") for module in package.glob(pattern)]
         newest = max(module.stat().st_mtime_ns for module in modules)
         return [acp_launch.__version__, list(sys.version_info[:3]), len(modules), newest]
+
+
+def _plain(value: object) -> float | int:
+    """A number that knows how it was written as what it is besides."""
+    assert isinstance(value, int | float), f"a {type(value).__name__} in a document"
+    return int(value) if isinstance(value, int) else float(value)

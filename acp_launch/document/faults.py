@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from acp_launch.document.keypath import KeyPath, dotted
-from acp_launch.document.nodes import Plain, found
+from acp_launch.document.nodes import Plain, found, number_text
 from acp_launch.problem import Problem, Severity
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _repair(expected: str, value: Plain) -> str:
     if value is None:
         return "write a value, or remove the key"
     if expected == "text" and isinstance(value, bool | int | float):
-        return f'quote it: "{str(value).lower() if isinstance(value, bool) else value}"'
+        return f'quote it: "{str(value).lower() if isinstance(value, bool) else number_text(value)}"'
     if expected == "a list" and isinstance(value, str):
         items = ", ".join(map(_item, value.split()[:4]))
         return f"write it as a list: [{items}]" if len(value) < 60 else "write it as a list"

@@ -23,6 +23,32 @@ _WORDS = {
 }
 
 
+class WrittenInt(int):
+    """A number that is written otherwise than Python would: `007`, `0x1f`. It is the number it means."""
+
+    written: str
+
+
+class WrittenFloat(float):
+    """The same: `1.50`, `1e3`."""
+
+    written: str
+
+
+def as_written(value: "int | float", text: str) -> "int | float":
+    """`value`, which knows how it was written where `str` does not."""
+    if str(value) == text:
+        return value
+    kept = WrittenInt(value) if isinstance(value, int) else WrittenFloat(value)
+    kept.written = text
+    return kept
+
+
+def number_text(value: "int | float") -> str:
+    """A number as it was written."""
+    return value.written if isinstance(value, WrittenInt | WrittenFloat) else str(value)
+
+
 class Place(Struct, frozen=True):
     """Line and column, from 1, and the file as messages name it."""
 
@@ -63,9 +89,9 @@ def scalar(text: str) -> Plain:
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
-        return int(text, 0) if text[:2] in {"0o", "0x"} else int(text)
+        return as_written(int(text, 0) if text[:2] in {"0o", "0x"} else int(text), text)
     if _FLOAT.fullmatch(text):
-        return float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
+        return as_written(float(re.sub(r"\.(?=inf|nan)", "", text.lower())), text)
     return text
 
 
@@ -76,7 +102,7 @@ def found(value: Plain) -> str:
     if isinstance(value, bool):
         return f"the truth value {str(value).lower()}"
     if isinstance(value, int | float):
-        return f"the number {value:g}" if isinstance(value, float) else f"the number {shorten(str(value))}"
+        return f"the number {shorten(number_text(value))}"
     if isinstance(value, str):
         return f'the text "{shorten(value)}"'
     return "a list" if isinstance(value, list | tuple) else "a mapping"

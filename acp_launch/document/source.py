@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from acp_launch.problem import Problem
 
-MAX_SIZE = 1024 * 1024  # bytes; a profile of a thousand servers is 200 KiB
+MAX_SIZE = 256 * 1024  # bytes; a profile of a thousand servers is 200 KiB
 
 
 class Kind(NamedTuple):

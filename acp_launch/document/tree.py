@@ -31,7 +31,8 @@ from acp_launch.document.source import MAX_SIZE, PROFILE, Kind, too_large
 from acp_launch.document.syntax import syntax_problem
 from acp_launch.problem import Problem
 
-MAX_NODES = 100_000  # aliases expanded; a "billion laughs" text passes this at once
+# Keys and values, aliases expanded; each costs some 50 µs to read, and a profile of a hundred servers has 4,000.
+MAX_NODES = 10_000
 MAX_DEPTH = 64  # our formats need 5 and 3
 # What YAML allows no text to hold. One set of them all would take ten times as long to compile.
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\udfff]|\ufffe|\uffff")
@@ -135,6 +136,7 @@ class _Builder:
         self.problems: list[Problem] = []
         self.anchors: dict[str, Node | None] = {}  # None while the anchored node is still being read
         self.nodes = 0
+        self.is_aliased = False
         self.events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
 
     def document(self) -> Node | None:
@@ -176,16 +178,21 @@ class _Builder:
         node = self._alias(event) if isinstance(event, AliasEvent) else self._fresh(event, depth)
         self.nodes += node.size if isinstance(event, AliasEvent) else 1
         if self.nodes > MAX_NODES:
-            raise self._refuse(event, f"more than {MAX_NODES:,} values, aliases expanded", "use fewer aliases")
+            raise self._too_many(event)
         if depth + node.height > MAX_DEPTH:
             raise self._too_deep(event)
         return node
+
+    def _too_many(self, event: Any) -> _Refused:
+        fix = "use fewer aliases" if self.is_aliased else f"is it {self.kind.noun} at all?"
+        return self._refuse(event, f"more than {MAX_NODES:,} keys and values, aliases expanded", fix)
 
     def _too_deep(self, event: Any) -> _Refused:
         fix = f"{self.kind.noun} needs {self.kind.depth}"
         return self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", fix)
 
     def _alias(self, event: Any) -> Node:
+        self.is_aliased = True
         if event.anchor not in self.anchors:
             raise self._refuse(
                 event, f'no anchor "&{event.anchor}" before this alias', 'quote text that begins with "*"'
@@ -285,7 +292,7 @@ class _Builder:
                     node.put(name, place, child)
                     self.nodes += child.size
         if self.nodes > MAX_NODES:
-            raise self._refuse(event, f"more than {MAX_NODES:,} values, aliases expanded", "use fewer aliases")
+            raise self._too_many(event)
 
     def _place(self, event: Any) -> Place:
         # ruamel counts from 0; editors from 1.

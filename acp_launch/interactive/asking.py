@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
+from acp_launch.console.ask.question import STYLES
+from acp_launch.console.stderr import headed
 from acp_launch.interactive.canvas import Board
 from acp_launch.session.person import Choice, Tone
 
 QUIET = 0.3  # seconds; nobody reads and answers faster
 PAUSE = 1.0  # seconds without a key: a longer thought is a pause, a shorter one is typing
-TONES: dict[Tone, str] = {"plain": "", "dim": "dim", "heading": "bold", "warning": "yellow"}
+TONES: dict[Tone, str] = {"dim": "dim", "heading": "bold", "warning": "yellow", "faint": "dim"}
 
 
 @dataclass(eq=False)
@@ -65,7 +67,7 @@ class Asking:
         return self._room(Question(prompt, choices, is_open=True))
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        self._board.say(Text(text, TONES[tone]))
+        self._board.say(Text(headed(text, STYLES.get(tone, "")), TONES.get(tone, "")))
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         self._after_line = False

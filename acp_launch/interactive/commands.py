@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.console.stderr import DIM
+from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stream.servernotes import opened
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome, is_the_end
@@ -126,7 +126,7 @@ async def _set(desk: Desk, current: Current, rest: str) -> None:
         _tell_option(desk, option)
     else:
         for option in options:
-            desk.say(f"  {option.id} = {option.shown}  {option.description}")
+            desk.say(f"{option.id} = {option.shown}  {option.description}", QUOTE)
         if not options:
             desk.say("this agent has nothing to set")
 
@@ -140,14 +140,15 @@ async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
     desk.chosen.append(wish)
     option = match(client.state.options, before.id)
     if desk.heard.settings_told == told:  # else the agent told it, and it was shown
-        desk.say(f"{before.name}: {option.shown if option else value}")
+        desk.say(f"{before.name}: {option.shown if option else value}", QUOTE)
 
 
 def _tell_option(desk: Desk, option: Option) -> None:
-    desk.say(f"{option.name}: {option.shown}")
+    desk.say(f"{option.name}: {option.shown}", QUOTE)
     for choice in option.choices:
         mark = "*" if choice.value == option.current else " "
-        desk.say(f" {mark} {choice.value}  {choice.name}{f': {choice.description}' if choice.description else ''}")
+        said = f" {mark} {choice.value}  {choice.name}{f': {choice.description}' if choice.description else ''}"
+        desk.say(said, QUOTE)
 
 
 async def _servers(desk: Desk, current: Current, rest: str) -> None:
@@ -178,7 +179,7 @@ async def _permissions(desk: Desk, current: Current, rest: str) -> None:
 
 async def _usage(desk: Desk, current: Current, rest: str) -> None:
     for line in usage(current):
-        desk.say(line)
+        desk.say(line, QUOTE)
 
 
 async def _export(desk: Desk, current: Current, rest: str) -> None:

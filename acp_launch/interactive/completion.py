@@ -9,7 +9,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless, is_harmless
 from acp_launch.interactive.front import Vocabulary, Word
 from acp_launch.interactive.paths import found
 
@@ -70,7 +70,11 @@ class Disk:
             except RuntimeError:  # the loop has ended meanwhile: nobody wants to know
                 return
 
-        threading.Thread(target=work, name="completion", daemon=True).start()
+        try:
+            threading.Thread(target=work, name="completion", daemon=True).start()
+        except RuntimeError:  # the user may have no further thread
+            self._is_busy.release()
+            return []
         try:
             return await asyncio.wait_for(answer, PATIENCE)
         except TimeoutError:
@@ -98,7 +102,7 @@ def _offered(words: Iterable[Word], typed: str) -> Iterator[Completion]:
     """Those that begin with what was typed, then those that hold it."""
     folded = typed.casefold()
     rank: Callable[[Word], bool] = lambda word: not word.text.casefold().startswith(folded)  # noqa: E731
-    fitting = [word for word in words if folded.lstrip(":/") in word.text.casefold() and word.text.isprintable()]
+    fitting = [word for word in words if folded.lstrip(":/") in word.text.casefold() and is_harmless(word.text)]
     for word in sorted(fitting, key=rank):
         display = f"{word.text} {_clean(word.hint)}".rstrip()
         yield Completion(word.text, -len(typed), display=display, display_meta=_clean(word.meaning))

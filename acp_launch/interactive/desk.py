@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from acp_launch.bridged import Bridged
 from acp_launch.console.failure import lines
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import TYPED, harmless
 from acp_launch.console.stream.discreet import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, WaitExpired
 from acp_launch.interactive.front import Front
@@ -22,7 +22,7 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.options.configure import Wish
 
-TAB, BOLD, DIM = "\t", "1", "2"
+TAB, DIM = "\t", "2"
 
 
 class Current(Struct, eq=False):
@@ -64,7 +64,7 @@ class Desk(Struct, kw_only=True, eq=False):
             return  # it stands where it was typed
         for number, line in enumerate(shown.splitlines()):
             mark = ">" if number == 0 else " "
-            self.heard.tell(f"{mark} {harmless(line, keep=TAB)}", BOLD)
+            self.heard.tell(f"{mark} {harmless(line, keep=TAB)}", TYPED)
 
     def commanded(self, text: str) -> None:
         """A command of ours is carried out: it stands above what it says."""

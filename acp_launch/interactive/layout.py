@@ -30,6 +30,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.statusline import cut
 from acp_launch.interactive.ways import Row, room, ways
+from acp_launch.mark import COLUMNS, marked
 
 PROMPT = "> "
 MENU = 8  # rows
@@ -116,18 +117,19 @@ class Screen:
 
 
 def room_above(question: Question, typed: str, queued: Sequence[str], size: Size) -> tuple[int, int]:
-    """The columns, and the rows above a question: below it stand what is queued, what is being typed and the status."""
+    """The columns beside our mark, and the rows above a question: queue, draft and status stand below it."""
     columns, rows = size.columns, size.rows
     draft = sum(max(1, -(-get_cwidth(PROMPT + line) // columns)) for line in typed.split("\n"))
     waiting = min(len(queued), QUEUED + 1)
-    return columns, rows - len(ways(question, columns, room(rows))) - waiting - min(draft, max(1, rows // 3)) - 1
+    above = rows - len(ways(question, columns, room(rows))) - waiting - min(draft, max(1, rows // 3)) - 1
+    return columns - COLUMNS, above
 
 
 def asked(question: Question | None) -> str:
     """What stands before a line that is asked for."""
     if question is None:
         return ""
-    return f"{question.prompt} [{question.default}] " if question.default else f"{question.prompt} "
+    return marked(f"{question.prompt} [{question.default}] " if question.default else f"{question.prompt} ")
 
 
 def _input(control: BufferControl, prefix: Callable[[], str]) -> Window:

@@ -8,21 +8,21 @@ such. The terminal itself edits and echoes them. What is not the answer goes to 
 import asyncio
 import codecs
 import os
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
+from acp_launch.console.ask.question import tell
 from acp_launch.console.ask.room import needed, screen
-from acp_launch.console.stderr import DIM, YELLOW, harmless, paint, say
+from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
+from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice, Person, Tone
 
 STDIN = 0
 CHUNK = 65536  # bytes
 PROMPT = "> "
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"  # around a paste, from a terminal that was asked to mark it
-STYLES: dict[Tone, str] = {"plain": "", "dim": DIM, "heading": "1", "warning": YELLOW}
 READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is waited for
 
 
@@ -94,16 +94,16 @@ class Lines:
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
         columns, rows = screen()
         lines = (prompt, *map(_listed, choices), _keys(choices))
-        return columns, rows - sum(needed(line, columns) for line in lines)
+        return columns - COLUMNS, rows - sum(needed(marked(line), columns) for line in lines)
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        say(text, style=STYLES[tone])
+        tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """By its key or, where no key is a digit, by its number; anything else is asked again."""
-        say(prompt)
+        tell(prompt)
         for choice in choices:
-            say(_listed(choice))
+            tell(_listed(choice))
         keys = {choice.key: choice.key for choice in choices}
         if not any(map(str.isdecimal, keys)):
             keys |= {str(number): choice.key for number, choice in enumerate(choices, 1)}
@@ -120,12 +120,12 @@ class Lines:
         """A line; what was typed before it was asked for is none."""
         forget_typed()
         self._unread = ""
-        _write(prompt)
+        ask(prompt)
         self._answer = asyncio.get_running_loop().create_future()
         try:
             return await self._answer
         except asyncio.CancelledError:
-            _write("\n")
+            put("\n")
             raise
         finally:
             self._answer = None
@@ -148,7 +148,7 @@ class Lines:
     def _ended(self) -> None:
         """Ctrl-D, after which a terminal can be read again; or the end of a pipe, or of the terminal, which cannot."""
         if os.isatty(STDIN):
-            _write("\n")
+            put("\n")
         else:
             asyncio.get_running_loop().remove_reader(STDIN)
         if self._answer and not self._answer.done():
@@ -176,7 +176,7 @@ class Lines:
 
     def _invite(self) -> None:
         self._is_invited = True
-        _write(paint(PROMPT, DIM))
+        put(paint(PROMPT, DIM))
 
 
 def _listed(choice: Choice) -> str:
@@ -185,8 +185,3 @@ def _listed(choice: Choice) -> str:
 
 def _keys(choices: Sequence[Choice]) -> str:
     return f"{'/'.join(choice.key for choice in choices)}: "
-
-
-def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()

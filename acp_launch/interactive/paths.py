@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
+from acp_launch.console.stderr import is_harmless
+
 LOOKS = 20  # directories
 ENTRIES = 5_000  # of one directory
 OFFERED = 100
@@ -69,7 +71,7 @@ def _names(directory: Path, part: str, roots: Sequence[Path]) -> list[str]:
 
 def _fits(entry: "os.DirEntry[str]", part: str, roots: Sequence[Path]) -> bool:
     name = entry.name
-    if not name.casefold().startswith(part.casefold()) or not name.isprintable() or '"' in name:
+    if not name.casefold().startswith(part.casefold()) or not is_harmless(name) or '"' in name:
         return False
     if name.startswith(".") and not part.startswith("."):
         return False

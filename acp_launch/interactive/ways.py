@@ -9,6 +9,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from acp_launch.interactive.asking import Question
 from acp_launch.interactive.statusline import cut
+from acp_launch.mark import marked
 from acp_launch.session.person import Choice
 
 APART = "  "  # between two answers
@@ -25,7 +26,7 @@ def room(rows: int) -> int:
 
 def ways(question: Question, width: int, room: int) -> list[Row]:
     """At most `room` rows of at most `width` columns. Answers stand side by side if all fit, else each begins a row."""
-    asked: list[Row] = [[("bold", part)] for part in _broken(question.prompt, width)]
+    asked: list[Row] = [[("bold", part)] for part in _broken(marked(question.prompt), width)]
     beside = _beside(question, width)
     answers = (
         beside if len(beside) == 1 else [row for choice in question.choices for row in _whole(choice, question, width)]
@@ -39,7 +40,8 @@ def _head(question: Question, width: int) -> Row:
     """The keys, and as much of the question as there is room for."""
     keys = f"[{'/'.join(choice.key for choice in question.choices)}] " if question.is_open else ""
     keys = cut(keys.rstrip(), width) if get_cwidth(keys) > width else keys
-    row = [(KEY, keys), ("bold", cut(question.prompt, width - get_cwidth(keys)))]
+    prompt = question.prompt if keys else marked(question.prompt)
+    row = [(KEY, keys), ("bold", cut(prompt, width - get_cwidth(keys)))]
     return [(style, text) for style, text in row if text]
 
 

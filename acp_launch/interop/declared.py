@@ -5,11 +5,12 @@ A value of the wrong type is left out with a word about it, never guessed at; a 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from acp_launch.document.duration import Duration
+from acp_launch.document.nodes import number_text
 
 Kind = Literal["server", "agent"]
 Transport = Literal["", "stdio", "http", "sse"]
@@ -58,7 +59,9 @@ def text(value: Any) -> str | None:
     """As it reaches a program; None for what is no single value."""
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, str | int | float) else None
+    if isinstance(value, int | float):
+        return number_text(value)
+    return value if isinstance(value, str) else None
 
 
 def command(entry: Declared, key: str, value: Any) -> None:
@@ -95,8 +98,8 @@ def headers(entry: Declared, key: str, value: Any) -> None:
 
 def _map(entry: Declared, key: str, value: Any) -> dict[str, str]:
     """A mapping of texts; acpx writes it as a list of names and values."""
-    if isinstance(value, list):
-        value = {str(item.get("name")): item.get("value") for item in value if isinstance(item, Mapping)}
+    if isinstance(value, list) and len(value) <= MOST:
+        value = _pairs(entry, key, value)
     if not isinstance(value, Mapping) or len(value) > MOST:
         entry.leave(key, "is no mapping of texts")
         return {}
@@ -106,6 +109,19 @@ def _map(entry: Declared, key: str, value: Any) -> dict[str, str]:
             entry.leave(f"{key}.{name}", "is no text")
         else:
             found[str(name)] = one
+    return found
+
+
+def _pairs(entry: Declared, key: str, items: Sequence[Any]) -> dict[str, Any]:
+    found = {}
+    for index, item in enumerate(items):
+        name = item.get("name") if isinstance(item, Mapping) else None
+        if not isinstance(name, str) or "value" not in item:
+            entry.leave(f"{key}[{index}]", "is no name with a value")
+        elif name in found:
+            entry.leave(f"{key}[{index}]", f"names {name} again")
+        else:
+            found[name] = item["value"]
     return found
 
 

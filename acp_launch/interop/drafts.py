@@ -75,7 +75,7 @@ class _Work(Struct):
                 entry.leave(name, "is a credential in the place of a name")
         shape = self._remote() if entry.url else self._program()
         for key, value in entry.more.items():
-            if entry.url or entry.kind == "agent":
+            if (entry.url and key != "required") or entry.kind == "agent":
                 entry.leave(key, "is only for servers that acp-launch starts")
             else:
                 shape[key] = value

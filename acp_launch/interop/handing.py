@@ -13,6 +13,7 @@ from acp_launch.interop.writers import Exported
 from acp_launch.profile.edit import CannotEdit
 from acp_launch.profile.edit import put as put_yaml
 from acp_launch.profile.yamltext import lines
+from acp_launch.protocol.written import visible
 
 _BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}
 
@@ -64,7 +65,7 @@ def alone(found: Exported, tool: Tool) -> str:
         shown[tool.servers] = list(found.servers.values())
     if found.inputs:
         shown["inputs"] = [_input(input, secret) for input, secret in found.inputs.items()]
-    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+    return visible(json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _standing(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> str:

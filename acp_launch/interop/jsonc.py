@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from acp_launch.document.nodes import as_written
+
 MAX_DEPTH = 64  # our formats need 7
 # A string that is never closed ends with its line, so that no quote is looked at twice.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?P<line>//[^\n]*)|(?P<block>/\*.*?(?:\*/|\Z))', re.DOTALL)
@@ -47,7 +49,7 @@ def parse(text: str) -> Parsed:
     bare = _COMMA.sub(lambda token: " " if token["comma"] else token[0], blanked(text.removeprefix("\ufeff")))
     twice: dict[str, None] = {}
     try:
-        root = json.loads(bare, object_pairs_hook=lambda pairs: _once(pairs, twice))
+        root = json.loads(bare, parse_float=_number, object_pairs_hook=lambda pairs: _once(pairs, twice))
     except json.JSONDecodeError as bad:
         reason = f"{bad.msg[:1].lower()}{bad.msg[1:]}"
         raise BadJson(f"not valid JSON: {reason}", line=bad.lineno, column=bad.colno) from None
@@ -56,6 +58,10 @@ def parse(text: str) -> Parsed:
     if _is_deep(root):
         raise BadJson(f"nested deeper than {MAX_DEPTH} levels")
     return Parsed(root, tuple(twice))
+
+
+def _number(text: str) -> float:
+    return as_written(float(text), text)
 
 
 def _once(pairs: list[tuple[str, Any]], twice: dict[str, None]) -> dict[str, Any]:

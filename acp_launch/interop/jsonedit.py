@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.interop.jsonc import blanked
+from acp_launch.protocol.written import visible
 
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -134,11 +135,11 @@ def _begins_line(text: str, parts: list[_Part]) -> bool:
 
 
 def _written(value: Any, margin: str, unit: str, line_end: str) -> str:
-    return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", line_end + margin)
+    return visible(json.dumps(value, indent=unit, ensure_ascii=False)).replace("\n", line_end + margin)
 
 
 def _quoted(key: str) -> str:
-    return json.dumps(key, ensure_ascii=False)
+    return visible(json.dumps(key, ensure_ascii=False))
 
 
 def _margin(text: str, position: int) -> str:

@@ -79,12 +79,19 @@ def places(tool: Tool, machine: Machine, project: Path) -> tuple[Path, ...]:
 
 
 def own_place(tool: Tool, machine: Machine, project: Path) -> Path:
-    """Where `export --write` writes: the project's file if it is there, or is the usual one; else the user's."""
-    shared = _of_project(tool.name, project)
-    there = next((file for file in shared if file.exists()), None)
-    if there is None and shared and tool.name in _SHARED:
+    """Where `export --write` writes: into the project's file if there is one, or if that is the usual place; else into
+    the user's. Of several names that a file may have, the one that is there: the tool would read two of them."""
+    shared, own = _of_project(tool.name, project), _of_user(tool.name, machine)
+    if there := next((file for file in shared if _is_taken(file)), None):
+        return there
+    if shared and tool.name in _SHARED:
         return shared[0]
-    return there or _of_user(tool.name, machine)[0]
+    return next((file for file in own if _is_taken(file)), own[0])
+
+
+def _is_taken(file: Path) -> bool:
+    """A link that leads nowhere is a name that is taken, too."""
+    return file.exists() or file.is_symlink()
 
 
 def _of_project(tool: str, project: Path) -> tuple[Path, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from acp_launch.document.nodes import as_written
 from acp_launch.document.source import Kind
 from acp_launch.document.tree import parse as parse_yaml
 from acp_launch.errors import ProfileError, UsageError
@@ -123,7 +124,7 @@ def _parsed(file: Path, text: str, syntax: Syntax) -> tuple[Any, tuple[str, ...]
 
 def _toml(file: Path, text: str) -> Any:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text, parse_float=lambda written: as_written(float(written), written))
     except tomllib.TOMLDecodeError as bad:
         # The message may quote a key: only its end, the place, is repeated.
         place = str(bad).rpartition(" (at ")[2].rstrip(")")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from acp_launch.interop.jsonedit import Misfit
+from acp_launch.protocol.written import visible_long
 
 _BARE = re.compile("[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"[ \t]*\[")
@@ -96,4 +97,4 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return visible_long(json.dumps(text, ensure_ascii=False))

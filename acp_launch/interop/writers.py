@@ -182,7 +182,12 @@ def _codex_remote(say: Saying, name: str, server: Remote) -> Entry:
             from_env[header] = variable
         else:
             literals |= say.texts(name, "headers", {header: text})
-    more = without_nothing(bearer_token_env_var=bearer, http_headers=literals, env_http_headers=from_env)
+    more = without_nothing(
+        bearer_token_env_var=bearer,
+        http_headers=literals,
+        env_http_headers=from_env,
+        required=None if server.required else False,
+    )
     return {"url": say.text(server.url), **more}
 
 

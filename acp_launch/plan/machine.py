@@ -58,7 +58,9 @@ class Machine(Struct):
         if required:
             self.substitution.refuse(path, found)
             return None
-        message = f"{found.message}; the session opens without this server"
-        problem = self.substitution.origin(path).problem(message, found.fix)
-        self.substitution.problems.append(problem._replace(severity="warning"))
+        self.warn(path, f"{found.message}; the session opens without this server", found.fix)
         return None
+
+    def warn(self, path: KeyPath, message: str, fix: str) -> None:
+        problem = self.substitution.origin(path).problem(message, fix)
+        self.substitution.problems.append(problem._replace(severity="warning"))

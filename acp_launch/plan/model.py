@@ -117,6 +117,7 @@ class RemotePlan(Struct, frozen=True, kw_only=True):
     type: str
     url: Value
     headers: Mapping[str, Value]
+    required: bool = True
 
 
 ServerPlan = StdioPlan | RemotePlan

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.machine import Machine
 from acp_launch.plan.model import Inherited, ProcessPlan, RemotePlan, ServerPlan, StdioPlan, Value
 from acp_launch.plan.reach import is_of_session, kept_out, names_project
-from acp_launch.profile.address import URL_FIX, header_fault, url_fault
+from acp_launch.profile.address import CLEAR, CLEAR_FIX, URL_FIX, header_fault, host, is_in_the_clear, url_fault
 from acp_launch.profile.model import HttpServer, SseServer, StdioServer
+from acp_launch.secret.wording import noun
 
 
 class Session(Struct, frozen=True):
@@ -131,10 +133,19 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
     headers = substitution.values((*path, "headers"), server.headers)
     if url and (fault := url_fault("".join(str(part) for part in url.parts))):
         substitution.problem((*path, "url"), _discreet(url, fault), URL_FIX)
+    if url and "$" in host(server.url):
+        _clear(machine, path, url, headers)
     for header, value in headers.items():
         if fault := next(filter(None, (header_fault(part) for part in value.parts if isinstance(part, str))), ""):
             substitution.problem((*path, "headers", header), fault, "write it on one line")
-    return RemotePlan(name=name, type=server.type, url=url, headers=headers) if url else None
+    return RemotePlan(name=name, type=server.type, url=url, headers=headers, required=server.required) if url else None
+
+
+def _clear(machine: Machine, path: KeyPath, url: Value, headers: Mapping[str, Value]) -> None:
+    """A warning, where only this machine knows the host; of any other `rules` speaks."""
+    names = [name for name, value in headers.items() if value.secrets or noun(name)]
+    if names and is_in_the_clear("".join(str(part) for part in url.parts)):
+        machine.warn((*path, "url"), CLEAR.format(", ".join(names)), CLEAR_FIX)
 
 
 def _discreet(url: Value, fault: str) -> str:

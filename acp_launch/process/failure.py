@@ -5,7 +5,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from acp_launch.errors import AgentError
+from acp_launch.errors import AgentError, Exhausted
+
+FILES = "no file descriptors are left", "raise the limit with `ulimit -n`"
+PROCESSES = "no more processes are allowed", "raise the limit with `ulimit -u`"
 
 
 def explain(error: Exception, argv: Sequence[str], cwd: Path) -> AgentError:
@@ -21,6 +24,17 @@ def explain(error: Exception, argv: Sequence[str], cwd: Path) -> AgentError:
     return AgentError(f"{command} could not be started: {reason}", fix=fix)
 
 
+def exhausted(error: BaseException) -> Exhausted | None:
+    """What to say instead of `error` if it only means that a limit of this process, or of its user, is reached."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return Exhausted(f"{FILES[0]} for acp-launch", fix=FILES[1])
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):  # ulimit -u, or a container's limit
+        return Exhausted("no more threads are allowed for acp-launch", fix=PROCESSES[1])
+    if isinstance(error, BlockingIOError) and error.filename is None and error.errno == errno.EAGAIN:
+        return Exhausted(f"{PROCESSES[0]} for acp-launch", fix=PROCESSES[1])
+    return None
+
+
 def _exec_failure(error: OSError, command: Path) -> tuple[str, str]:
     match error.errno:
         case errno.ENOENT:
@@ -32,9 +46,9 @@ def _exec_failure(error: OSError, command: Path) -> tuple[str, str]:
         case errno.E2BIG:
             return "its arguments and environment together are too long", "pass fewer variables with inherit_env"
         case errno.EMFILE | errno.ENFILE:
-            return "no file descriptors are left", "raise the limit with `ulimit -n`"
+            return FILES
         case errno.EAGAIN:
-            return "no more processes are allowed", "raise the limit with `ulimit -u`"
+            return PROCESSES
         case _:
             return _reason(error), ""
 

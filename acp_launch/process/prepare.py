@@ -13,11 +13,14 @@ import signal
 import sys
 import threading
 
+from acp_launch.errors import Exhausted
 from acp_launch.process.identity import Process, Table
 
 IS_LINUX: bool = sys.platform == "linux"  # /proc and the subreaper there; psutil and groups elsewhere
 
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
+_OURS, _CHILD = 15, 8  # descriptors of a launch, and of each child: pipes, its log, a pidfd, the agent's seat
+FEW_DESCRIPTORS = _OURS + 4 * _CHILD  # an agent with a few servers
 _DESCRIPTORS = 10_240  # macOS accepts no more (OPEN_MAX); a hard limit may be a billion, which slows others down
 
 _baseline: frozenset[Process] | None = None
@@ -45,6 +48,22 @@ def prepare() -> None:
     _notice_children()
     if IS_LINUX:
         become_subreaper()
+
+
+def require_descriptors(children: int = 0) -> None:
+    """Say at once where too few files can be open for so many children: half-way, even ending them takes some.
+
+    Raises:
+        Exhausted: the limit of this process is too low.
+    """
+    import resource
+
+    _make_room()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    needed = max(FEW_DESCRIPTORS, _OURS + _CHILD * children)
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        what = f"at most {limit} files can be open at a time, and this takes {needed}"
+        raise Exhausted(what, fix="raise the limit with `ulimit -n`; above its hard limit, that takes root")
 
 
 def undo() -> None:

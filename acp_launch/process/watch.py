@@ -87,7 +87,27 @@ def _wait_in_thread(spawned: Spawned, call: Callable[[], None]) -> Callable[[], 
 
     spawned.is_awaited_elsewhere = True
     # A daemon: should the process outlive even SIGKILL (uninterruptible sleep), the interpreter can still end.
-    threading.Thread(target=wait, name=f"waitpid {spawned.pid}", daemon=True).start()
+    try:
+        threading.Thread(target=wait, name=f"waitpid {spawned.pid}", daemon=True).start()
+    except RuntimeError:  # no thread either
+        spawned.is_awaited_elsewhere = False
+        return _look_every_now_and_then(spawned, call)
+    return wanted.clear
+
+
+def _look_every_now_and_then(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
+    loop = asyncio.get_running_loop()
+    wanted = [True]
+
+    def look() -> None:
+        if not wanted:
+            return
+        if spawned.poll() is not None:
+            call()
+        else:
+            loop.call_later(LOOK_EVERY, look)
+
+    loop.call_soon(look)
     return wanted.clear
 
 

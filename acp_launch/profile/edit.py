@@ -59,7 +59,12 @@ def _same(one: Plain, other: Plain) -> bool:
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
-    return type(one) is type(other) and bool(one == other)
+    return _type(one) is _type(other) and bool(one == other)
+
+
+def _type(value: Plain) -> type:
+    """However a number is written."""
+    return next((kind for kind in (bool, int, float) if isinstance(value, kind)), type(value))
 
 
 def _put(root: Plain, path: KeyPath, value: Plain) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
-from acp_launch.document.nodes import Plain, found, shorten
+from acp_launch.document.nodes import Plain, found, number_text, shorten
 
 KEY = "extends"
 MAX_ENTRIES = 63
@@ -48,7 +48,7 @@ def faults(written: Plain) -> Iterator[Fault]:
 
 def _misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    fix = f'quote it: "{value}"' if number else "write the name of a profile, or remove the key"
+    fix = f'quote it: "{number_text(value)}"' if number else "write the name of a profile, or remove the key"
     return Fault(path, f"expected {expected}, found {found(value)}", fix)
 
 

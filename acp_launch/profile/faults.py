@@ -44,7 +44,7 @@ _USERS: Mapping[str, str] = {
     **dict.fromkeys(("secret", "store", "stores"), f'move it to "secrets" in {_MOVE}'),
     "trust": "remove it",
 }
-_REMOTE_LATER = frozenset({"required", "restart", "timeouts", "tools", "roots", "bridge", "env"})
+_REMOTE_LATER = frozenset({"restart", "timeouts", "tools", "roots", "bridge", "env"})
 LATER: Mapping[type, frozenset[str]] = {
     Agent: frozenset({"mcp"}),
     HttpServer: _REMOTE_LATER,

@@ -24,8 +24,8 @@ from acp_launch.profile.text import read, shown
 
 MAX_DEPTH = 16  # parents above each other
 MAX_FILES = 64  # without the overlay
-MAX_TEXT = 4 * 1024 * 1024  # characters in all files together; a text of 1 MiB takes seconds to parse
-MAX_VALUES = 50_000  # in all files together, aliases expanded; a profile of a thousand servers has 20,000
+MAX_TEXT = 1024 * 1024  # characters in all files together; as many take seconds to parse
+MAX_VALUES = 20_000  # in all files together, aliases expanded; a profile of a thousand servers has as many
 MAX_PROBLEMS = 100  # ways that lead nowhere before no further one is tried
 
 Understand = Callable[[Layer], Part]

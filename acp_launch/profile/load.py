@@ -18,6 +18,7 @@ from acp_launch.problem import Problem, errors
 from acp_launch.profile.discover import PARENT, Found
 from acp_launch.profile.layers import Layer, Part, ordered
 from acp_launch.profile.model import Profile
+from acp_launch.profile.reading import reading
 from acp_launch.profile.text import read, shown
 from acp_launch.settings.grounds import grounds, lies_in
 
@@ -113,6 +114,11 @@ def _seen(found: Found, cache: Path | None) -> _Seen:
 
 
 def _anew(found: Found, cache: Path | None) -> _Seen:
+    with reading.file(shown(found.file)):
+        return _understood(found, cache)
+
+
+def _understood(found: Found, cache: Path | None) -> _Seen:
     from acp_launch.profile.gather import gather
     from acp_launch.profile.understand import together, understand
 

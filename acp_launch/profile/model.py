@@ -174,6 +174,8 @@ class HttpServer(Shape, frozen=True, kw_only=True):
     """The server's address, `http://` or `https://`."""
     headers: Mapping[str, Template] = field(default_factory=dict)
     """HTTP headers sent with every request."""
+    required: Annotated[bool, TRUTH] = True
+    """`false` lets a session open without it when nothing answers at its address."""
 
 
 class SseServer(Shape, frozen=True, kw_only=True):
@@ -183,6 +185,8 @@ class SseServer(Shape, frozen=True, kw_only=True):
     """The address of the event stream, `http://` or `https://`."""
     headers: Mapping[str, Template] = field(default_factory=dict)
     """HTTP headers sent with every request."""
+    required: Annotated[bool, TRUTH] = True
+    """`false` lets a session open without it when nothing answers at its address."""
 
 
 McpServer = StdioServer | HttpServer | SseServer

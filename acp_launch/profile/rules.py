@@ -6,18 +6,30 @@ even when half of the profile is wrong.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from acp_launch.document.duration import Duration
 from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, shorten
 from acp_launch.profile import permissions
-from acp_launch.profile.address import SESSION_NAME_FIX, URL_FIX, header_fault, session_name_fault, url_fault
+from acp_launch.profile.address import (
+    CLEAR,
+    CLEAR_FIX,
+    SESSION_NAME_FIX,
+    URL_FIX,
+    header_fault,
+    header_name_fault,
+    host,
+    is_in_the_clear,
+    session_name_fault,
+    url_fault,
+)
 from acp_launch.profile.agents import started
 from acp_launch.profile.model import Backoff
 from acp_launch.secret.environment import PASSPHRASE, PREFIX, is_private
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
+from acp_launch.secret.wording import noun
 
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
@@ -207,13 +219,29 @@ def _session(session: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def _remote(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
+    headers = _mapping(server, "headers")
     if isinstance(url := server.get("url"), str):
         yield from _exposed((*path, "url"), url, "in a url")
         if fault := url_fault(url):
             yield Fault((*path, "url"), fault, URL_FIX)
-    for name, value in _mapping(server, "headers").items():
+        elif "$" not in host(url) and is_in_the_clear(url):
+            yield from _in_the_clear((*path, "url"), _credentials(headers))
+    for name, value in headers.items():
         if not re.fullmatch(HEADER_NAME, name):
             what = f'"{shorten(name)}" is not a header\'s name'
             yield Fault((*path, "headers", name), what, "use letters, digits and -", at_key=True)
+        elif fault := header_name_fault(name):
+            yield Fault((*path, "headers", name), fault, "remove it", at_key=True)
         if isinstance(value, str) and (fault := header_fault(value)):
             yield Fault((*path, "headers", name), fault, "write it on one line")
+
+
+def _in_the_clear(path: KeyPath, names: Sequence[str]) -> Iterator[Fault]:
+    if names:
+        yield Fault(path, CLEAR.format(", ".join(names)), CLEAR_FIX, severity="warning")
+
+
+def _credentials(headers: Mapping[str, Plain]) -> list[str]:
+    """The headers that hold a secret, or by their name a credential from elsewhere."""
+    texts = {name: value for name, value in headers.items() if isinstance(value, str)}
+    return [name for name, value in texts.items() if _secrets(value) or noun(name)]

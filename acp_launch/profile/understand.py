@@ -18,6 +18,7 @@ from acp_launch.profile.check import check, version
 from acp_launch.profile.layers import Extends, Gathered, Layer, Part
 from acp_launch.profile.merge import merge
 from acp_launch.profile.model import Profile
+from acp_launch.profile.reading import reading
 
 ADD = "add: "  # begins what to do about all that is missing, which another file may have
 
@@ -32,7 +33,8 @@ class Understood(Struct, frozen=True):
 
 def understand(layer: Layer) -> Part:
     """One text for itself: whether it is YAML, which version it is written for, and what it extends."""
-    document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
+    with reading.file(layer.label):
+        document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
     if document is None:
         return Part(layer, problems=tuple(problems))
     wrong = list(_extends(document, layer))

@@ -30,6 +30,10 @@ class Late(Exception):  # noqa: N818
     """Raised when the work was not done in time; it may still be going on."""
 
 
+class NoThread(Exception):  # noqa: N818
+    """Raised when the system gives us no thread for the work (`ulimit -u`)."""
+
+
 def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], None]) -> T:
     """What `work` gives or raises, if that comes within `limit` seconds. Ctrl-C ends the wait at once.
 
@@ -37,13 +41,17 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
 
     Raises:
         Late: the deadline passed.
+        NoThread: the work was not begun.
         RuntimeError: the work wanted to end its thread or this process (SystemExit, GeneratorExit).
     """
     global _children_before
     if _children_before is None:
         _children_before = _children() | _children()  # the kernel may leave one out whose sibling exits
     answers: SimpleQueue[Callable[[], T]] = SimpleQueue()
-    threading.Thread(target=lambda: answers.put(_done(work)), daemon=True).start()
+    try:
+        threading.Thread(target=lambda: answers.put(_done(work)), daemon=True).start()
+    except RuntimeError as error:
+        raise NoThread from error
     try:
         answer = _awaited(answers, limit, waiting)
     except BaseException:  # the deadline; a signal; a stdout that takes no word

@@ -8,7 +8,7 @@ looks like a credential on stderr.
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from threading import Thread
 from typing import NoReturn, Protocol
@@ -150,14 +150,26 @@ def _in_parallel(work: Callable[[str], Outcome], names: Sequence[str]) -> dict[s
                 failures.append(failure)
                 waiting.clear()
 
-    threads = [Thread(target=ask, name="secret", daemon=True) for _ in names[:AT_ONCE]]
-    for thread in threads:
-        thread.start()
+    threads = _started([Thread(target=ask, name="secret", daemon=True) for _ in names[:AT_ONCE]])
+    if not threads:
+        ask()
     for thread in threads:
         thread.join()
     for failure in failures:
         raise failure
     return outcomes
+
+
+def _started(threads: Iterable[Thread]) -> list[Thread]:
+    """As many of them as the system allows."""
+    started = []
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError:  # ulimit -u
+            break
+        started.append(thread)
+    return started
 
 
 def _next(waiting: deque[str]) -> str | None:

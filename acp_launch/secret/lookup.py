@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from acp_launch.secret import environment
-from acp_launch.secret.bounded import Late, bounded
+from acp_launch.secret.bounded import Late, NoThread, bounded
 from acp_launch.secret.outcome import Outcome, Store, StoreFault
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
@@ -53,12 +53,15 @@ def within(store: Store, work: Callable[[], T], *, limit: float, waiting: Waitin
     """One piece of work of a store that was prepared, in time.
 
     Raises:
-        StoreFault: as the store says; `unavailable` when it did not answer within `limit` seconds.
+        StoreFault: as the store says; `unavailable` when it did not answer within `limit` seconds, or cannot be asked.
     """
     try:
         return bounded(work, limit=limit, waiting=lambda waited: waiting(f"answer of the {store.label}", waited, limit))
     except Late:
         raise _late(store.label, limit) from None
+    except NoThread:
+        reason = f"the {store.label} cannot be asked: no more threads are allowed"
+        raise StoreFault("unavailable", reason, fix="raise the limit with `ulimit -u`") from None
 
 
 def _late(label: str, limit: float) -> StoreFault:

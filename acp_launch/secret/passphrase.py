@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.errors import UsageError
+from acp_launch.mark import marked
 from acp_launch.secret.typed import BELL, Line
 
 PIPE = "pipe it in: acp-launch secret set NAME < FILE"
@@ -76,7 +77,7 @@ class _Question:
         import termios
 
         self._terminal = terminal
-        self._prompt = prompt.encode(errors="replace")
+        self._prompt = marked(prompt).encode(errors="replace")
         self._line = Line()
         self._before = termios.tcgetattr(terminal)
         self._silent = termios.tcgetattr(terminal)
@@ -212,7 +213,7 @@ def _on_console(prompt: str) -> str | None:
             os.close(os.open("CONIN$", os.O_RDWR))
         except OSError:  # no console
             return None
-        for character in prompt:
+        for character in marked(prompt):
             msvcrt.putwch(character)
         while not line.is_over:
             if not line.feed(_console_keys()):

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-Tone = Literal["plain", "dim", "heading", "warning"]
+Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint"]  # the last two: words of others
 Holds = Literal["once", "session", "always"]  # how long an answer lives: `always` is until it is forgotten by hand
 
 
@@ -46,7 +46,7 @@ class Person(Protocol):
     def floor(self) -> AbstractAsyncContextManager[None]: ...
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        """The columns of the screen, and the rows that such a question leaves for what is said above it."""
+        """The columns of a line above such a question, and the rows that it leaves for them."""
 
     def say(self, text: str, tone: Tone = "plain") -> None:
         """Lines above a question. Neither redacted nor made harmless here: whoever calls has done both."""

@@ -51,6 +51,8 @@ def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     few = open_files(64, 128)
     assert (few.standing, few.text) == ("warning", "64, up to 128 for acp-launch itself")
     assert few.fix == "raise the hard limit to 256 or more"
+    none = open_files(20, 20)
+    assert (none.standing, none.code, none.fix) == ("problem", 3, few.fix)
 
 
 def test_processes_are_short_when_few_more_can_be_started() -> None:

@@ -156,6 +156,9 @@ def test_a_remote_server_that_nobody_is_at_is_a_problem(launch: Launcher) -> Non
         f"http {url}; nobody answers there: Connection refused",
         "start it, or correct mcp_servers.docs.url",
     )
+    assert told(examined(launch, 8, HTTPS_PROXY="http://127.0.0.1:9")["server docs"])[0] == "problem", "none is between"
+    url = "http://docs.invalid/mcp"
+    own(launch, agent("polite", "http"), mcp_servers={"docs": {"type": "http", "url": url}})
     found = examined(launch, 0, HTTPS_PROXY="http://127.0.0.1:9")
     assert found["server docs"]["text"] == f"http {url}; {NOT_TRIED}"
 
@@ -342,8 +345,8 @@ def refused(launch: Launcher) -> "Callable[..., list[Json]]":
 
 
 REMOTE = {
-    "docs": {"type": "http", "url": "http://127.0.0.1:9/a"},
-    "old": {"type": "sse", "url": "http://127.0.0.1:9/b"},
+    "docs": {"type": "http", "url": "http://docs.invalid/a"},
+    "old": {"type": "sse", "url": "http://docs.invalid/b"},
 }
 
 
@@ -484,7 +487,7 @@ def test_what_is_known_of_an_agent_is_told_before_anything_starts(launch: Launch
     program = tmp_path / "codex-acp"
     program.write_text(f"#!/bin/sh\nexec {sys.executable} -I -S {AGENTS}/polite.py http\n")
     program.chmod(0o755)
-    own(launch, {"command": str(program)}, mcp_servers={"old": {"type": "sse", "url": "http://127.0.0.1:9/b"}})
+    own(launch, {"command": str(program)}, mcp_servers={"old": {"type": "sse", "url": "http://docs.invalid/b"}})
     known = "mcp_servers.old: warning: Codex takes MCP servers over stdio and http only, as far as is known"
     for verb in ("validate", "plan"):
         done = launch(verb, "p")

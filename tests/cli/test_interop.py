@@ -508,3 +508,57 @@ def test_a_profile_without_a_source_is_a_usage_error(project: Launcher) -> None:
     done = project("import", "--into", "p")
     assert (done.code, done.out) == (2, b"")
     assert "import what?" in done.err
+
+
+AGENTS = {"agent_servers": {"One": {"command": "one-agent"}, "Two": {"command": "two-agent"}}}
+
+
+def of_jetbrains(launch: Launcher, *names: str) -> None:
+    file = Path(launch.env["HOME"]) / ".jetbrains" / "acp.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"agent_servers": {name: AGENTS["agent_servers"][name] for name in names}}))
+
+
+def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: Launcher) -> None:
+    of_jetbrains(project, "One")
+    done = project("import", "jetbrains", "--into", "p", "--yes")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: .acp-launch/p.yaml has an agent, and what is there to import are agents: One\n"
+        "    fix: say which: --only One --force\n",
+    )
+    done = project("import", "jetbrains", "--into", "p", "--yes", "--only", "One")
+    assert done.code == 2
+    assert "an agent is there already and differs; --force replaces it\n" in done.err
+    assert done.err.endswith("nothing was written to .acp-launch/p.yaml\n    fix: --force replaces what is there\n")
+    assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "One", "--force").code == 0
+    assert "  command: one-agent  # kept as it is\n" in profile(project).read_text()
+
+
+def test_of_several_agents_one_is_named(project: Launcher) -> None:
+    of_jetbrains(project, "One", "Two")
+    done = project("import", "jetbrains", "--into", "p", "--yes")
+    assert done.err == (
+        "acp-launch: .acp-launch/p.yaml has an agent, and what is there to import are agents: One, Two\n"
+        "    fix: say which: --only NAME --force\n"
+    )
+    profile(project).write_text("version: 1\n")
+    done = project("import", "jetbrains", "--into", "p", "--yes")
+    assert (done.code, done.err) == (
+        2,
+        "acp-launch: a profile has one agent, and what is there to import are agents: One, Two\n"
+        "    fix: say which: --only NAME\n",
+    )
+    assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "Two").code == 0
+    assert "command: two-agent" in profile(project).read_text()
+
+
+def test_an_export_finds_the_users_own_file_by_its_other_name(project: Launcher) -> None:
+    file = Path(project.env["HOME"]) / ".config" / "opencode" / "opencode.jsonc"
+    file.parent.mkdir(parents=True)
+    file.write_text('{\n  // mine\n  "theme": "dark",\n}\n')
+    project.write({"agent": {"command": "cat"}, "mcp_servers": PLAIN})
+    done = project("export", "p", "--to", "opencode", "--write", "--yes")
+    assert done.code == 0, done.err
+    assert [each.name for each in file.parent.iterdir()] == ["opencode.jsonc"]
+    assert "// mine" in file.read_text() and "files-mcp" in file.read_text()

@@ -55,7 +55,9 @@ def account(launch: Launcher) -> Account:
 
 
 def logged_in(method: str) -> str:
-    return f'acp-launch: logged in to test-agent with "{method}"\n    whether that is all it wants: acp-launch run p\n'
+    return (
+        f'▐ acp-launch: logged in to test-agent with "{method}"\n▐     whether that is all it wants: acp-launch run p\n'
+    )
 
 
 def test_the_only_way_is_taken_and_the_agent_is_heard_meanwhile(account: Account) -> None:
@@ -128,8 +130,8 @@ def test_an_agent_that_dies_in_its_login_is_exit_4(account: Account) -> None:
     done = account.launch("login", "p")
     assert (done.code, done.err) == (
         4,
-        "no network\nacp-launch: the agent exited with status 1 before it answered authenticate\n"
-        f"{account.launch.started()}    no network\n",
+        "no network\n▐ acp-launch: the agent exited with status 1 before it answered authenticate\n"
+        f"  {account.launch.started()}      no network\n",
     )
 
 
@@ -282,7 +284,7 @@ def test_the_ways_are_listed_for_people_and_for_scripts(account: Account) -> Non
     ]
     account.offers()
     done = account.launch("login", "p", "--list")
-    assert (done.code, done.out, done.err) == (0, b"", f"test-agent offers no way to log in\n{hint}")
+    assert (done.code, done.out, done.err) == (0, b"", f"acp-launch: test-agent offers no way to log in\n{hint}")
 
 
 def test_in_a_terminal_the_ways_that_need_one_are_listed_too(account: Account) -> None:
@@ -347,7 +349,7 @@ def test_a_person_chooses_and_the_program_on_the_terminal_does_it(account: Accou
         terminal.until("ask, new: ")
         terminal.types("please\n")
         assert terminal.ends() == 0
-    assert "  1. Browser: Opens a page\n  2. API key: (reads LOGIN_KEY)\n  3. Terminal\n" in terminal.text
+    assert "▐   1. Browser: Opens a page\n▐   2. API key: (reads LOGIN_KEY)\n▐   3. Terminal\n" in terminal.text
     assert terminal.text.endswith(logged_in("Terminal"))
     assert account.is_in
 
@@ -367,7 +369,7 @@ def test_a_run_logs_in_when_the_agent_wants_it_and_goes_on_with_its_prompt(accou
         terminal.until("Log in with which?")
         terminal.types("1\n")
         assert terminal.ends() == 0
-    assert "test-agent wants a login\n  1. Browser: Opens a page\n" in terminal.text
+    assert "▐ The agent test-agent wants a login\n▐   1. Browser: Opens a page\n" in terminal.text
     assert terminal.text.rstrip().endswith("You said: hi")
 
 
@@ -403,7 +405,9 @@ def test_a_person_who_wants_none_is_let_go(account: Account) -> None:
         terminal.until("Log in with which?")
         terminal.types("\n")
         assert terminal.ends() == 6
-    assert terminal.text.endswith("acp-launch: no login was chosen\n    fix: choose one of these: acp-launch login p\n")
+    assert terminal.text.endswith(
+        "▐ acp-launch: no login was chosen\n▐     fix: choose one of these: acp-launch login p\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -425,7 +429,7 @@ def test_any_end_but_status_0_is_a_failure_and_leaves_the_terminal_as_it_was(
         terminal.types(keys)
         terminal.until("another way: acp-launch login p\n")
         assert terminal.ends() == 6
-    assert b"\r\n    fix: try again" in terminal.raw, "line ends are made by the terminal again"
+    assert "\r\n▐     fix: try again".encode() in terminal.raw, "line ends are made by the terminal again"
     assert f'acp-launch: the login "Terminal" failed: {Path(sys.executable).name} {why}\n' in terminal.text
     assert not account.is_in
 
@@ -450,13 +454,13 @@ def test_a_command_of_the_agents_choosing_is_shown_whole_and_run_only_when_allow
         assert terminal.ends() == code
     shown = f"WAY='an old one' {shutil.which('touch')} {account.launch.project / 'account'}"
     assert (
-        '"Old way" is a command of the agent\'s choosing, not of your profile:\n'
-        f"    {shown}\n    in {account.launch.project}\n" in terminal.text
+        '▐ "Old way" is a command of the agent\'s choosing, not of your profile:\n'
+        f"      {shown}\n▐     in {account.launch.project}\n" in terminal.text
     )
     assert account.is_in is (code == 0)
     if code:
         assert terminal.text.endswith(
-            'acp-launch: the login "Old way" was not run\n    fix: choose another: acp-launch login p --list\n'
+            '▐ acp-launch: the login "Old way" was not run\n▐     fix: choose another: acp-launch login p --list\n'
         )
 
 

@@ -517,11 +517,11 @@ def test_a_line_of_progress_is_for_terminals_and_the_log_for_the_verbose(launch:
     assert shown(launch, "call", "p", "polite", "progress") == "done\n"
     done = launch("mcp", "call", "p", "polite", "progress", "--verbose")
     assert (done.code, done.out) == (0, b"done\n")
-    assert set(done.err.splitlines()) == {'polite: info (db): {"rows": 3}', "probe_polite: working"}
+    assert set(done.err.splitlines()) == {'▐ polite: info (db): {"rows": 3}', "probe_polite: working"}
     call = ("mcp", "call", "p", "polite")
     with on_terminal(*call, "progress", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
         assert terminal.ends() == 0
-    assert terminal.text == "polite: 1/2: step 1\npolite: 2/2: step 2\ndone\n"
+    assert terminal.text == "▐ polite: 1/2: step 1\n▐ polite: 2/2: step 2\ndone\n"
     with on_terminal(*call, "escape", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
         assert terminal.ends() == 0
     assert terminal.raw.decode() == "\\x1b[31mred\ufffd\r\n"
@@ -633,7 +633,7 @@ def test_a_server_on_the_mcp_package_agrees_with_us(launch: Launcher) -> None:
     assert failure(launch, "call", "p", "sdk", "fail", "why=so")[0] == 9
     with on_terminal("mcp", "call", "p", "sdk", "count", "steps=2", cwd=launch.project, env=launch.env) as terminal:
         assert terminal.ends() == 0
-    assert terminal.text == "sdk: 1/2: step 1\nsdk: 2/2: step 2\ncounted to 2\n"
+    assert terminal.text == "▐ sdk: 1/2: step 1\n▐ sdk: 2/2: step 2\ncounted to 2\n"
 
 
 def test_a_reader_that_leaves_early_is_no_failure_of_ours(launch: Launcher) -> None:

@@ -15,7 +15,7 @@ from tests.interactive.screen import DRIVERS, Terminal, on_screen
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 DEAF = Path(__file__).parents[1] / "agents" / "deaf_to.py"
-LEAVES = "Ctrl-C again, or Ctrl-D, ends the session"
+LEAVES = "▐ Ctrl-C again, or Ctrl-D, ends the session"
 
 
 @contextmanager
@@ -344,7 +344,7 @@ def test_our_commands(tmp_path: Path) -> None:
         terminal.until("end the session; it can be continued later")
         terminal.types(f":servers{ENTER}")
         terminal.until_it(
-            lambda: any(re.match(r"  notes ready in .*, 3 tools", row) for row in terminal.rows), "servers"
+            lambda: any(re.match(r"▐   notes ready in .*, 3 tools", row) for row in terminal.rows), "servers"
         )
         terminal.types(f":usage{ENTER}")
         terminal.until("turns here: 1")

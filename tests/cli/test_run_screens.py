@@ -50,7 +50,7 @@ def finishes(terminal: Terminal, prompt: str) -> list[str]:
 
 def told(terminal: Terminal, prompt: str) -> list[str]:
     """What stands below a prompt, without what is said of the session's beginning, whenever that comes."""
-    beginning = ("session title: ", "acp-launch: mcp servers: ")
+    beginning = ("session title: ", "▐ acp-launch: mcp servers: ")
     return [row for row in after(terminal, prompt) if not row.startswith(beginning)]
 
 
@@ -64,7 +64,9 @@ def is_asked(terminal: Terminal, title: str, key: str = "y") -> None:
 
 def fills(terminal: Terminal, label: str, text: str) -> None:
     """Answer a line of a form, once the cursor is behind its label."""
-    terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith(label), f"the line {label}")
+    name, _, default = label.partition(" [")
+    shown = f'▐ "{name}"' + (f" [{default}" if default else "")
+    terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith(shown), f"the line {label}")
     terminal.types(text + ENTER)
 
 
@@ -178,11 +180,11 @@ def test_a_question_about_a_change_shows_the_change(tmp_path: Path) -> None:
         sends(terminal, "edit notes.txt eggs")
         is_asked(terminal, "Edit notes.txt")
         rows = after(terminal, "edit notes.txt eggs")
-        assert rows[rows.index(f"    changes {tmp_path}/notes.txt  +1 -0") :][1:5] == [
-            "      1   milk",
-            "      2   bread",
-            "      3 + eggs",
-            "Allow it?",
+        assert rows[rows.index(f"▐     changes {tmp_path}/notes.txt  +1 -0") :][1:5] == [
+            "        1   milk",
+            "        2   bread",
+            "        3 + eggs",
+            "▐ Allow it?",
         ]
         good = "[g] Allow for good, listed by acp-launch permission list demo"
         assert f"[y] Allow once  [a] Always allow in this session  [n] Reject  {good}" in terminal.rows
@@ -205,7 +207,7 @@ def test_no_detail_of_a_question_looks_like_a_line_of_ours(tmp_path: Path) -> No
         sends(terminal, "switch")
         is_asked(terminal, "Leave the plan mode and start to work")
         rows = told(terminal, "switch")
-        assert rows[1:4] == ["    kind: switch_mode", "    plan: 1. work", "      2. rest"]
+        assert rows[1:4] == ["      kind: switch_mode", "      plan: 1. work", "        2. rest"]
         terminal.types("n")
         assert finishes(terminal, "switch")[-1] == "I go on planning."
         leaves(terminal)
@@ -226,8 +228,8 @@ def test_several_questions_at_once_come_one_after_the_other(tmp_path: Path) -> N
         sends(terminal, "several")
         for title, key in (("Read secrets.txt", "y"), ("Delete build/", "n"), ("Fetch https://example.com/", "n")):
             is_asked(terminal, title)
-            asked = [row for row in terminal.all if row.startswith("The agent asks for permission: ")]
-            assert asked[-1] == f"The agent asks for permission: {title}"
+            asked = [row for row in terminal.all if row.startswith("▐ The agent asks for permission: ")]
+            assert asked[-1] == f"▐ The agent asks for permission: {title}"
             terminal.types(key)
         assert finishes(terminal, "several")[-3:] == [
             " • Read secrets.txt: allowed (allow-once); I only pretended to do it",
@@ -242,7 +244,7 @@ def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
         sends(terminal, "withdraw")
         is_asked(terminal, "Launch the rocket")
         rows = finishes(terminal, "withdraw")
-        assert "Allow it? (no longer asked)" in rows
+        assert "▐ Allow it? (no longer asked)" in rows
         assert rows[-1] == "I took the question back, and the client answered it with the error -32800."
         terminal.types("y")
         terminal.until("> y")  # a key is a letter again
@@ -254,7 +256,7 @@ def test_a_call_that_nobody_was_asked_about_is_marked(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "unasked")
         assert finishes(terminal, "unasked") == [
-            "✓ rm -rf build/  execute  ran without asking (policy: permissions.default: ask)",
+            "✓ rm -rf build/  execute  ▐ ran without asking (policy: permissions.default: ask)",
             "  (pretended: nothing was run)",
             "I did not ask, and only pretended to run it.",
         ]
@@ -290,11 +292,11 @@ def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> N
         begun, died, *command, last, gone = told(terminal, "crash")[:-3]
         assert (begun, last, gone) == (
             "I am about to",
-            "    demo agent: crashing, as it was asked to",
-            "The agent is gone.",
+            "      demo agent: crashing, as it was asked to",
+            "▐ The agent is gone.",
         )
-        assert died == "acp-launch: the agent exited with status 3 before it answered session/prompt"
-        assert "".join(command).startswith("    command: /")
+        assert died == "▐ acp-launch: the agent exited with status 3 before it answered session/prompt"
+        assert "".join(command).startswith("      command: /")
         assert "".join(command).endswith("-I -m acp_launch.demo.agent")
         mood = "down · Demo agent (scripted, no model) · demo · work"
         terminal.until_it(lambda: terminal.shown.splitlines()[-1] == f"{mood} · 1 server up", "a server for the next")
@@ -332,19 +334,19 @@ def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key:
         sends(terminal, "form")
         fills(terminal, "Name", "Aurora")
         fills(terminal, "Ticket [DEMO-1]", "not a ticket")
-        terminal.until("Ticket must match")
+        terminal.until('"Ticket" must match')
         fills(terminal, "Ticket [DEMO-1]", "REL-7")
         for label in ("Who is told", "Its page", "On which day", "At which moment", "Channel [beta]", "Size"):
             fills(terminal, label, "")
         fills(terminal, "Copies [1]", "10")
-        terminal.until("Copies must")
+        terminal.until('"Copies" must')
         fills(terminal, "Copies [1]", "3")
         for label in ("Share of users", "Urgent", "Platforms", "Reviewers"):
             fills(terminal, label, "")
         terminal.until("[s] send  [e] edit  [d] decline  [c] cancel")
         rows = after(terminal, "form")
-        assert "    Name: Aurora" in rows
-        assert "    Ticket: REL-7" in rows
+        assert "      Name: Aurora" in rows
+        assert "      Ticket: REL-7" in rows
         terminal.types(key)
         answer = finishes(terminal, "form")
         assert says in answer
@@ -358,10 +360,12 @@ def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: 
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "form")
         fills(terminal, "Name", f"Aurora{ENTER}REL-7")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "Ticket [DEMO-1] REL-7", "what was typed ahead")
-        assert "Name Aurora" in terminal.rows
+        terminal.until_it(
+            lambda: terminal.rows[terminal.cursor[1]] == '▐ "Ticket" [DEMO-1] REL-7', "what was typed ahead"
+        )
+        assert '▐ "Name" Aurora' in terminal.rows
         terminal.types(ENTER)
-        terminal.until("Ticket REL-7")
+        terminal.until('"Ticket" REL-7')
         terminal.types(ESCAPE)
         terminal.until("It is not sent. Decline it?")
         terminal.until("[c] cancel")
@@ -377,10 +381,10 @@ def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
 ) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "form")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith("Name"), "the first field")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith('▐ "Name"'), "the first field")
         terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
         fills(terminal, "Name", "Aurora")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "Ticket [DEMO-1]", "the second field")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Ticket" [DEMO-1]', "the second field")
         terminal.types(way)
         terminal.until("It is not sent. Decline it?")
         terminal.until("[c] cancel")
@@ -394,7 +398,7 @@ def test_a_form_of_lines_is_left_unsent_as_it_says_and_the_session_goes_on(tmp_p
         terminal.until(">")
         terminal.types("form\n")
         terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
-        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "Name", "the first field")
+        terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Name"', "the first field")
         terminal.types(CTRL_D)
         terminal.until("It is not sent. Decline it?")
         terminal.until("d/c:")
@@ -418,7 +422,7 @@ def test_a_link_is_opened_in_the_browser_only_with_consent(tmp_path: Path) -> No
         assert finishes(terminal, "link")[-1] == "The page was not opened (decline)."
         sends(terminal, "link")
         terminal.until_it(lambda: "[o] open it in the browser" in terminal.shown, "the second question")
-        (address,) = [row.strip() for row in after(terminal, "link") if row.startswith("    https://")]
+        (address,) = [row.strip() for row in after(terminal, "link") if row.startswith("      https://")]
         assert address.startswith("https://example.com/demo?session=")
         terminal.types("o")
         assert visited() == address, "the first page it ever saw"
@@ -443,6 +447,7 @@ def test_escape_sequences_of_an_agent_never_reach_the_terminal(tmp_path: Path, c
         ):
             assert visible in shown
         assert r">\u202egnp.exe\u202c \u2066txet\u2069<" in shown
+        assert not [row for row in terminal.all if row.startswith(("▐ acp-launch: type", "▐ Allow ls?"))]
         is_clean(terminal)
         for attack in ATTACKS.values():
             assert CONTROL.search(attack) is None or attack.encode() not in terminal.raw

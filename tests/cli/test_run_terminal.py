@@ -45,9 +45,9 @@ def test_an_unclear_answer_is_asked_again(tmp_path: Path, env: dict[str, str]) -
     with on_terminal("run", "demo", "note buy milk", cwd=tmp_path, env=env) as terminal:
         asked(terminal)
         terminal.types("9\n")
-        terminal.until("9\nAllow it? [no]: ")
+        terminal.until("9\n▐ Allow it? [no]: ")
         terminal.types("ok\n")
-        terminal.until("ok\nAllow it? [no]: ")
+        terminal.until("ok\n▐ Allow it? [no]: ")
         terminal.types("y\n")
         assert terminal.ends() == 0
     assert "Noted: buy milk" in terminal.text

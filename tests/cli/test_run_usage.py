@@ -134,7 +134,7 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
     launch.write(
         {
             "agent": {"command": "no-such-command-anywhere", "env": {"KEY": "${secret:vault}${env:NO_SUCH_VARIABLE}"}},
-            "mcp_servers": {"docs": {"type": "http", "url": "http://x/", "headers": {"A": "${secret:docs}"}}},
+            "mcp_servers": {"docs": {"type": "http", "url": "https://x/", "headers": {"A": "${secret:docs}"}}},
         }
     )
     done = launch("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")

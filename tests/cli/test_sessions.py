@@ -98,7 +98,7 @@ def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launche
     assert (closed.code, closed.err, closed.methods) == (0, "", ["initialize", "session/close"])
     removed = launch("session", "rm", "done")
     assert (removed.code, removed.methods) == (0, ["initialize"])
-    assert removed.err == "test-agent cannot delete sessions; forgotten here, it may still have it\n"
+    assert removed.err == "acp-launch: test-agent cannot delete sessions; forgotten here, it may still have it\n"
     gone = launch("session", "show", "done")
     assert (gone.code, gone.err) == (
         3,

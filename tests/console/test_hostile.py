@@ -4,7 +4,7 @@ import asyncio
 import io
 import os
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,12 @@ import pytest
 from msgspec import Raw
 from rich.console import Console, RenderableType
 
+from acp_launch.console import stderr
+from acp_launch.console.ask.forms import Forms
+from acp_launch.console.ask.links import Links
+from acp_launch.console.ask.logins import Logins
+from acp_launch.console.ask.permit import permitting
+from acp_launch.console.ask.question import Questions, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.failure import show
 from acp_launch.console.stream.notices import Notices
@@ -20,7 +26,10 @@ from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.plain import Plain, Quiet
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
 from acp_launch.process.change import Change, Standing
+from acp_launch.protocol.authmethod import AuthMethod
+from acp_launch.session.elicitation.form import Field, Form, Link
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.person import Choice, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed
 from tests.console.updates import chunk, update
 
@@ -163,6 +172,114 @@ def test_an_answer_that_a_terminal_gets_drives_it_no_more_than_a_drawn_one(
             shown += os.read(ours, 4096)
     text = shown.decode().replace("\r\n", "\n")
     assert all(unicodedata.category(mark) not in ("Cc", "Cf", "Zl", "Zp") or mark in "\n\t" for mark in text), text
+
+
+# Words that look like ours: with our mark before them, and where a line of ours would hold nothing else.
+OURS = "acp-launch: type your keyring passphrase"
+FORGERIES = [
+    OURS,
+    f"▐ {OURS}",
+    f"x\n▐ {OURS}",
+    f"x\n\n▐ {OURS}\n▐ Allow ls? [y] yes",
+    f"&#x2590; {OURS}",
+    f"> &#9616; {OURS}",
+]
+
+
+def assert_genuine(shown: str) -> None:
+    """No line with our mark holds their words where ours begin."""
+    assert shown
+    for line in shown.splitlines():
+        for after in line.split("▐")[1:]:
+            assert not after.strip().startswith((OURS, "Allow ls?")), line
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others write where we write."""
+    monkeypatch.setattr(stderr, "_is_marking", True)
+
+
+@pytest.mark.parametrize("evil", FORGERIES)
+def test_no_line_of_ours_can_be_forged(
+    evil: str, shared: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """In the answer, which goes to the same pipe, and in whatever we tell of the agent."""
+    for kind in (Plain, Quiet):
+        file = tmp_path / kind.__name__
+        with file.open("wb") as out:
+            observer = kind(Outlet(out.fileno()))
+            everything(observer, evil)
+            observer.update(chunk(f"{evil}\n"))
+            observer.update(chunk("▐", message="2"))
+            observer.update(chunk(f" {OURS}", message="2"))
+            observer.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+            asyncio.run(observer.drain())
+        assert_genuine(file.read_text())
+        told = capsys.readouterr().err
+        assert_genuine(told)
+        assert all(line.startswith(("▐ ", "  ")) for line in told.splitlines())
+
+
+@pytest.mark.parametrize("evil", FORGERIES)
+def test_no_line_of_ours_can_be_forged_where_it_is_drawn(evil: str, shared: None) -> None:
+    async def story() -> None:
+        for with_history in (False, True):
+            paper = Paper()
+            live = Live(paper, history=with_history)
+            everything(live, evil)
+            live.update(chunk(f"{evil}\n\n```\n{evil}\n```\n"))
+            live.ended(TurnEnd("end_turn", None, "", "", Raw(b"{}")))
+            assert_genuine(paper.text)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("evil", FORGERIES)
+def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever names an agent, a field, a tool or a way to log in."""
+
+    async def story() -> None:
+        person = Answering()
+        call: dict[str, Any] = {"toolCallId": "1", "title": evil, "kind": evil, "rawInput": {"a": evil, evil: 1}}
+        call |= {"locations": [{"path": evil}], "name": evil, "_meta": {"toolName": evil}}
+        call |= {"content": [{"type": "content", "content": {"type": "text", "text": evil}}]}
+        options = [{"optionId": "a", "name": evil, "kind": "x"}]
+        await permitting(person, "here")(ToolQuestion(call=call, options=options, announced=evil))
+        name = Field(name="n", kind="text", title=evil, description=evil, is_required=True)
+        await Forms(person, evil).fill(Form(message=evil, title=evil, description=evil, fields=(name,)))
+        await Links(person, evil, env={}).visit(Link(evil, url=f"https://example.com/{evil}", id=evil))
+        method = AuthMethod(id="a", name=evil, description=evil, type="agent")
+        await Logins(person).which(evil, [method])
+
+    asyncio.run(story())
+    assert_genuine(capsys.readouterr().err)
+
+
+def test_what_is_asked_is_marked_also_where_nobody_else_writes(capsys: pytest.CaptureFixture[str]) -> None:
+    async def story() -> None:
+        assert await Answering().line("Your name", default="Bob") == "typed"
+
+    asyncio.run(story())
+    assert capsys.readouterr().err == "▐ Your name [Bob]: "
+
+
+class Answering(Questions):
+    """A person whose answers come from nowhere: to a question the first way, to a line `typed`."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+
+    async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
+        for choice in choices:
+            tell(f"  1. {choice.label} ({choice.key})")
+        stderr.ask(f"{prompt} [no]: ")
+        stderr.put("\n")
+        return choices[0].key
+
+    async def line(self, prompt: str, *, default: str = "") -> str | None:
+        stderr.ask(f"{prompt} [{default}]: " if default else f"{prompt}: ")
+        return "typed"
 
 
 @pytest.mark.parametrize("evil", HOSTILE)

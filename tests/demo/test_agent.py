@@ -361,7 +361,10 @@ def test_methods_come_after_initialize_and_unknown_ones_are_not_found(agent: Cli
         {"mcpServers": [{"name": "a", "command": "relative", "args": [], "env": []}]},
         {"mcpServers": [{"name": "a", "command": "/bin/true", "args": []}]},
         {"mcpServers": [{"name": "a", "command": "/bin/true", "args": [], "env": {"A": "b"}}]},
-        {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com", "headers": []}]},
+        {"mcpServers": [{"type": "http", "name": "a", "url": "file:///etc", "headers": []}]},
+        {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com"}]},
+        {"mcpServers": [{"type": "http", "name": "a", "url": "https://example.com", "headers": {"A": "b"}}]},
+        {"mcpServers": [{"type": "acp", "name": "a", "id": "1"}]},
         {"additionalDirectories": ["/nonexistent/directory"]},
     ],
 )

@@ -176,14 +176,30 @@ def test_a_bomb_of_aliases_is_refused() -> None:
     lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 12)]
     assert complaints("\n".join(lines)) == [
-        "f.yaml:5:45: more than 100,000 values, aliases expanded\n    fix: use fewer aliases"
+        "f.yaml:4:45: more than 10,000 keys and values, aliases expanded\n    fix: use fewer aliases"
     ]
 
 
 def test_a_bomb_of_merges_is_refused() -> None:
     keys = ", ".join(f"k{n}: 1" for n in range(400))
     text = f"a: &a {{{keys}}}\nb: [{', '.join(['{<<: *a}'] * 400)}]\n"
-    assert "more than 100,000 values, aliases expanded" in complaints(text)[0]
+    assert "more than 10,000 keys and values, aliases expanded" in complaints(text)[0]
+
+
+@pytest.mark.parametrize(
+    "many",
+    [
+        "args: [" + "a, " * 60_000 + "]",
+        "env:\n" + "".join(f"  &a{number} K{number}: v\n" for number in range(11_000)),
+        "env:\n" + "".join(f"  K{number}: &a{number} v\n" for number in range(11_000)),
+        "args:\n" + "- - a\n" * 20_000,
+    ],
+    ids=["arguments", "anchored keys", "anchored values", "lists"],
+)
+def test_more_values_than_any_profile_needs_are_refused(many: str) -> None:
+    """Each of them takes its time to read, and a clone may hold any number of such files."""
+    (problem,) = complaints(many)
+    assert problem.endswith("more than 10,000 keys and values, aliases expanded\n    fix: is it a profile at all?")
 
 
 def test_depth_is_bounded_through_aliases_too() -> None:
@@ -198,7 +214,7 @@ def test_depth_is_bounded_through_aliases_too() -> None:
     [
         (b"a: 1\nb: \xff", "f.yaml:2:4: the byte 0xff is not UTF-8 text\n    fix: save the file as UTF-8"),
         (b"\xff\xfea\0", "f.yaml:1:1: this file is UTF-16, not UTF-8\n    fix: save it as UTF-8"),
-        (b"x" * (MAX_SIZE + 1), "f.yaml: this file is larger than 1024 KiB\n    fix: is it a profile at all?"),
+        (b"x" * (MAX_SIZE + 1), "f.yaml: this file is larger than 256 KiB\n    fix: is it a profile at all?"),
     ],
 )
 def test_bytes_that_are_no_text_say_why(content: bytes, expected: str) -> None:

@@ -44,8 +44,8 @@ def test_a_question_is_answered_by_a_line(terminal: Terminal) -> None:
     terminal.types(f"choose{ENTER}")
     terminal.until("y/a/n:")
     assert terminal.shown.splitlines() == [
-        *("> choose", "It wants to remove x", "Allow it?"),
-        *("  [y] Allow once", "  [a] Allow always", "  [n] Reject", "y/a/n:"),
+        *("> choose", "▐ It wants to remove x", "▐ Allow it?"),
+        *("▐   [y] Allow once", "▐   [a] Allow always", "▐   [n] Reject", "▐ y/a/n:"),
     ]
     terminal.types(f"what{ENTER}")
     terminal.until_it(lambda: terminal.shown.count("y/a/n:") == 2, "the question again")

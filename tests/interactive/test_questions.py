@@ -27,12 +27,12 @@ def ask(terminal: Terminal) -> None:
 
 def test_a_question_stands_above_the_prompt_and_one_key_answers_it(terminal: Terminal) -> None:
     ask(terminal)
-    assert terminal.shown.splitlines() == ["It wants to remove x", "Allow it?", OPEN, ">", STATUS]
+    assert terminal.shown.splitlines() == ["▐ It wants to remove x", "▐ Allow it?", OPEN, ">", STATUS]
     terminal.types("A")
     terminal.until("chosen a")
     assert terminal.shown.splitlines() == [
-        "It wants to remove x",
-        "Allow it? Allow always",
+        "▐ It wants to remove x",
+        "▐ Allow it? Allow always",
         "chosen a",
         ">",
         STATUS,
@@ -128,13 +128,13 @@ def test_nothing_else_moves_while_somebody_is_asked(terminal: Terminal) -> None:
     """What is printed and drawn meanwhile comes afterwards."""
     terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}")
     terminal.until(OPEN)
-    assert terminal.shown.splitlines() == ["It wants to remove x", "Allow it?", OPEN, ">", STATUS]
+    assert terminal.shown.splitlines() == ["▐ It wants to remove x", "▐ Allow it?", OPEN, ">", STATUS]
     terminal.types("y")
     terminal.until("chosen y")
     terminal.until("row 1")
     assert terminal.shown.splitlines() == [
-        "It wants to remove x",
-        "Allow it? Allow once",
+        "▐ It wants to remove x",
+        "▐ Allow it? Allow once",
         "said meanwhile",
         "chosen y",
         *("row 0", "row 1", ">", STATUS),
@@ -158,17 +158,17 @@ def test_a_question_that_is_withdrawn_leaves_what_was_typed(terminal: Terminal) 
     terminal.until("withdrawn\n")
     terminal.until("> my draft")
     assert OPEN not in terminal.shown
-    gone = "Allow it? (no longer asked)"
-    assert terminal.shown.splitlines() == ["It wants to remove x", gone, "withdrawn", "> my draft", STATUS]
+    gone = "▐ Allow it? (no longer asked)"
+    assert terminal.shown.splitlines() == ["▐ It wants to remove x", gone, "withdrawn", "> my draft", STATUS]
 
 
 def test_a_line_is_asked_for_where_one_types_and_the_draft_comes_back(terminal: Terminal) -> None:
     terminal.types(f"line Bob{ENTER}my draft")
     terminal.until("> my draft")
-    terminal.until_it(lambda: terminal.rows[0].startswith("Your name? [Bob]") and terminal.cursor == (17, 0), "line")
-    assert terminal.shown.splitlines() == ["Your name? [Bob]", STATUS]
+    terminal.until_it(lambda: terminal.rows[0].startswith("▐ Your name? [Bob]") and terminal.cursor == (19, 0), "line")
+    assert terminal.shown.splitlines() == ["▐ Your name? [Bob]", STATUS]
     terminal.types("Ada Lovelace")
-    terminal.until("Your name? [Bob] Ada Lovelace")
+    terminal.until("▐ Your name? [Bob] Ada Lovelace")
     terminal.types(ENTER)
     terminal.until("named Ada Lovelace")
     terminal.until("> my draft")
@@ -181,14 +181,14 @@ def test_a_line_is_asked_for_where_one_types_and_the_draft_comes_back(terminal: 
 def test_an_empty_line_gives_the_default_and_what_dismisses_it_nothing(terminal: Terminal) -> None:
     for key, named in ((ENTER, "named Bob"), (ESCAPE, "named None"), (CTRL_D, "named None")):
         terminal.types(f"line Bob{ENTER}")
-        terminal.until_it(lambda: terminal.cursor[0] == 17, "the line")
+        terminal.until_it(lambda: terminal.cursor[0] == 19, "the line")
         terminal.types(key)
         terminal.until(named)
 
 
 def test_ctrl_c_clears_a_line_first_and_dismisses_it_then(terminal: Terminal) -> None:
     terminal.types(f"line Bob{ENTER}")
-    terminal.until_it(lambda: terminal.cursor[0] == 17, "the line")
+    terminal.until_it(lambda: terminal.cursor[0] == 19, "the line")
     terminal.types("Ada")
     terminal.until("[Bob] Ada")
     terminal.types(CTRL_C)
@@ -199,7 +199,7 @@ def test_ctrl_c_clears_a_line_first_and_dismisses_it_then(terminal: Terminal) ->
 
 def test_a_form_is_filled_in_without_waiting_but_its_last_question_is_not_answered_by_it(terminal: Terminal) -> None:
     terminal.types(f"form{ENTER}")
-    terminal.until_it(lambda: terminal.cursor[0] == 7, "the first line")
+    terminal.until_it(lambda: terminal.cursor[0] == 9, "the first line")
     terminal.types(f"one{ENTER}")
     terminal.until("Second?")
     terminal.types(f"two{ENTER}")

@@ -26,7 +26,7 @@ def words(svg: str) -> str:
 def lasting(svg: str) -> list[str]:
     """The rows in no order: a server is ready when it is. That a file was read is told before a question or after it,
     as frames fall; and a command takes the rows that this machine's Python needs."""
-    passing = re.compile(r"read ~/|    command: |.*acp_launch\.demo\.agent$")
+    passing = re.compile(r"▐ read ~/|      command: |.*acp_launch\.demo\.agent$")
     return sorted(row for row in words(svg).splitlines() if not passing.match(row))
 
 

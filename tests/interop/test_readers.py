@@ -162,6 +162,7 @@ def test_codex() -> None:
                 "Authorization": "Bearer ${env:FIGMA_OAUTH_TOKEN}",
                 "X-Team": "${env:FIGMA_TEAM}",
             },
+            "required": False,
         },
     }
     assert [one.name for one in found.drafts if one.disabled] == ["old"]
@@ -294,3 +295,59 @@ def test_no_value_of_a_credential_is_in_anything_that_can_be_shown(tool: str) ->
     texts = [repr(found), str(found), repr(Drafting())]
     for value in ("BSAq7Rk29fLmZt41vXw83NcD", "c0rrect-h0rse", "lin_api_Ab12", "Zq81-kkLm-29fj"):
         assert not any(value in text for text in texts)
+
+
+ENTRY: dict[str, Any] = {"command": "x"}
+
+
+def of_claude(**entry: Any) -> Incoming:
+    return gathered([(TOOLS["claude"], {"mcpServers": {"s": {**ENTRY, **entry}}})], "/project")
+
+
+@pytest.mark.parametrize("key", ["env", "headers"])
+def test_what_a_list_holds_instead_of_names_and_values_is_said(key: str) -> None:
+    """A variable that is missing makes it another server; and it may be a credential, so it is not repeated."""
+    good = {"name": "A", "value": "1"}
+    items = ["TOKEN=ghp_secret", good, {"name": "B"}, {"value": "x"}, {"name": 1, "value": "x"}, ["C", "d"], None, good]
+    entry = {key: items} if key == "env" else {"command": None, "url": "https://x.example/mcp", key: items}
+    found = of_claude(**entry)
+    assert entries(found)["s"][key] == {"A": "1"}
+    assert left(found)["s"] == (
+        *((f"{key}[{index}]", "is no name with a value") for index in (0, 2, 3, 4, 5, 6)),
+        (f"{key}[7]", "names A again"),
+    )
+
+
+@pytest.mark.parametrize("key", ["env", "headers"])
+@pytest.mark.parametrize("value", ["A=1", 7, True, [["A", "1"]] * 10_001])
+def test_what_is_neither_a_map_nor_a_list_is_said(key: str, value: Any) -> None:
+    entry = {key: value} if key == "env" else {"command": None, "url": "https://x.example/mcp", key: value}
+    assert left(of_claude(**entry))["s"] == ((key, "is no mapping of texts"),)
+
+
+NUMBERS = {"A": "1.50", "B": "1e3", "C": "-0.0", "D": "10", "E": "123456789012345678901234567890.10"}
+
+
+def written(tmp_path: Path, tool: str) -> Path:
+    if tool == "codex":
+        pairs = ", ".join(f"{name} = {number}" for name, number in NUMBERS.items())
+        file, text = "config.toml", f"[mcp_servers.s]\ncommand = 'x'\nargs = [1.50]\nenv = {{{pairs}}}\n"
+    elif tool == "goose":
+        pairs = ", ".join(
+            f"{name}: {number}" for name, number in {**NUMBERS, "F": "007", "G": "0x1F", "H": "+5"}.items()
+        )
+        file, text = "config.yaml", f"extensions:\n  s: {{cmd: x, args: [1.50], envs: {{{pairs}}}}}\n"
+    else:
+        pairs = ", ".join(f'"{name}": {number}' for name, number in NUMBERS.items())
+        file, text = "a.json", f'{{"mcpServers": {{"s": {{"command": "x", "args": [1.50], "env": {{{pairs}}}}}}}}}'
+    (tmp_path / file).write_text(text)
+    return tmp_path / file
+
+
+@pytest.mark.parametrize("tool", ["claude", "codex", "goose"])
+def test_a_number_is_taken_over_as_it_is_written(tool: str, tmp_path: Path) -> None:
+    """A version of 1.50 is none of 1.5."""
+    found = entries(gathered([(TOOLS[tool], read(written(tmp_path, tool), TOOLS[tool]).root)], "/project"))["s"]
+    assert found["args"] == ["1.50"]
+    more = {"F": "007", "G": "0x1F", "H": "+5"} if tool == "goose" else {}
+    assert found["env"] == {**NUMBERS, **more}

@@ -89,6 +89,12 @@ def test_claude_code_takes_secrets_from_its_environment() -> None:
     assert found.variables == {"GITHUB_TOKEN": "github", "TEAM_DOCS": "team/docs"}
 
 
+def test_a_remote_server_that_codex_need_not_have_is_written_and_read_as_such() -> None:
+    text = "version: 1\nagent: {command: x}\nmcp_servers: {a: {type: http, url: 'https://x/', required: false}}\n"
+    assert export("codex", text).servers == {"a": {"url": "https://x/", "required": False}}
+    assert "required" not in export("opencode", text).servers["a"]
+
+
 def test_codex_is_told_the_names_of_variables() -> None:
     found = export("codex")
     assert found.servers == {
@@ -279,3 +285,39 @@ def test_an_entry_goes_to_the_project_where_that_is_the_custom_and_else_to_the_u
     (tmp_path / ".zed").mkdir()
     (tmp_path / ".zed" / "settings.json").write_text("{}")
     assert own_place(TOOLS["zed"], machine, tmp_path) == tmp_path / ".zed" / "settings.json"
+
+
+ALL = sorted(TOOLS)
+
+
+@pytest.mark.parametrize("tool", ALL)
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_an_export_goes_into_the_file_that_is_there_by_whatever_name_the_tool_reads_it(
+    tool: str, scope: str, tmp_path: Path
+) -> None:
+    """A second file beside it would be read, too, or instead of it."""
+    machine = Machine(tmp_path / "home", {}, "linux")
+    project = tmp_path / "project"
+    read = [
+        file
+        for file in places(TOOLS[tool], machine, project)
+        if file.is_relative_to(tmp_path / scope.replace("user", "home"))
+    ]
+    for file in read:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("{}")
+        is_usual = scope == "user" and tool in ("claude", "vscode", "cursor")  # theirs are the project's
+        assert (own_place(TOOLS[tool], machine, project) == file) is not is_usual
+        file.unlink()
+        file.symlink_to("nowhere")
+        assert (own_place(TOOLS[tool], machine, project) == file) is not is_usual
+        file.unlink()
+
+
+def test_of_two_names_that_are_there_the_first_is_written_to(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, {}, "linux")
+    places = tmp_path / ".config" / "opencode"
+    places.mkdir(parents=True)
+    for name in ("opencode.jsonc", "opencode.json"):
+        (places / name).write_text("{}")
+        assert own_place(TOOLS["opencode"], machine, tmp_path / "project") == places / name

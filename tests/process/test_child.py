@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -304,6 +305,21 @@ def test_without_pidfds_a_thread_notices_the_exit(monkeypatch: pytest.MonkeyPatc
         await child.write(b"\n")
         assert await child.wait() == Exit(3, None)
         assert child.stderr_tail() == ["first", "last words"]
+
+    with_child(program("crasher", "exit", "3"), use)
+
+
+def test_without_pidfds_and_threads_it_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    async def use(child: Child) -> None:
+        await child.write(b"\n")
+        assert await child.wait() == Exit(3, None)
 
     with_child(program("crasher", "exit", "3"), use)
 

@@ -337,8 +337,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
             for factor, found in [
                 ("0.5", "the number 0.5"),
                 ("101", "the number 101"),
-                (".inf", "the number inf"),
-                (".nan", "the number nan"),
+                (".inf", "the number .inf"),
+                (".nan", "the number .nan"),
                 ("true", "the truth value true"),
                 ("x2", 'the text "x2"'),
             ]
@@ -941,6 +941,13 @@ def test_a_service_is_given_or_not(client: str, expected: str) -> None:
     assert complaints(f"version: 1\nagent: {{command: x}}\nclient: {{{client}}}\n") == [expected]
 
 
+@pytest.mark.parametrize("written", ["1.50", "1e3", "0x1F", "007", "8080"])
+def test_a_number_in_a_texts_place_is_quoted_as_it_is_written(written: str) -> None:
+    """Whoever does what the message says gets what they wrote."""
+    (problem,) = complaints(f"version: 1\nagent: {{command: x, env: {{V: {written}}}}}\n")
+    assert problem.endswith(f'expected text, found the number {written}\n    fix: quote it: "{written}"')
+
+
 ONLY = "takes MCP servers over {} only, as far as is known\n    fix: give the server's http url, or use another agent"
 
 
@@ -966,3 +973,58 @@ def test_a_server_that_a_known_agent_does_not_take_is_a_warning_before_it_is_ref
 def test_a_server_that_a_known_agent_drops_is_a_warning() -> None:
     told = complaints("version: 1\nagent: {command: copilot}\nmcp_servers: {c: {command: y}, d: 3}\n")
     assert told[0] == f"f.yaml:3:15: mcp_servers.c: warning: GitHub Copilot CLI {ONLY.format('http and sse')}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Host",
+        "content-length",
+        "Transfer-Encoding",
+        "Connection",
+        "Mcp-Session-Id",
+        "MCP-Protocol-Version",
+        "Last-Event-ID",
+    ],
+)
+def test_a_header_that_belongs_to_the_connection_is_refused(name: str) -> None:
+    """RFC 9110 7.6 and 8.6, MCP "Streamable HTTP": each request has its own."""
+    (problem,) = complaints(with_server(f"{{type: http, url: https://x, headers: {{{name}: a}}}}"))
+    assert problem.startswith("f.yaml:4:")
+    assert problem.endswith(
+        f'mcp_servers.s.headers.{name}: whoever connects sets "{name}" itself, for each request\n    fix: remove it'
+    )
+
+
+IN_THE_CLEAR = "{} would go over the network in the clear: this is http, and another host"
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "told"),
+    [
+        ("http://docs.example.com/mcp", "{Authorization: 'Bearer ${secret:a}'}", "Authorization"),
+        ("HTTP://docs.example.com:8080", "{X-A: '${secret:a}', Authorization: '${env:B}'}", "X-A, Authorization"),
+        ("http://localhost.example.com", "{X-A: '${secret:a}'}", "X-A"),
+        ("http://127.0.0.1.example.com", "{X-A: '${secret:a}'}", "X-A"),
+        ("http://me@10.0.0.1/", "{X-A: '${secret:a}'}", "X-A"),
+        ("http://localhost@evil.example/", "{X-A: '${secret:a}'}", "X-A"),
+        ("https://docs.example.com/mcp", "{Authorization: '${secret:a}'}", ""),
+        ("http://localhost:8080/mcp", "{Authorization: '${secret:a}'}", ""),
+        ("http://127.0.0.1:8080/mcp", "{Authorization: '${secret:a}'}", ""),
+        ("http://[::1]:8080/mcp", "{Authorization: '${secret:a}'}", ""),
+        ("http://docs.example.com/mcp", "{Accept-Language: en}", ""),
+        ("http://${env:HOST}/mcp", "{Authorization: '${secret:a}'}", ""),  # known when it is planned
+    ],
+)
+def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, told: str) -> None:
+    found = [
+        each for each in complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}")) if "clear" in each
+    ]
+    if not told:
+        assert found == []
+        return
+    (problem,) = found
+    assert problem == (
+        f"f.yaml:4:24: mcp_servers.s.url: warning: {IN_THE_CLEAR.format(told)}\n"
+        "    fix: write https://, or reach it through a tunnel on localhost"
+    )

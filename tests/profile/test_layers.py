@@ -320,7 +320,7 @@ def test_a_thousand_parents_of_parents_are_one_problem(project: Project) -> None
     project.put("work.yaml", "extends: p0\n")
     (problem,) = project.problems()
     assert problem.endswith(
-        "extends: this profile extends too much: at most 64 files, 4096 KiB and 50,000 values are allowed in all\n"
+        "extends: this profile extends too much: at most 64 files, 1024 KiB and 20,000 values are allowed in all\n"
         "    fix: extend fewer or smaller files"
     )
 
@@ -340,14 +340,14 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a,
 
 
 def test_bombs_that_are_harmless_alone_are_one_problem_together(project: Project) -> None:
-    """Each holds less than half of what one file may."""
-    bomb = BOMB + "d: [" + ", ".join(["*c"] * 100) + "]\n"
+    """Each holds less than one file may."""
+    bomb = BOMB + "d: [" + ", ".join(["*c"] * 20) + "]\n"
     for name in ("a", "b", "c", "d"):
         project.put(f"{name}.yaml", bomb)
     project.put("work.yaml", "extends: [a, b, c, d]\n")
     found = project.problems()
     assert [problem for problem in found if "too much" in problem] == [
-        "work.yaml:1:17: extends: this profile extends too much: at most 64 files, 4096 KiB and 50,000 values are "
+        "work.yaml:1:20: extends: this profile extends too much: at most 64 files, 1024 KiB and 20,000 values are "
         "allowed in all\n    fix: extend fewer or smaller files"
     ]
 
@@ -356,7 +356,7 @@ def test_a_bomb_is_refused_in_its_own_file(project: Project) -> None:
     project.put("bomb.yaml", BOMB + "d: [" + ", ".join(["*c"] * 1000) + "]\n")
     project.put("work.yaml", f"{AGENT}extends: bomb\n")
     (problem,) = project.problems()
-    assert problem.startswith("bomb.yaml:4:") and "more than 100,000 values, aliases expanded" in problem
+    assert problem.startswith("bomb.yaml:4:") and "more than 10,000 keys and values, aliases expanded" in problem
 
 
 @pytest.mark.parametrize(
@@ -364,7 +364,7 @@ def test_a_bomb_is_refused_in_its_own_file(project: Project) -> None:
     [
         ("pipe", "p.yaml: this is not a regular file\n    fix: copy it into one"),
         ("directory", "p.yaml: this is a directory, not a profile\n    fix: name a .yaml file in it"),
-        ("huge", "p.yaml: this file is larger than 1024 KiB\n    fix: is it a profile at all?"),
+        ("huge", "p.yaml: this file is larger than 256 KiB\n    fix: is it a profile at all?"),
         ("loop", "p.yaml: no such file\n    fix: acp-launch list shows the profiles there are"),
         ("dangling", "p.yaml: no such file\n    fix: acp-launch list shows the profiles there are"),
     ],
@@ -380,7 +380,7 @@ def test_a_parent_that_is_no_file_is_a_problem_and_nobody_waits(project: Project
     [
         ("pipe", "this is not a regular file\n    fix: copy it into one"),
         ("directory", "this is a directory, not a profile\n    fix: name a .yaml file in it"),
-        ("huge", "this file is larger than 1024 KiB\n    fix: is it a profile at all?"),
+        ("huge", "this file is larger than 256 KiB\n    fix: is it a profile at all?"),
         ("loop", "no such file\n    fix: acp-launch list shows the profiles there are"),
     ],
 )

@@ -351,6 +351,6 @@ def test_nothing_strays_in_the_built_in_profiles(file: Path) -> None:
 
 def test_a_file_full_of_tokens_costs_linear_time() -> None:
     """Not by the clock: the suite's own time-out is what the square would meet."""
-    text = "agent:\n env:\n" + "".join(f"  V{n}: {TOKEN} # {TOKEN}\n" for n in range(4_000))
-    assert len(strayed(text)) == 4_000
+    text = "agent:\n env:\n" + "".join(f"  V{n}: {TOKEN} # {TOKEN}\n" for n in range(2_000))
+    assert len(strayed(text)) == 2_000
     assert said(server(env={"A": "${a b}" * 100_000})) == []

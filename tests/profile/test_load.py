@@ -66,7 +66,7 @@ def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
     file = tmp_path / "big.yaml"
     with file.open("wb") as stream:
         stream.truncate(MAX_SIZE * 100)
-    assert refused(file) == [f"{file}: this file is larger than 1024 KiB\n    fix: is it a profile at all?"]
+    assert refused(file) == [f"{file}: this file is larger than 256 KiB\n    fix: is it a profile at all?"]
 
 
 def test_bytes_that_are_no_text_are_a_problem(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,3 +315,65 @@ def test_a_project_that_was_accepted_runs_its_own_packages(clone: Clone, tmp_pat
     clone.write(profile({"command": "npx", "args": ["-y", "server"]}))
     clone.accepts(PATH=f"{programs}:{os.environ['PATH']}")
     clone.starts(PATH=f"{programs}:{os.environ['PATH']}")
+
+
+# What `pip` writes for `[project.scripts]`.
+SCRIPT = """
+import re
+import sys
+from acp_launch.__main__ import main
+if __name__ == "__main__":
+    sys.argv[0] = re.sub(r"(-script\\.pyw|\\.exe)?$", "", sys.argv[0])
+    sys.exit(main())
+"""
+PLANTED = (
+    "msgspec",
+    "typer",
+    "typing_extensions",
+    "json",
+    "pathlib",
+    "shlex",
+    "keyring",
+    "platformdirs",
+    "ruamel",
+    "rich",
+)
+
+
+@pytest.mark.parametrize("entries", [".", ":", "", "./", "a/..", "{root}:", ":{root}", "{root}:.", "a", "{clone}:.:"])
+@pytest.mark.parametrize("verb", [("--version",), ("list",), ("run", "demo", "where"), ("__complete", "zsh", "r")])
+def test_a_relative_pythonpath_does_not_let_the_project_choose_what_is_imported(
+    clone: Clone, entries: str, verb: tuple[str, ...], tmp_path: Path
+) -> None:
+    script = tmp_path / "bin" / "acp-launch"
+    script.parent.mkdir()
+    script.write_text(SCRIPT)
+    (clone.root / "a").mkdir()
+    for place in (clone.root, clone.root / "a"):
+        for module in PLANTED:
+            (place / f"{module}.py").write_text(f"open({str(clone.trace)!r}, 'w').close()\nraise ImportError")
+    root = Path(__file__).parents[2]
+    if "{root}" not in entries and not (Path(sys.prefix) / "bin" / "acp-launch").exists():
+        pytest.skip("acp-launch is not installed, and so found nowhere else")
+    given = entries.format(root=root, clone=tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(script), *verb],
+        cwd=clone.root,
+        env={**os.environ, "PYTHONPATH": given},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, clone.sang) == (0, False), done.stderr
+    assert done.stdout
+    is_told = entries and verb[0] not in ("--version", "__complete")
+    assert ("acp-launch: PYTHONPATH: " in done.stderr) is bool(is_told)
+
+
+def test_an_absolute_pythonpath_is_the_users_own_choice(clone: Clone, tmp_path: Path) -> None:
+    """The proof that what is planted would run."""
+    (clone.root / "msgspec.py").write_text(f"open({str(clone.trace)!r}, 'w').close()\n")
+    env = {**os.environ, "PYTHONPATH": f"{clone.root}:{Path(__file__).parents[2]}:."}
+    subprocess.run(clone.argv("list"), cwd=clone.root, env=env, stdin=subprocess.DEVNULL, timeout=60)
+    assert clone.sang

@@ -89,6 +89,17 @@ def test_a_store_that_hangs_is_given_up_and_says_how_to_wait_longer() -> None:
     )
 
 
+def test_a_store_for_whose_thread_there_is_no_room_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    reason = "the shelf cannot be asked: no more threads are allowed"
+    assert asked(["a"], Shelf())["a"] == Outcome(
+        "unavailable", "shelf", None, reason, "raise the limit with `ulimit -u`"
+    )
+
+
 def test_a_wait_is_named_with_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("acp_launch.secret.bounded.FIRST_WORD", 0.01)
     stuck, words = threading.Event(), list[tuple[str, float, float]]()

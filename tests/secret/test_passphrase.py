@@ -48,7 +48,7 @@ except KeyboardInterrupt:
 assert handling() == before and signal.set_wakeup_fd(-1) == -1
 print(json.dumps([answer, sys.stdin.read()]))
 """
-PROMPT = "Wort für github: "
+PROMPT = "▐ Wort für github: "
 
 
 class Asked:
@@ -418,7 +418,7 @@ def test_on_windows_the_console_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_on_windows_keys_that_are_no_characters_are_not_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     console = on_windows(monkeypatch, "\xe0Ka\0;b\xe0SVoil\xe0 \xe0\xe9\x1a\r")
     assert hidden("Word: ") == "abVoilà àé"
-    assert console.shown == "Word: " + "\a" * 4 + "\n"
+    assert console.shown == "▐ Word: " + "\a" * 4 + "\n"
 
 
 def test_on_windows_without_a_console_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

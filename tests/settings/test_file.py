@@ -149,7 +149,7 @@ def test_a_loop_of_links_is_said(tmp_path: Path) -> None:
 def test_a_file_too_large_is_not_read_whole(file: Path) -> None:
     with file.open("wb") as stream:
         stream.truncate(MAX_SIZE * 100)
-    assert complaints(file) == [f"{file}: this file is larger than 1024 KiB\n    fix: is it a settings file at all?"]
+    assert complaints(file) == [f"{file}: this file is larger than 256 KiB\n    fix: is it a settings file at all?"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from acp_launch.console.stderr import harmless
+from acp_launch.console.stderr import harmless, share
 
 
 class Aloud:
@@ -28,7 +28,8 @@ class Aloud:
 
     def __call__(self, chunk: bytes) -> None:
         text = self._decoder.decode(chunk)
-        if self._is_on:
+        if self._is_on and text:
+            share(at_once=True)
             self._stream.write(harmless(text))
             self._stream.flush()
         self._log(chunk)

@@ -17,7 +17,7 @@ def cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… [{len(text) - longest:,} more characters]"
 
 
-def quote(person: Person, text: str, tone: Tone = "plain") -> None:
+def quote(person: Person, text: str, tone: Tone = "quote") -> None:
     """Line by line, each marked; nothing for an empty text."""
     for line in cut(harmless(redactor.text(text)).strip(), LONGEST).splitlines():
         person.say(f"  | {line}", tone)

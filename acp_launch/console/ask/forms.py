@@ -35,7 +35,7 @@ class Forms:
                 return Filled("decline" if key == DECLINE.key else "cancel")
 
     def _introduce(self, form: Form) -> None:
-        self._person.say(f"{self._agent_name} asks you to fill in a form:", "heading")
+        self._person.say(f"The agent {self._agent_name} asks you to fill in a form:", "heading")
         for text in (form.title, form.message, form.description):
             quote(self._person, text)
         if form.fields and not form.missing:
@@ -58,7 +58,7 @@ class Forms:
             if key == SEND.key and not (problem := whole(form, given)):
                 return Filled("accept", given)
             if key == SEND.key:
-                self._person.say(f"{shown(problem, longest=LONGEST)}.", "warning")
+                self._person.say(f"It cannot be sent: {shown(problem, longest=LONGEST)}.", "warning")
             elif key != EDIT.key:
                 return Filled("decline" if key == DECLINE.key else "cancel")
 
@@ -73,12 +73,12 @@ class Forms:
         return answers
 
     def _present(self, field: Field, place: str, *, has_default: bool) -> None:
-        self._person.say(f"{label(field)} ({place})", "heading")
+        self._person.say(f"{place}: {label(field)}", "heading")
         quote(self._person, field.description)
         if wants_secret(field):
             self._person.say("Forms are no place for secrets: the agent sees what you type.", "warning")
         for line in options(field):
-            self._person.say(f"    {line}")
+            self._person.say(f"    {line}", "quote")
         if said := hint(field, has_default=has_default):
             self._person.say(said, "dim")
 
@@ -86,14 +86,14 @@ class Forms:
         """Asked again until it is right."""
         default = as_typed(field, given)
         while True:
-            text = await self._person.line(label(field), default=default)
+            text = await self._person.line(f'"{label(field)}"', default=default)
             if text is None:
                 raise Dismissed
             is_given = given is not None and text == default
             value, problem = (given, check(field, given)) if is_given else typed(field, text)
             if not problem:
                 return value
-            self._person.say(shown(f"{field.label} {problem}.", longest=LONGEST), "warning")
+            self._person.say(shown(f'"{field.label}" {problem}.', longest=LONGEST), "warning")
 
     async def _reviewed(self, form: Form, given: dict[str, Value]) -> str | None:
         if not form.fields:
@@ -101,7 +101,7 @@ class Forms:
         self._person.say(f"This goes to {self._agent_name}:", "heading")
         for field in form.fields:
             value = given.get(field.name)
-            self._person.say(f"    {label(field)}: {as_sent(field, value)}")
+            self._person.say(f"    {label(field)}: {as_sent(field, value)}", "quote")
             if value is not None and holds_secret(value):
-                self._person.say(f"{label(field)} holds a secret of this launch.", "warning")
+                self._person.say(f'"{label(field)}" holds a secret of this launch.', "warning")
         return await self._person.choose("Send it?", [SEND, EDIT, DECLINE, CANCEL])

@@ -26,7 +26,7 @@ class Links:
     async def visit(self, link: Link) -> Action:
         """`accept` is consent, and no word about what the page did. A link that is not fit to be opened is declined."""
         async with self._person.floor():
-            self._person.say(f"{self._agent_name} asks you to visit a page:", "heading")
+            self._person.say(f"The agent {self._agent_name} asks you to visit a page:", "heading")
             quote(self._person, link.message)
             match webaddress.read(link.url):
                 case Unfit(reason):
@@ -36,12 +36,12 @@ class Links:
                     return await self._consent(address)
 
     def _decline(self, url: str, reason: str) -> None:
-        self._person.say(f"    {shown(url)}")
+        self._person.say(f"    {shown(url)}", "quote")
         self._person.say(f"The link {reason}: declined.", "warning")
 
     async def _consent(self, address: Address) -> Action:
         opener = browser.command(self._env)
-        self._person.say(f"    {address.url}")
+        self._person.say(f"    {address.url}", "quote")
         self._person.say(f"    on the host {address.host}")
         for warning in address.warnings:
             self._person.say(warning, "warning")

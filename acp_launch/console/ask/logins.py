@@ -28,7 +28,7 @@ class Logins:
     async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
         offered = dict(zip(KEYS, methods, strict=False))
         async with self._person.floor():
-            self._person.say(harmless(f"{agent} wants a login", keep=""), "heading")
+            self._person.say(harmless(f"The agent {agent} wants a login", keep=""), "heading")
             choices = [Choice(key, _sentence(method)) for key, method in offered.items()]
             key = await self._person.choose("Log in with which?", choices)
         return offered.get(key or "")
@@ -37,7 +37,7 @@ class Logins:
         async with self._person.floor():
             say = self._person.say
             say(f'"{_shown(method.name)}" is a command of the agent\'s choosing, not of your profile:', "warning")
-            say(f"    {_shown(command_line(method, program))}")
+            say(f"    {_shown(command_line(method, program))}", "quote")
             say(f"    in {_shown(str(program.cwd))}")
             return await self._person.choose("Run it?", [YES, NO]) == YES.key
 

@@ -139,7 +139,7 @@ def _change(diff: dict[str, Any]) -> "Iterator[Row]":
     wide = len(str(max((line.number for line in made.lines), default=0)))
     for line in made.lines[:LINES]:
         shown = f"{line.number or '':>{wide}} {line.sign} {_shortened(harmless(line.text, keep=''))}"
-        yield f"      {shown}", "plain" if line.sign in "+-" else "dim"
+        yield f"      {shown}", "quote" if line.sign in "+-" else "faint"
     if len(made.lines) > LINES:
         yield f"      [... {len(made.lines) - LINES:,} lines are not shown ...]", "warning"
 
@@ -155,7 +155,7 @@ def _detail(weight: int, *lines: "Row", short: str = "") -> "Detail":
     return Detail(lines, weight, short)
 
 
-def _line(weight: int, text: str, tone: Tone = "plain") -> "Detail":
+def _line(weight: int, text: str, tone: Tone = "quote") -> "Detail":
     return _detail(weight, (_indented(_shortened(harmless(text))), tone))
 
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
 from acp_launch.console.ask.echo import forget_typed
-from acp_launch.console.stderr import DIM, YELLOW, say
+from acp_launch.console.stderr import DIM, QUOTE, QUOTED, YELLOW, ask, headed, paint, put
+from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice, Tone
 
 STDIN = 0
-STYLES: dict[Tone, str] = {"plain": "", "dim": DIM, "heading": "1", "warning": YELLOW}
+STYLES: dict[Tone, str] = {"dim": DIM, "heading": "1", "warning": YELLOW, "quote": QUOTE, "faint": QUOTED}
 WORDS = {"yes": "y", "no": "n"}
 NOTHING = ("", "n", "no")  # an empty line is a no, and so is the end of input
 NO = " [no]: "
@@ -20,6 +21,12 @@ NO = " [no]: "
 def possible() -> bool:
     """Whether there is somebody to ask: stdin to read from and stderr to ask on are both terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def tell(text: str, tone: Tone = "plain") -> None:
+    """A line of a question, or above one; marked whoever else writes."""
+    style = STYLES.get(tone, "")
+    put(f"{headed(paint(text, style), style)}\n")
 
 
 class Questions:
@@ -41,15 +48,15 @@ class Questions:
 
         columns, rows = screen()
         lines = (*_listed(choices), f"{prompt}{NO}")
-        return columns, rows - sum(needed(line, columns) for line in lines)
+        return columns - COLUMNS, rows - sum(needed(marked(line), columns) for line in lines)
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        say(text, style=STYLES[tone])
+        tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
         """By key or by number; anything unclear is asked again. None for an empty line, and for the end of input."""
         for line in _listed(choices):
-            say(line)
+            tell(line)
         forget_typed()  # an answer typed before the question is none
         keys = [choice.key for choice in choices if choice.key.isalpha()]
         while True:
@@ -75,14 +82,13 @@ def _listed(choices: Sequence[Choice]) -> Iterator[str]:
 
 async def _asked(prompt: str) -> str:
     """The line, with its end; "" at the end of input."""
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
+    ask(prompt)
     line = ""
     try:
         line = await _line()
     finally:
         if not line.endswith("\n"):  # Ctrl-D, Ctrl-C or a time-out: the next words begin on a line of their own
-            sys.stderr.write("\n")
+            put("\n")
     return line
 
 

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from acp_launch.console.draw.outside import inline, prose
 from acp_launch.console.draw.typeset import Typesetter
+from acp_launch.console.stderr import is_harmless
 
 PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "image"])
 NESTED = 16  # blocks within blocks; the parser gives up a few levels deeper, and drops what it has not read
@@ -41,7 +42,7 @@ class Block:
 def _make_harmless(tokens: Iterable[Token]) -> None:
     """Once more: an entity stands for any character."""
     for token in tokens:
-        if not token.content.isprintable():
+        if not is_harmless(token.content):
             token.content = prose(token.content)
         if "href" in token.attrs:
             token.attrs["href"] = inline(str(token.attrs["href"]))

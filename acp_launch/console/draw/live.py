@@ -27,17 +27,18 @@ from acp_launch.console.draw.pace import Pace
 from acp_launch.console.draw.region import Region
 from acp_launch.console.draw.talk import Talk
 from acp_launch.console.draw.work import Work
-from acp_launch.console.stderr import DIM, RED, YELLOW, say
+from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, headed, say
 from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.plain import OUTSIDE, SAME_MESSAGE
 from acp_launch.errors import LaunchError
+from acp_launch.mark import marked
 from acp_launch.protocol import acp
 from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.toolcall import KINDS as CALLS
 
-STYLES = {DIM: "dim", RED: "red", YELLOW: "yellow"}
+STYLES = {DIM: "dim", QUOTED: "dim", RED: "red", YELLOW: "yellow"}
 MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
 ASIDE = "aside"  # a message that no turn was running for
 
@@ -116,7 +117,7 @@ class Live(Notices):
             self._flush_voices()
             self._print(self._work.rest())
             if voice == ASIDE:
-                self._print([Text(OUTSIDE, "dim")])
+                self._print([Text(marked(OUTSIDE), "dim")])
         self._speaking, self._message_id = voice, message_id or self._message_id
         self._voices[voice].add(self._halves.whole(text) if text else _apart(said(_content(update)), update.kind))
 
@@ -171,7 +172,7 @@ class Live(Notices):
             self._flush_voices()
         self._settle()
         if self._say is None:
-            self._canvas.print(Text(text, STYLES.get(style, "")))
+            self._canvas.print(Text(headed(text, style), STYLES.get(style, "")))
             self._pace.wake()
             return
         was_drawn = self._canvas.erase()

@@ -12,6 +12,7 @@ from acp_launch.console.draw.diffview import Diff
 from acp_launch.console.draw.outside import cut, inline, prose
 from acp_launch.console.draw.terminalview import TerminalView
 from acp_launch.console.stream.servicenotes import unasked
+from acp_launch.mark import marked
 from acp_launch.protocol import acp
 from acp_launch.session.toolcall import OVER, title
 from acp_launch.session.waits import seconds
@@ -79,7 +80,7 @@ class ToolView:
             if more:
                 line.append(f"  {inline(cut(more, TITLE))}", "dim")
         if self.unasked:
-            line.append(f"  {inline(unasked(self.unasked, self.status))}", "dim")
+            line.append(f"  {marked(inline(unasked(self.unasked, self.status)))}", "dim")
         return line
 
     def _places(self) -> Iterator[str]:

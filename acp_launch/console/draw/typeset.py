@@ -69,7 +69,7 @@ class Typesetter:
 
     def _quote(self, block: Tokens, width: int) -> Iterator[Line]:
         for line in self.lines(block[1:-1], width - 2):
-            yield [Segment("▌ ", BAR), *line]
+            yield [Segment("│ ", BAR), *line]
 
     def _bullets(self, block: Tokens, width: int) -> Iterator[Line]:
         for item in _blocks(block[1:-1]):

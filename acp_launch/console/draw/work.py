@@ -13,6 +13,7 @@ from acp_launch.console.draw.outside import inline
 from acp_launch.console.draw.terminalview import TerminalView
 from acp_launch.console.draw.toolview import ToolView
 from acp_launch.console.stream.servicenotes import unasked
+from acp_launch.mark import marked
 from acp_launch.protocol import acp
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.toolcall import OVER, ToolCalls, call_id, title
@@ -71,7 +72,8 @@ class Work:
         if view := self._running.get(call_id(call)):
             view.unasked = by
             return []
-        return [Text(f"{inline(title(call))}: {inline(unasked(by, call.get('status')))}", "dim")]
+        said = f"acp-launch: {inline(title(call))}: {inline(unasked(by, call.get('status')))}"
+        return [Text(marked(said), "dim")]
 
     def served(self, step: FileServed | TerminalServed) -> Printed:
         return self._file(step) if isinstance(step, FileServed) else self._terminal(step)
@@ -129,12 +131,13 @@ class Work:
 
     def _file(self, step: FileServed) -> Printed:
         if step.outcome != "done":
-            return [Text(f"{step.outcome}: {step.how} {inline(step.path)}: {inline(step.reason)}", "yellow")]
+            said = f"{step.outcome}: {step.how} {inline(step.path)}: {inline(step.reason)}"
+            return [Text(marked(said), "yellow")]
         if step.how == "read":
-            return [Text(f"read {inline(step.path)}", "dim")]
+            return [Text(marked(f"read {inline(step.path)}"), "dim")]
         if any(step.path in view.paths for view in self._running.values()):
-            return [Text(f"wrote {inline(step.path)}", "dim")]  # a call shows how it changed
-        return [Text(f"wrote {inline(step.path)}", "green"), Padding(_diff(step), (0, 0, 0, 2), expand=False)]
+            return [Text(marked(f"wrote {inline(step.path)}"), "dim")]  # a call shows how it changed
+        return [Text(marked(f"wrote {inline(step.path)}"), "green"), Padding(_diff(step), (0, 0, 0, 2), expand=False)]
 
     def _terminal(self, step: TerminalServed) -> Printed:
         terminal = self._ours.setdefault(step.terminal_id, TerminalView(step.command))

@@ -1,7 +1,8 @@
 """
 `--output json`: one event a line, nothing else on stdout. README "Events" documents every type.
 
-An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost.
+An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost. Only
+characters that cannot be seen become escapes, which say the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.change import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import WORDS, Updated
-from acp_launch.protocol.written import written
+from acp_launch.protocol.written import visible_bytes, written
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
 
@@ -26,7 +27,7 @@ class Ndjson:
         self._heads: dict[str, bytes] = {}
 
     def emit(self, type: str, members: Mapping[str, object]) -> None:
-        self._outlet.write(written({"type": type, **members}) + b"\n")
+        self._outlet.write(*visible_bytes(written({"type": type, **members})), b"\n")
 
     def negotiated(self, negotiated: Negotiated) -> None:
         self.emit("initialized", {"result": negotiated.raw})
@@ -39,13 +40,14 @@ class Ndjson:
         if update.session_id != self._session:
             self._address(update.session_id)
         type = "replay" if update.replay else "outside" if update.outside and update.kind in WORDS else "update"
-        self._outlet.write(self._heads[type], memoryview(update.update), b"}\n")
+        self._outlet.write(self._heads[type], *visible_bytes(memoryview(update.update)), b"}\n")
 
     def _address(self, session_id: str) -> None:
         """The part of an update's line that is the same for a whole session."""
         self._session = session_id
         for type in ("update", "replay", "outside"):
-            self._heads[type] = written({"type": type, "sessionId": session_id})[:-1] + b',"update":'
+            head = b"".join(visible_bytes(written({"type": type, "sessionId": session_id})))
+            self._heads[type] = head[:-1] + b',"update":'
 
     def permission(self, permission: Permission) -> None:
         members = {"toolCall": permission.tool_call, "options": permission.options, "allowed": permission.allowed}

@@ -1,22 +1,24 @@
 """
 `--output text` into a pipe, and `--output quiet`: the agent's text on stdout, everything else on stderr.
 
-A pipe gets the agent's text as it is, a terminal without what would drive it. A message ends where the agent does
-something else (a tool call, a thought, a plan) or its `messageId` changes. What the agent says while no turn runs is
-no part of an answer, and goes to stderr as such.
+A pipe gets the agent's text as it is (without our mark, where our own lines go there too), a terminal without what
+would drive it. A message ends where the agent does something else (a tool call, a thought, a plan) or its `messageId`
+changes. What the agent says while no turn runs is no part of an answer, and goes to stderr as such.
 """
 
 from collections.abc import Sequence
 
 from acp_launch.console.draw.halves import Halves
 from acp_launch.console.draw.outside import one_line, prose
-from acp_launch.console.stderr import DIM, harmless, say
+from acp_launch.console.stderr import DIM, harmless, is_marking, say
 from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.errors import LaunchError
+from acp_launch.mark import unmarked
 from acp_launch.process.change import Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.event import Updated
+from acp_launch.protocol.words import VALUES
 from acp_launch.session.observer import Permission, TurnEnd, When
 from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 
@@ -65,7 +67,12 @@ class Messages(Notices):
             self.begin()
         self._over, self._message_id = False, message_id or self._message_id
         text = self._halves.whole(text)
-        self.say(prose(text) if self._is_watched else text)
+        self.say(self._shown(text))
+
+    def _shown(self, text: str) -> str:
+        if self._is_watched:
+            return prose(text)
+        return unmarked(text) if is_marking() else text
 
     def begin(self) -> None:
         """A new message begins."""
@@ -154,7 +161,8 @@ class Plain(Messages):
 
     def _tool(self, call: dict[str, object]) -> None:
         if call.get("status") in OVER or "shown" not in call:
-            kind = acp.text(call.get("kind")) or "tool"
+            kind = acp.text(call.get("kind"))
+            kind = kind if kind in VALUES["kind"] else "tool"  # a line of ours begins with no word of an agent's
             status = acp.text(call.get("status")) or "pending"
             _say(f"{kind}: {title(call)}: {status}")
         call["shown"] = True

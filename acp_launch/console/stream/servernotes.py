@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from acp_launch.console.stderr import DIM, RED, YELLOW, harmless
+from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless
 from acp_launch.process.change import Change, Standing, State
 from acp_launch.session.waits import seconds
 
@@ -64,7 +64,7 @@ def _line(change: Change, text: str, style: str) -> Line:
 
 def _last_words(change: Change, count: int) -> Iterator[Line]:
     for line in change.detail[-count:]:
-        yield f"    {harmless(line, keep='')}", DIM
+        yield f"    {harmless(line, keep='')}", QUOTED
 
 
 def _back_soon(change: Change) -> str:

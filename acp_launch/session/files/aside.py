@@ -1,6 +1,7 @@
 """Blocking work in a thread that can be given up: a disk on the network may not answer for hours."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,6 +16,7 @@ async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
 
     Raises:
         TimeoutError: it did not come in time.
+        OSError: there is no thread for it (EAGAIN).
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
@@ -38,6 +40,9 @@ async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
         except RuntimeError:  # the loop is closed: it was given up long ago
             return
 
-    threading.Thread(target=run, name=name, daemon=True).start()
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError:
+        raise OSError(errno.EAGAIN, "no more threads are allowed") from None
     async with asyncio.timeout(limit):
         return await answer

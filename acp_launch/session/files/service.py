@@ -93,6 +93,8 @@ class Files:
                 return await aside(work, name="a file for the agent", limit=DISK)
             except TimeoutError:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"the disk did not answer within {DISK:g} s") from None
+            except OSError as error:  # no thread, no descriptor
+                raise Refusal(jsonrpc.INTERNAL_ERROR, f"the disk cannot be asked: {error.strerror}") from None
 
     @asynccontextmanager
     async def _turn(self, place: Place) -> AsyncIterator[None]:

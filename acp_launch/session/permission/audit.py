@@ -1,17 +1,22 @@
 """
 The record of what was asked, what was answered, and by which rule: one JSON object a line, one file a profile.
 
-It is only ever appended to: never rotated, never shortened, and no tidying of logs touches it; who wants it smaller
-moves it away. Each line is one write of at most 64 KiB at the end of the file, so that several runs share it. Secrets
-are redacted before anything is cut. A disk that is full stops no work: that is said once, and later lines are tried
-again.
+It is only ever appended to, and no tidying of logs touches it. A file that is full is renamed, `.1` after its name, and
+a new one begins. Each line is one write of at most 64 KiB at the end of the file, so that several runs share it.
+Secrets are redacted before anything is cut. A disk that is full stops no work: that is said once, and later lines are
+tried again.
+
+A run that asks faster than anybody could read fills no disk, and pushes nothing out that others have put here: what is
+beyond `BURST` bytes at once, and `RATE` afterwards, is counted by how it was answered, and the counts go on record.
 """
 
 import json
 import os
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,10 +24,15 @@ from acp_launch.private import make_private
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.filename import of_profile
-from acp_launch.session.permission.subject import command, paths
+from acp_launch.session.permission.subject import subject
 from acp_launch.session.toolcall import tool
 
 SUFFIX = ".permissions.ndjson"
+OLDER = ".1"  # after it: the file before this one
+FULL = 10 * 1024 * 1024  # bytes of one file
+BURST, RATE = 1024 * 1024, 16 * 1024  # bytes, some 2,000 answers; and bytes a second
+KINDS = 50  # of answers that are counted apart
+COUNTED = 10_000  # answers after which the counts go on record
 LONGEST = 64 * 1024  # bytes of a line
 _LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes a line short enough
 _ITEMS = 20  # of a list
@@ -50,6 +60,9 @@ class Audit:
         self._descriptor = -1
         self._is_torn = False  # whether the last line has no end
         self._has_failed = False
+        self._room, self._looked = float(BURST), clock()
+        self._is_flooded = False  # whether that was said
+        self._beyond: Counter[tuple[str, ...]] = Counter()  # session, how, answer, by, kind
 
     def record(
         self,
@@ -67,36 +80,101 @@ class Audit:
         An answer to a question of the agent (`asked`), to one of ours before we serve it (`service`), or that a call
         ran and was not asked about (`unasked`).
         """
-        entry = {
-            "time": _stamp(self._clock()),
-            **self._always,
-            "session": session,
-            "how": how,
-            "answer": "ran" if how == "unasked" else "allow" if allowed else "deny",
-            "by": by,
-            "option": option_id,
-            "offered": [acp.text(option.get("kind")) for option in map(acp.mapping, options)],
-            **_about(call, cwd),
-        }
-        try:
-            self._append(_line(redactor.tree(entry)))
-        except OSError as fault:
-            self._failed(fault)
+        answer = "ran" if how == "unasked" else "allow" if allowed else "deny"
+        if not self._has_room():
+            self._count((session, how, answer, by, acp.text(call.get("kind"))))
+            return
+        self._settle()
+        self._write(
+            {
+                "session": session,
+                "how": how,
+                "answer": answer,
+                "by": by,
+                "option": option_id,
+                "offered": [acp.text(option.get("kind")) for option in map(acp.mapping, options)],
+                **_about(call, cwd),
+            }
+        )
 
     def close(self) -> None:
+        self._settle()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def _has_room(self) -> bool:
+        now = self._clock()
+        self._room = min(float(BURST), self._room + max(0.0, now - self._looked) * RATE)
+        self._looked = now
+        return self._room > 0
+
+    def _count(self, about: tuple[str, ...]) -> None:
+        if not self._is_flooded:
+            self._is_flooded = True
+            self._note("the agent asks faster than each call can be put on record: the permission log counts the rest")
+        known = about in self._beyond or len(self._beyond) < KINDS
+        self._beyond[about if known else (*about[:3], "", "")] += 1
+        if self._beyond.total() >= COUNTED:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Put on record what was only counted."""
+        beyond, self._beyond = self._beyond, Counter()
+        for (session, how, answer, by, kind), count in beyond.items():
+            title = f"{count:,} more calls, which came too fast to be put on record"
+            self._write(
+                {
+                    "session": session,
+                    "how": how,
+                    "answer": answer,
+                    "by": by,
+                    "kind": kind,
+                    "title": title,
+                    "count": count,
+                }
+            )
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        line = _line(redactor.tree({"time": _stamp(self._clock()), **self._always, **entry}))
+        self._room -= len(line)
+        try:
+            self._append(line)
+        except OSError as fault:
+            self._failed(fault)
+
     def _append(self, line: bytes) -> None:
-        if self._descriptor < 0:
+        if self._descriptor < 0 or not self._is_current():
             self._open()
+        if os.fstat(self._descriptor).st_size + len(line) > FULL:
+            self._turn_over()
         data = b"\n" + line if self._is_torn else line
         written = os.write(self._descriptor, data)
         if written:
             self._is_torn = written < len(data)
         if written < len(data):
             raise OSError(0, "the disk took half a line")
+
+    def _is_current(self) -> bool:
+        """Whether the file is still called that: another run may have found it full."""
+        try:
+            named = self.file.lstat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(self._descriptor))
+
+    def _turn_over(self) -> None:
+        """Begin a new file; where another run is about to, that one does it."""
+        import fcntl
+
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        if self._is_current():
+            with suppress(FileNotFoundError):
+                self.file.rename(f"{self.file}{OLDER}")
+        self._open()
 
     def _open(self) -> None:
         make_private(self.file.parent)
@@ -110,6 +188,8 @@ class Audit:
         except BaseException:
             os.close(descriptor)
             raise
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
         self._descriptor = descriptor
 
     def _failed(self, fault: OSError) -> None:
@@ -121,13 +201,14 @@ class Audit:
 
 
 def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
+    about = subject(call, cwd=cwd)
     return {
         "tool_call": acp.text(call.get("toolCallId")),
         "title": acp.text(call.get("title")),
         "kind": acp.text(call.get("kind")),
         "tool": tool(call),
-        "paths": list(paths(call, cwd=cwd)),
-        "command": command(call),
+        "paths": list(about.paths),
+        "command": about.command,
         "input": call.get("rawInput"),
     }
 

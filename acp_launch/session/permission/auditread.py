@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.errors import StateError
-from acp_launch.session.permission.audit import LONGEST, SUFFIX
+from acp_launch.session.permission.audit import LONGEST, OLDER, SUFFIX
 from acp_launch.session.permission.filename import of_profile
 
 
-def file_of(state: Path, profile: str) -> Path:
-    return state / "log" / f"{of_profile(profile)}{SUFFIX}"
-
-
-def files(state: Path) -> list[Path]:
-    """Every permission log there is."""
-    return sorted(file for file in (state / "log").glob(f"*{SUFFIX}") if file.is_file())
+def files(state: Path, profile: str | None = None) -> list[Path]:
+    """The files that there are of a profile's permission log, or of every one; the older one of each first."""
+    if profile is None:
+        found = [*(state / "log").glob(f"*{SUFFIX}{OLDER}"), *sorted((state / "log").glob(f"*{SUFFIX}"))]
+    else:
+        file = state / "log" / f"{of_profile(profile)}{SUFFIX}"
+        found = [file.with_name(f"{file.name}{OLDER}"), file]
+    return [file for file in found if file.is_file()]
 
 
 def entries(files: list[Path], last: int | None = None) -> tuple[list[dict[str, Any]], int]:

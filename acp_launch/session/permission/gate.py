@@ -6,6 +6,7 @@ record (`audit`). One that is to hold in this session lives here, as long as thi
 continued later asks again, as its agent does. One that is to hold for good is kept for the profile (`remembered`).
 """
 
+from collections import deque
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ Call = dict[str, Any]
 How = Literal["asked", "unasked", "service"]
 NOBODY = "and no terminal to ask on"
 READ = "read"
+GRANTS = 1_000  # that are known at a time; what was allowed before those is asked about again
 SERVICE_OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
     {"optionId": "session", "name": "Allow for this session", "kind": "allow_always"},
@@ -56,7 +58,8 @@ class Gate:
         self.policy = policy
         self._ask = ask
         self._books = books
-        self._granted: list[Grant] = []  # in this turn
+        self._granted: deque[Grant] = deque(maxlen=GRANTS)  # in this turn
+        self._latest: tuple[Call, Subject] | None = None  # what was judged last
 
     def enter(self, session: str) -> None:
         """The questions to come are of this session, by our name for it."""
@@ -69,7 +72,7 @@ class Gate:
 
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
         """What the policy answers to a question of the agent; None when a person is to be asked."""
-        verdict = judge(self.policy, call)
+        verdict = self._judged(call)
         if verdict.answer == "ask" and self._ask is not None:
             return None
         return self._concluded(call, options, verdict)
@@ -107,10 +110,10 @@ class Gate:
         What was allowed in this turn needs no second word, and reading is what the profile's `client.fs` is for: it is
         refused by a rule only.
         """
-        verdict = judge(self.policy, call)
+        verdict = self._judged(call)
         if verdict.answer == "ask" and verdict.is_default and (by := self._is_granted(call)):
             if call.get("kind") != READ:  # an agent reads so often that nobody would find anything else on record
-                self._noted("service", call, [], Decision(True, None, by))
+                self._noted("service", call, [], Decision(True, None, by), is_grant=False)
             return ""
         if verdict.answer == "ask" and self._ask is not None:
             decision = await self.asked(call, SERVICE_OPTIONS, "service")
@@ -160,6 +163,13 @@ class Gate:
         kept = next((kept for kept in self.policy.kept if serves(kept, about, cwd=cwd)), None)
         return f"your earlier answer: {kept}" if kept else ""
 
+    def _judged(self, call: Call) -> Verdict:
+        """What the policy says of a question, whose call is nobody else's and stays what it is."""
+        self._latest = (call, self.about(call))
+        return judge(self.policy, *self._latest)
+
     def about(self, call: Call) -> Subject:
         """What a call is about, in this session."""
+        if self._latest is not None and self._latest[0] is call:
+            return self._latest[1]
         return subject(call, cwd=self.policy.cwd, home=self.policy.home, links=self.policy.links)

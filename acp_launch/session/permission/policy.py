@@ -84,11 +84,11 @@ def policy(
     return Policy(plan.permission, approve, plan.rules, remembered, str(plan.cwd), further, home, linked)
 
 
-def judge(policy: Policy, call: dict[str, Any]) -> Verdict:
-    """Allow, deny or ask, for a tool call with all that is known of it."""
+def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) -> Verdict:
+    """Allow, deny or ask, for a tool call with all that is known of it; `about` is its subject, where that is known."""
     if policy.approve == "none":
         return Verdict("deny", "--approve none")
-    about = _about(policy, call)
+    about = about or _about(policy, call)
     rule = next((rule for rule in policy.rules if not _mismatch(policy, rule, about)), None)
     if rule is not None and rule.answer == "deny":
         return Verdict("deny", str(rule), rule.origin)

@@ -11,6 +11,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -53,6 +54,11 @@ class Subject(Struct, frozen=True):
     addresses: tuple[str, ...]
     acts: frozenset[str]
 
+    @property
+    def command(self) -> str:
+        """What is run, as it stands; empty when nothing is, or it cannot be told."""
+        return "\n".join(readings[0] for readings in self.commands if readings)
+
     def includes(self, other: "Subject") -> bool:
         """Whether the other names nothing that this does not."""
         return (
@@ -93,7 +99,7 @@ def paths(call: dict[str, Any], *, cwd: str = "/", home: str = "") -> tuple[str,
 
 def command(call: dict[str, Any]) -> str:
     """The command a call runs, as it stands; empty when there is none, or it cannot be told."""
-    return "\n".join(readings[0] for readings in subject(call).commands if readings)
+    return subject(call).command
 
 
 def _members(value: Any, depth: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
@@ -113,7 +119,12 @@ def _members(value: Any, depth: int) -> Iterator[tuple[str, Any, dict[str, Any]]
 
 def plain(key: object) -> str:
     """The name of a member, however somebody writes such names."""
-    return re.sub("[_-]", "", str(key)).lower()
+    return _plain(key if isinstance(key, str) else str(key))
+
+
+@lru_cache(maxsize=1024)  # agents use few names, again and again
+def _plain(key: str) -> str:
+    return key.replace("_", "").replace("-", "").lower()
 
 
 def _acts(call: dict[str, Any], given: list[tuple[str, Any, dict[str, Any]]], commands: object) -> Iterator[str]:

@@ -47,32 +47,32 @@ def test_a_form_from_the_first_line_to_the_last() -> None:
         "accept", {"region": "eu", "count": 3}
     )
     assert person.told == [
-        "Demo Agent asks you to fill in a form:",
+        "The agent Demo Agent asks you to fill in a form:",
         "  | Deploy",
         "  | Which one?",
         "Ctrl-D on an empty line leaves it unsent, at any field.",
         "Left out, for acp-launch does not know how to ask for it: hue",
-        "Region (1 of 3)",
+        "1 of 3: Region",
         "  | Where it runs.",
         "    1. Europe (eu)",
         "    2. us",
         "One of these, by number or name.",
-        "Region [Europe]",
-        "count (2 of 3)",
+        '"Region" [Europe]',
+        "2 of 3: count",
         "A whole number, 1 to 9.",
-        "count",
-        "count must be at most 9.",
-        "count",
-        "nick (3 of 3)",
+        '"count"',
+        '"count" must be at most 9.',
+        '"count"',
+        "3 of 3: nick",
         "Optional: an empty line leaves it out.",
-        "nick",
+        '"nick"',
         "This goes to Demo Agent:",
         "    Region: Europe",
         "    count: 3",
         "    nick: (left out)",
         "Send it? s send / e edit / d decline / c cancel",
     ]
-    assert person.of_tone("warning") == ["count must be at most 9."]
+    assert person.of_tone("warning") == ['"count" must be at most 9.']
 
 
 @pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (None, "cancel")])
@@ -91,10 +91,10 @@ def test_editing_asks_again_with_what_was_answered() -> None:
     person = Scripted("2", "4", "me", "e", "", "5", "-", "s")
     assert filled(person, form(REGION, COUNT, NICK)) == Filled("accept", {"region": "us", "count": 5})
     assert [line for line in person.told if line.endswith("]")] == [
-        "Region [Europe]",
-        "Region [us]",
-        "count [4]",
-        "nick [me]",
+        '"Region" [Europe]',
+        '"Region" [us]',
+        '"count" [4]',
+        '"nick" [me]',
     ]
     assert person.told[-2] == "    nick: (left out)"
 
@@ -118,7 +118,7 @@ def test_editing_asks_again_with_what_was_answered() -> None:
 def test_a_default_is_shown_and_taken_as_it_is(field: Field, shown: str, sent: object) -> None:
     person = Scripted("", "s")
     assert filled(person, form(field)).content == {"x": sent}
-    assert f"x [{shown}]" in person.told
+    assert f'"x" [{shown}]' in person.told
 
 
 def test_a_default_that_fails_its_pattern_is_not_taken() -> None:
@@ -126,7 +126,7 @@ def test_a_default_that_fails_its_pattern_is_not_taken() -> None:
     person = Scripted("", "ab", "s")
     field = Field(name="x", kind="text", pattern="^[a-z]+$", default="A")
     assert filled(person, form(field)).content == {"x": "ab"}
-    assert person.of_tone("warning") == ["x must match ^[a-z]+$."]
+    assert person.of_tone("warning") == ['"x" must match ^[a-z]+$.']
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_secret_of_the_launch_is_never_shown_and_is_warned_of(monkeypatch: pyt
     filled(person, form(described, NICK, title=TOKEN))
     assert "ghp_" not in "".join(person.told)
     assert "    with ***: ***" in person.told
-    assert person.of_tone("warning") == ["with *** holds a secret of this launch."]
+    assert person.of_tone("warning") == ['"with ***" holds a secret of this launch.']
 
 
 HOSTILE = "\x1b[2J\x07 x\u202eevil \x9b1m\r\x00"

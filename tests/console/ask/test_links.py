@@ -57,7 +57,7 @@ def test_the_browser_is_opened_with_what_was_shown_and_nothing_else(tmp_path: Pa
     assert environment["LANG"] == "C"
     assert {"ACP_LAUNCH_SECRET_X", "ACP_LAUNCH_PASSPHRASE"}.isdisjoint(environment)
     assert person.told == [
-        "Demo Agent asks you to visit a page:",
+        "The agent Demo Agent asks you to visit a page:",
         "  | Please log in.",
         f"    {url}",
         "    on the host example.com",

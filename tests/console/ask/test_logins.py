@@ -71,7 +71,7 @@ def test_methods_are_shown_on_one_line_each_without_control_characters_and_secre
     person = Person("1")
     method = AuthMethod("a", HOSTILE, "with\nhunter2-hunter2")
     assert asyncio.run(Logins(person).which("\x1bagent", [method])) == method
-    assert person.said == ["\\x1bagent wants a login"]
+    assert person.said == ["The agent \\x1bagent wants a login"]
     assert person.offered == [Choice("1", "\\x1b]0;owned\\x07Log in: with ***")]
 
 

@@ -76,7 +76,7 @@ def seen(text: str, width: int = 40) -> str:
         ("# Title\n\nSome **bold** `code`.", "Title\n\nSome bold code."),
         ("- one\n- two\n  - three", " • one\n • two\n    • three"),
         ("9. nine\n10. ten", "  9. nine\n 10. ten"),
-        ("> quoted\n> text", "▌ quoted text"),
+        ("> quoted\n> text", "│ quoted text"),
         ("a\n\n---\n\nb", f"a\n\n{'─' * 40}\n\nb"),
         ("```py\nif x:\n\ty()\n```", "  if x:\n      y()"),
         ("    indented", "  indented"),

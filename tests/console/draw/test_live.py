@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from acp_launch.console.draw.live import Live
 from acp_launch.console.draw.region import Region
+from acp_launch.console.stderr import TYPED
 from acp_launch.console.stillclock import StillClock
 from acp_launch.errors import AgentError
 from acp_launch.process.change import Change
@@ -29,12 +30,13 @@ def test_what_is_said_while_no_turn_runs_stands_apart_and_dim() -> None:
     screen = Screen(say=None)
     screen.live.update(chunk("[MODE] ", outside=True))
     screen.live.update(chunk("auto", outside=True))
-    screen.live.tell("> hi", "")  # the prompt, in an interactive session
+    screen.live.tell("> hi", TYPED)  # the prompt, in an interactive session
     screen.live.update(chunk("It is *fine*."))
     screen.live.ended(end())
     screen.live.update(chunk("The build is done.", outside=True))
-    screen.live.tell("> next", "")
-    assert screen.text == "outside a turn:\n[MODE] auto\n> hi\nIt is fine.\noutside a turn:\nThe build is done.\n> next"
+    screen.live.tell("> next", TYPED)
+    first = "▐ outside a turn:\n[MODE] auto\n> hi\nIt is fine.\n"
+    assert screen.text == f"{first}▐ outside a turn:\nThe build is done.\n> next"
 
 
 def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
@@ -60,7 +62,7 @@ def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest(
     screen.live.waiting("sign of life", 3, 60)
     screen.live.update(chunk("o."))
     screen.live.ended(end())
-    assert screen.text == "One.\nacp-launch: no sign of life for 3 s; giving up at 60 s\n\nTwo."
+    assert screen.text == "One.\n▐ acp-launch: no sign of life for 3 s; giving up at 60 s\n\nTwo."
 
 
 def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> None:
@@ -236,7 +238,7 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
     screen.live.ready(SessionReady("s1", "fix", "load", 1, Raw(b"{}")))
     screen.live.update(chunk("today"))
     screen.live.ended(end())
-    assert screen.text == "yesterday\nacp-launch: continuing session fix (1 updates of its history)\ntoday"
+    assert screen.text == "yesterday\n▐ acp-launch: continuing session fix (1 updates of its history)\ntoday"
 
 
 def test_what_is_typed_is_not_shown_again() -> None:

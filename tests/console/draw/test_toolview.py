@@ -97,14 +97,16 @@ def test_a_call_that_ran_without_being_asked_about_says_so() -> None:
     screen.live.update(tool("1", "in_progress", title="rm x", kind="execute"))
     screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: ask")
     screen.live.update(tool("1", "completed"))
-    assert shown(screen) == "✓ rm x  execute  ran without asking (policy: permissions.default: ask)"
+    assert shown(screen) == "✓ rm x  execute  ▐ ran without asking (policy: permissions.default: ask)"
 
 
 def test_that_a_call_ran_without_being_asked_about_is_said_after_its_end_too() -> None:
     screen = Screen(90)
     screen.live.update(tool("1", "completed", title="rm x", kind="execute"))
     screen.live.unasked({"toolCallId": "1", "title": "rm x"}, "permissions.default: deny")
-    assert shown(screen) == "✓ rm x  execute\nrm x: ran without asking (policy: permissions.default: deny)"
+    assert (
+        shown(screen) == "✓ rm x  execute\n▐ acp-launch: rm x: ran without asking (policy: permissions.default: deny)"
+    )
 
 
 def test_what_a_permission_question_tells_of_a_call_is_known_of_it() -> None:
@@ -201,7 +203,7 @@ def test_odd_meta_is_ignored(meta: object) -> None:
 def test_a_file_that_we_wrote_shows_what_changed() -> None:
     screen = Screen()
     screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
-    assert shown(screen) == "wrote /p/a\n  /p/a  +1 -1\n  1 - one\n  1 + two"
+    assert shown(screen) == "▐ wrote /p/a\n  /p/a  +1 -1\n  1 - one\n  1 + two"
 
 
 def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
@@ -210,14 +212,14 @@ def test_a_file_whose_change_a_call_shows_is_one_line() -> None:
     screen.live.update(tool("1", "in_progress", title="Edit", kind="edit", content=[change]))
     screen.live.served(FileServed(path="/p/a", how="write", outcome="done", old="one\n", new="two\n"))
     screen.live.update(tool("1", "completed"))
-    assert shown(screen) == "wrote /p/a\n✓ Edit  edit\n  /p/a  +1 -1\n  1 - one\n  1 + two"
+    assert shown(screen) == "▐ wrote /p/a\n✓ Edit  edit\n  /p/a  +1 -1\n  1 - one\n  1 + two"
 
 
 def test_a_file_that_was_read_or_refused_is_one_line() -> None:
     screen = Screen()
     screen.live.served(FileServed(path="/p/a", how="read", outcome="done"))
     screen.live.served(FileServed(path="/b\x1b[2J", how="write", outcome="refused", reason="outside of the session"))
-    assert shown(screen) == "read /p/a\nrefused: write /b\\x1b[2J: outside of the session"
+    assert shown(screen) == "▐ read /p/a\n▐ refused: write /b\\x1b[2J: outside of the session"
 
 
 def test_calls_that_are_left_running_are_shown_as_they_stand() -> None:

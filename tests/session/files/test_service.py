@@ -675,6 +675,15 @@ def test_a_disk_that_does_not_answer_holds_up_neither_others_nor_the_exit(
             thread.join(PATIENCE)
 
 
+def test_no_thread_for_the_disk_is_an_answer(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    refusal = desk.refuses(READ, str(desk.root / "a"))
+    assert said(refusal) == (-32603, "the disk cannot be asked: no more threads are allowed")
+
+
 def test_work_that_was_given_up_is_heard_of_by_nobody(desk: Desk) -> None:
     """Neither its result nor its error comes to a loop that is closed."""
     going, done = threading.Event(), threading.Event()

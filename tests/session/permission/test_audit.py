@@ -15,7 +15,7 @@ from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.permission import audit as module
 from acp_launch.session.permission.audit import LONGEST, Audit, How
-from acp_launch.session.permission.auditread import entries, file_of, files
+from acp_launch.session.permission.auditread import entries, files
 
 CALL = {
     "toolCallId": "c1",
@@ -221,8 +221,109 @@ def test_logs_are_read_together_in_the_order_of_time(tmp_path: Path) -> None:
         log.close()
     assert [entry["title"] for entry in entries(files(tmp_path))[0]] == ["0", "1", "2", "3"]
     assert [entry["title"] for entry in entries(files(tmp_path), 3)[0]] == ["1", "2", "3"]
-    assert [entry["title"] for entry in entries([file_of(tmp_path, "b")], 1)[0]] == ["2"]
+    assert [entry["title"] for entry in entries(files(tmp_path, "b"), 1)[0]] == ["2"]
     assert entries(files(tmp_path), 0)[0] == []
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_795_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_flood_is_counted_and_what_is_beyond_does_not_fill_the_disk(tmp_path: Path) -> None:
+    clock, notes = Clock(), Notes()
+    log = Audit(tmp_path, "work", project="/p", note=notes, clock=clock)
+    for number in range(40_000):
+        record(log, {**CALL, "title": f"Run {number}", "rawInput": {"command": "x" * 200}}, allowed=number % 4 == 0)
+    log.close()
+    assert log.file.stat().st_size < module.BURST + 2 * LONGEST
+    kept = lines(log)
+    single = [entry for entry in kept if "count" not in entry]
+    counts = {"allow": 0, "deny": 0}
+    for entry in kept:
+        counts[entry["answer"]] += entry.get("count", 1)
+    assert counts == {"allow": 10_000, "deny": 30_000}, "none is lost"
+    assert [entry["title"] for entry in single] == [f"Run {number}" for number in range(len(single))]
+    assert len(single) > 1_000
+    beyond = next(entry for entry in kept if "count" in entry)
+    assert {**beyond, "count": 0, "title": "", "time": "", "answer": ""} == {
+        **dict.fromkeys(("time", "title", "answer"), ""),
+        **{"profile": "work", "project": "/p", "session": "s1", "how": "asked", "kind": "execute", "count": 0},
+        "by": "permissions.rules[1]",
+    }
+    assert beyond["title"] == f"{beyond['count']:,} more calls, which came too fast to be put on record"
+    assert notes == ["the agent asks faster than each call can be put on record: the permission log counts the rest"]
+
+
+def test_after_a_flood_everything_is_on_record_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BURST", 1000)
+    clock = Clock()
+    log = Audit(tmp_path, "work", project="/p", note=Notes(), clock=clock)
+    for number in range(10):
+        record(log, {**CALL, "title": f"early {number}"})
+    clock.now += 60
+    record(log, {**CALL, "title": "late"})
+    assert [entry["title"] for entry in lines(log)] == [
+        *("early 0", "early 1", "early 2"),
+        "7 more calls, which came too fast to be put on record",
+        "late",
+    ]
+
+
+def test_kinds_of_the_agents_making_are_not_counted_apart_for_ever(tmp_path: Path) -> None:
+    log = Audit(tmp_path, "work", project="/p", note=Notes(), clock=Clock())
+    for number in range(6_000):
+        record(log, {"kind": f"kind {number}", "title": "x" * 300})
+    log.close()
+    counted = [entry for entry in lines(log) if "count" in entry]
+    assert len(counted) == module.KINDS + 1
+    assert counted[-1]["kind"] == ""
+
+
+def test_a_file_that_is_full_becomes_the_older_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FULL", 2_000)
+    log = audit(tmp_path)
+    for number in range(20):
+        record(log, {**CALL, "title": str(number)})
+    log.close()
+    assert sorted(file.name for file in log.file.parent.iterdir()) == [log.file.name, f"{log.file.name}.1"]
+    assert all(file.stat().st_size <= 2_000 for file in log.file.parent.iterdir())
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in log.file.parent.iterdir())
+    for found, damaged in (entries(files(tmp_path)), entries(files(tmp_path, "work"))):
+        titles = [int(entry["title"]) for entry in found]
+        assert (titles, damaged) == (list(range(titles[0], 20)), 0)
+        assert len(titles) > 4
+
+
+def test_several_runs_go_on_in_the_new_file_and_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = audit(tmp_path), audit(tmp_path)
+    record(one, {**CALL, "title": "one"})
+    record(other, {**CALL, "title": "other"})
+    monkeypatch.setattr(module, "FULL", 1)
+    record(one, {**CALL, "title": "new"})
+    monkeypatch.setattr(module, "FULL", 10_000)
+    record(other, {**CALL, "title": "new, too"})
+    assert [entry["title"] for entry in lines(one)] == ["new", "new, too"]
+    assert [entry["title"] for entry in entries(files(tmp_path))[0]] == ["one", "other", "new", "new, too"]
+    one.file.unlink()
+    record(one, {**CALL, "title": "moved away"})
+    assert [entry["title"] for entry in lines(one)] == ["moved away"]
+
+
+def test_a_file_that_another_run_is_turning_over_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was stopped in the midst of it keeps nobody waiting."""
+    import fcntl
+
+    log = audit(tmp_path)
+    record(log)
+    monkeypatch.setattr(module, "FULL", 1)
+    with log.file.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        record(log)
+    assert len(lines(log)) == 2
 
 
 def test_profiles_with_names_no_file_can_have_keep_logs_of_their_own(tmp_path: Path) -> None:
