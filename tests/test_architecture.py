@@ -272,7 +272,6 @@ WRITERS = {
     "cli/app": "the version",
     "__main__": "the version",
     "cli/complete": "a script of ours",
-    "cli/profiles": "the JSON Schema of the format",
 }
 
 

@@ -78,12 +78,6 @@ def _run(arguments: Sequence[str]) -> int:
     return _typer(arguments)
 
 
-def _say_reading(file: str, seconds: float) -> None:
-    from acp_launch.console.stderr import DIM, harmless, say
-
-    say(harmless(f"acp-launch: still reading {file} after {seconds:.0f} s", keep=""), style=DIM)
-
-
 def _verb(name: str) -> "Callable[..., Verb] | None":
     """One that can be read without typer."""
     if name == "run":
@@ -93,6 +87,12 @@ def _verb(name: str) -> "Callable[..., Verb] | None":
     from acp_launch.cli import profiles
 
     return profiles.VERBS.get(name)
+
+
+def _say_reading(file: str, seconds: float) -> None:
+    from acp_launch.console.stderr import DIM, harmless, say
+
+    say(harmless(f"acp-launch: still reading {file} after {seconds:.0f} s", keep=""), style=DIM)
 
 
 def _typer(arguments: Sequence[str]) -> int:

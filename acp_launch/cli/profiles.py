@@ -5,7 +5,6 @@ None of them starts anything, and all of them work on every platform. What they 
 so that `--help` loads no YAML, and typer is none of it (`cli.quick`).
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -133,10 +132,11 @@ class Schema(NamedTuple):
 
     def carry_out(self) -> int:
         """Raises UsageError when the file cannot be written."""
+        from acp_launch.console import stdout
         from acp_launch.profile.schema import text
 
         if self.file is None:
-            sys.stdout.write(text())
+            stdout.put(text())
             return 0
         try:
             self.file.write_text(text(), encoding="utf-8", newline="\n")

@@ -12,6 +12,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,7 +46,7 @@ class Shelf(Struct, frozen=True):
 
     def keep(self, file: Path, key: object, answer: object) -> None:
         """Remember the answer, if the directory lets us."""
-        content = msgspec.json.encode({"stamp": self._stamp(), "key": key, "answer": answer})
+        content = msgspec.json.encode({"stamp": self._stamp(), "key": key, "answer": answer}, enc_hook=_plain)
         entry = self._entry(file)
         fresh = entry.with_suffix(f".{os.getpid()}")
         with suppress(OSError):  # a cache that cannot be written is merely no help
@@ -71,3 +72,9 @@ def _modules(code: tuple[str, ...]) -> tuple[int, int]:
     package = Path(acp_launch.__file__).parent
     modules = [module for pattern in (*code, "document/*.py") for module in package.glob(pattern)]
     return len(modules), max(module.stat().st_mtime_ns for module in modules)
+
+
+def _plain(value: object) -> float | int:
+    """A number that knows how it was written as what it is besides."""
+    assert isinstance(value, int | float), f"a {type(value).__name__} in a document"
+    return int(value) if isinstance(value, int) else float(value)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.cli.app import app
-from acp_launch.cli.main import HELP, run
+from acp_launch.cli.main import HELP
 from acp_launch.cli.profiles import VERBS, List, Plan, Schema, Show, Validate
 from acp_launch.cli.quick import Option, Verb, parameters, plain
 from acp_launch.cli.run import Run
@@ -111,7 +111,9 @@ def test_the_verbs_about_profiles_are_read_the_quick_way(
 )
 def test_a_missing_word_or_one_too_many_is_left_to_typer(name: str, arguments: list[str]) -> None:
     assert plain(ALL[name], arguments) is None
-    assert run([name, *arguments]) == UsageError.exit_code
+    with pytest.raises(SystemExit) as refused:
+        app(args=[name, *arguments], prog_name="acp-launch")
+    assert refused.value.code == UsageError.exit_code
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_what_is_refused_later_on_is_a_line_too() -> None:
         "from acp_launch.cli import main\n"
         "def fail(arguments): raise {}\n"
         "main._typer = fail\n"
-        "raise SystemExit(main.run(['list']))\n"
+        "raise SystemExit(main.run(['ps']))\n"
     )
     for error, said in (
         ("OSError(errno.EMFILE, os.strerror(errno.EMFILE), 'x')", "no file descriptors are left for acp-launch"),

@@ -39,7 +39,7 @@ mcp_servers:
     cwd: ../notes
     inherit_env: [PATH, AWS_*]
     required: false
-    restart: {policy: always, max: 0, backoff: {initial: 1s, max: 1m, factor: 1.5}, min_uptime: 1h}
+    restart: {policy: always, max: 0x0, backoff: {initial: 1s, max: 1m, factor: 1.50}, min_uptime: 1h}
     timeouts: {start: 2m, call: 500ms}
     tools: {allow: ["get_*"], deny: [get_secret]}
   plain: {command: server, inherit_env: all, restart: {backoff: {factor: 3}}}

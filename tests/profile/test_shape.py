@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from acp_launch.document.keypath import KeyPath
-from acp_launch.document.nodes import Plain
+from acp_launch.document.nodes import Plain, as_written
 from acp_launch.document.shape import Shape, build
 from acp_launch.document.tree import parse
 from acp_launch.profile.model import Profile
@@ -34,6 +34,7 @@ SCALARS = st.sampled_from(
         *(None, True, False, 0, 1, 2, -1, 5, 100, 101, 4096, 10**30, 0.0, 0.5, 1.0, 2.0, 1e300),
         *(float("nan"), float("inf"), "", "a", "all", "minimal", "read", "ask", "allow", "agent", "session", "never"),
         *("10s", "0s", "2 m", "1.5h", "10s\n", "64MiB", "4096", "1", "true", "stdio", "http", "sse", "file"),
+        *(as_written(1, "0x1"), as_written(5000, "0x1388"), as_written(2.0, "2.00")),
         *("${secret:x}", "${env:HOME}/y", "${", "${nope:x}", "$$", "${project}", "a\nb", "\u0665s"),
     ]
 )
