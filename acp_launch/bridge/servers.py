@@ -15,8 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.bridge.programs import program
-from acp_launch.bridge.relay import Outside, Relay
+from acp_launch.bridge.relay import Outside, Relay, program
 from acp_launch.bridge.seat import Guest, Seat, seat
 from acp_launch.errors import first
 from acp_launch.plan.model import StdioPlan

@@ -205,7 +205,7 @@ async def _logged_in(
 
 
 def _place(planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None") -> "Place":
-    from acp_launch.bridge.programs import program
+    from acp_launch.bridge.relay import program
     from acp_launch.console.ask.logins import Logins
     from acp_launch.plan.model import StdioPlan
     from acp_launch.process.foreground import available
