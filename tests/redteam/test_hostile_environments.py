@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.redteam.clone import GOOD, NEW, Clone, profile
+from tests.redteam.clone import CHANGED, GOOD, NEW, Clone, profile
 
 IN_PROJECT = "these settings lie in a project, which cannot choose them: they may name a command to run"
 
@@ -93,14 +93,15 @@ def test_a_cache_in_the_project_does_not_say_what_a_profile_means(clone: Clone) 
     shutil.copytree(os.environ["ACP_LAUNCH_CACHE_DIR"], planted)
     (entry,) = (planted / "profiles").glob("*.json")
     text = json.loads(entry.read_bytes())
-    text["answer"]["profile"]["agent"] |= {"command": "./tool", "args": []}
+    text["answer"]["merged"]["agent"] |= {"command": "./tool", "args": []}
     entry.write_text(json.dumps(text))
     here = clone.acp_launch("plan", "review", ACP_LAUNCH_CACHE_DIR=str(planted))
     assert "tool" not in here.stdout, "what is shown is what the text says"
     ended = clone.acp_launch("run", "review", "where", ACP_LAUNCH_CACHE_DIR=str(planted))
     assert (ended.returncode, clone.sang) == (0, False)
     shutil.copy(entry, Path(os.environ["ACP_LAUNCH_CACHE_DIR"]) / "profiles")
-    clone.starts()  # the proof that such an entry would do it, were it believed
+    assert "tool" in clone.acp_launch("plan", "review").stdout, "such an entry would do it, were it believed"
+    clone.refuses(why=CHANGED)  # and even then it is not what was accepted
 
 
 def test_a_home_that_is_a_repository_is_still_the_users() -> None:
