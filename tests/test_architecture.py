@@ -235,7 +235,7 @@ KEEPERS = {"secret"}  # stores and the redactor
 REVEALED = {
     "cli/start",
     "bridge/offer",
-    "bridge/programs",
+    "bridge/relay",
     "plan/substitute",
     "plan/needs",
 }  # the last two: only to look at

@@ -685,7 +685,7 @@ def test_a_place_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkey
 def test_without_any_place_it_is_said_where_it_looked(
     monkeypatch: pytest.MonkeyPatch, a_place_of_its_own: Path
 ) -> None:
-    monkeypatch.setattr(seat, "LONGEST", 10)
+    monkeypatch.setattr(module, "LONGEST", 10)
     with pytest.raises(LaunchError) as raised, module.directory():
         pytest.fail("there is none")
     assert (raised.value.message, raised.value.fix, raised.value.detail) == (
@@ -736,7 +736,7 @@ def test_what_a_killed_launch_left_is_taken_away_and_what_others_use_is_not(
         listener.listen()
         deaf.bind(str(starting / module.SOCKET))
         assert left.parent.parent == home and left.exists()
-        with module.directory() as ours, seat.directory() as ours_too:
+        with module.directory() as ours, module.directory() as ours_too:
             assert set(home.iterdir()) == {elsewhere, fresh, starting, unrelated, ours, ours_too}
 
 
@@ -789,7 +789,7 @@ class Told(socket.socket):
 
 
 def test_macos_says_it_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seat, "PLATFORM", "darwin")
+    monkeypatch.setattr(module, "PLATFORM", "darwin")
     with Told(socket.AF_UNIX) as told:
         assert peer_uid(told) == 501
         assert told.asked == (0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED, sizeof(struct xucred)
@@ -797,7 +797,7 @@ def test_macos_says_it_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_has_gone_on_macos_and_who_is_anywhere_else_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX) as alone:
-        monkeypatch.setattr(seat, "PLATFORM", "darwin")
+        monkeypatch.setattr(module, "PLATFORM", "darwin")
         assert peer_uid(alone) is None
-        monkeypatch.setattr(seat, "PLATFORM", "sunos5")
+        monkeypatch.setattr(module, "PLATFORM", "sunos5")
         assert peer_uid(alone) is None
