@@ -15,7 +15,7 @@ from acp_launch.errors import AgentError, RunExpired, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.opened import LogIn, Reconnect, Wanted, after_login, once, open_wanted, unhurried
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.vigil import kept
 from acp_launch.protocol.acp import Capabilities

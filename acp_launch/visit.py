@@ -13,10 +13,9 @@ from acp_launch.bridged import Bridged
 from acp_launch.errors import AgentRefused, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.process.child import attach
+from acp_launch.process.child import GRACE, HASTY, attach, stop
 from acp_launch.process.guard import Guard
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.stop import GRACE, HASTY, stop
 from acp_launch.process.vigil import kept
 from acp_launch.protocol.offers import Offers
 from acp_launch.secret.value import Secret

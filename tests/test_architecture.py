@@ -73,8 +73,6 @@ PURE = [
     "cli/completing/glance",
     "cli/completing/line",
     "cli/completing/words",
-    "process/change",
-    "process/life",
     "process/lifecycle",
     "session/options/option",
     "session/elicitation/request",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from acp_launch.process.change import Change
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.written import written
 

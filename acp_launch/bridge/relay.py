@@ -20,11 +20,10 @@ from acp_launch.bridge.messages import lost
 from acp_launch.bridge.seat import Guest
 from acp_launch.plan.model import StdioPlan
 from acp_launch.process import prepare
-from acp_launch.process.change import Change
 from acp_launch.process.child import Child
 from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
-from acp_launch.process.program import Program
-from acp_launch.process.supervisor import Supervisor
+from acp_launch.process.lifecycle import Change
+from acp_launch.process.supervisor import Program, Supervisor
 from acp_launch.profile.model import Tools
 from acp_launch.protocol.framing import LineFramer, LineTooLong
 from acp_launch.secret.redact import excerpt

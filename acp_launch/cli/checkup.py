@@ -40,11 +40,10 @@ from acp_launch.mcp.survey import PING, ROOTS, Survey, survey
 from acp_launch.opened import Wanted, open_wanted, untakeable
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import Problem
-from acp_launch.process.child import Child, attach
+from acp_launch.process.child import Child, attach, stop
 from acp_launch.process.foreground import available
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.stop import stop
 from acp_launch.process.vigil import kept
 from acp_launch.protocol.acp import Capabilities, Negotiated
 from acp_launch.protocol.offers import Offers

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.console.ask.aloud import Aloud
     from acp_launch.opened import LogIn
-    from acp_launch.process.exit import Exit
-    from acp_launch.process.program import Program
     from acp_launch.process.spawn import Spawned
+    from acp_launch.process.supervisor import Program
+    from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, Place
     from acp_launch.session.person import Person

@@ -33,11 +33,10 @@ from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
 from acp_launch.plan.resolve import resolve
 from acp_launch.plan.servers import process
 from acp_launch.problem import ours
-from acp_launch.process.child import attach
+from acp_launch.process.child import attach, stop
 from acp_launch.process.guard import Guard
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
-from acp_launch.process.stop import stop
 from acp_launch.process.vigil import kept
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent, StdioServer

@@ -14,10 +14,10 @@ from acp_launch.session.store.hold import hold
 
 if TYPE_CHECKING:
     from acp_launch.cli.wish import Kept, Wish
-    from acp_launch.process.exit import Exit
     from acp_launch.process.guard import Guard
-    from acp_launch.process.program import Program
     from acp_launch.process.spawn import Spawned
+    from acp_launch.process.supervisor import Program
+    from acp_launch.process.tree import Exit
 
 
 def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:

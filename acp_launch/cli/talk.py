@@ -17,7 +17,7 @@ from acp_launch.errors import AuthRequired
 from acp_launch.opened import LogIn, Wanted
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.logs import ServerLogs
 from acp_launch.profile.discover import project_of
 from acp_launch.served import Elicit, Means, offers
 from acp_launch.session.connection import Connection

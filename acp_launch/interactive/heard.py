@@ -8,7 +8,7 @@ from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.plain import Plain
 from acp_launch.interactive.transcript import Transcript
-from acp_launch.process.change import Change
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol.event import Updated
 
 SETTINGS = ("config_option_update", "current_mode_update")

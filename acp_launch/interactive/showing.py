@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from acp_launch.interactive.desk import Desk
 from acp_launch.interactive.front import Mood, Status, Vocabulary, Word
-from acp_launch.process.change import Standing
+from acp_launch.process.lifecycle import Standing
 from acp_launch.secret.redact import redactor
 from acp_launch.session.options.option import Option
 from acp_launch.session.options.state import SessionState

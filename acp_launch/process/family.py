@@ -7,10 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.process import prepare
-from acp_launch.process.identity import Table
 from acp_launch.process.leftovers import Standing, remains, standing
 from acp_launch.process.measure import measure
 from acp_launch.process.records import Known, Launch
+from acp_launch.process.table import Table
 
 GUARD = "guard"
 SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path, whichever installation it belongs to

@@ -19,13 +19,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from acp_launch.process import boot, cgroup, marker, prepare
-from acp_launch.process.identity import Process
+from acp_launch.process import cgroup, marker, prepare
+from acp_launch.process import table as boot
 from acp_launch.process.measure import measure
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
 from acp_launch.process.remains import Remains, end
-from acp_launch.process.signalling import send
+from acp_launch.process.table import Process
+from acp_launch.process.tree import send
 
 PATIENCE = 3.0  # seconds for a guard that was stopped; it needs no more than two for all it has to do
 NEWBORN = 60.0  # seconds a file may be without its first line; that is written within microseconds

@@ -25,9 +25,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.private import make_private
-from acp_launch.process import boot, marker, prepare
-from acp_launch.process.identity import Process
+from acp_launch.process import marker, prepare
+from acp_launch.process import table as boot
 from acp_launch.process.spawn import Spawned
+from acp_launch.process.table import Process
 
 FOLDER = "launches"  # in the state directory
 ROOM = 1024 * 1024  # bytes of `seen` lines: an agent that runs commands all day long must not fill the disk

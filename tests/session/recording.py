@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_launch.process.change import Change, Standing
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.profile.model import Approval
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated

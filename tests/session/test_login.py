@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
-from acp_launch.process.exit import Exit
-from acp_launch.process.program import Program
+from acp_launch.process.supervisor import Program
+from acp_launch.process.tree import Exit
 from acp_launch.protocol.authmethod import AuthMethod, read
 from acp_launch.session import login as module
 from acp_launch.session.connection import Connection

@@ -6,7 +6,7 @@ from typing import Any
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.console.stream import servernotes, servicenotes
 from acp_launch.errors import LaunchError
-from acp_launch.process.change import Change, Standing, State
+from acp_launch.process.lifecycle import Change, Standing, State
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
