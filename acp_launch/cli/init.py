@@ -83,7 +83,7 @@ def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
     from acp_launch.cli.beside import Beside
     from acp_launch.console import problems
     from acp_launch.profile.begin import beginning, extending
-    from acp_launch.profile.revise import judged
+    from acp_launch.profile.edit import judged
 
     beside = Beside(found.file.parent, is_shared=not draft.is_users)
     servers = (*draft.servers, *draft.adopted.servers)

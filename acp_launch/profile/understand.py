@@ -4,19 +4,19 @@ What each layer says, and what they say together: the way that needs YAML and py
 A profile that was understood before comes from the cache and passes by here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from acp_launch.document.faults import Fault, placed
+from acp_launch.document.keypath import dotted
 from acp_launch.document.nodes import Node
 from acp_launch.document.source import OVERLAY, PROFILE
 from acp_launch.document.tree import Document, parse
 from acp_launch.problem import Problem
-from acp_launch.profile import extends
+from acp_launch.profile import layers as extends
 from acp_launch.profile.check import check, version
-from acp_launch.profile.layers import Extends, Gathered, Layer, Part
-from acp_launch.profile.merge import merge
+from acp_launch.profile.layers import Extends, Gathered, Layer, Part, merge
 from acp_launch.profile.model import Profile
 from acp_launch.profile.reading import reading
 
@@ -96,3 +96,41 @@ def _without_extends(tree: Node) -> Node:
         if key != extends.KEY:
             rest.put(key, place, child)
     return rest
+
+
+# The credentials that a layer gives away, each a Problem at its place (see `leaks`).
+
+
+def exposed(parts: Iterable[Part]) -> tuple[Problem, ...]:
+    """Each layer is looked at for itself: what another one replaces can be read all the same."""
+    return tuple(problem for part in parts for problem in (*_leaks(part), *_strays(part)))
+
+
+def _leaks(part: Part) -> Iterator[Problem]:
+    if part.document is None:
+        return
+    from acp_launch.profile.leaks import leaks
+    from acp_launch.secret.credential import masked
+
+    for leak in leaks(part.document.root):
+        line, column = part.document.locate(leak.path, offset=leak.offset)
+        where = masked(dotted(leak.path))
+        yield Problem(part.layer.label, line, column, where, leak.message, leak.fix, leak.severity)
+
+
+def _strays(part: Part) -> Iterator[Problem]:
+    from acp_launch.profile.leaks import strays
+
+    text = part.layer.text.removeprefix("\ufeff")  # as `parse` counts
+    for (line, column), stray in strays(text, _told(part)):
+        yield Problem(part.layer.label, line, column, "", stray.message, stray.fix, stray.severity)
+
+
+def _told(part: Part) -> Iterator[tuple[tuple[int, int], int, str]]:
+    """The literals that `_leaks` speaks of."""
+    if part.document is None:
+        return
+    from acp_launch.profile.leaks import literals
+
+    for path, offset, literal in literals(part.document.root):
+        yield part.document.locate(path, offset=offset), offset, literal
