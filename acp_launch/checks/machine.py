@@ -45,7 +45,7 @@ def shims() -> Check:
         why = (error.strerror or str(error)).lower()
         text = f"copy every byte, which takes more time: no descriptor can be passed here ({why})"
         return ok("shims", "", text, lends=False)
-    return ok("shims", "", "lend acp-launch their pipes", lends=True)
+    return ok("shims", "", "lend their pipes to acp-launch", lends=True)
 
 
 def control_group() -> Check:

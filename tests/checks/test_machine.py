@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is run 
 def test_shims_lend_their_pipes_where_descriptors_can_be_passed() -> None:
     before = os.listdir("/proc/self/fd") if sys.platform == "linux" else []  # noqa: PTH208
     check = machine.shims()
-    assert (check.standing, check.text, check.facts) == ("ok", "lend acp-launch their pipes", {"lends": True})
+    assert (check.standing, check.text, check.facts) == ("ok", "lend their pipes to acp-launch", {"lends": True})
     assert not before or len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
 
 

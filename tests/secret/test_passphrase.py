@@ -412,7 +412,7 @@ def on_windows(monkeypatch: pytest.MonkeyPatch, keys: str, console: str = os.dev
 def test_on_windows_the_console_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     console = on_windows(monkeypatch, "hunter22 é😀x\x08\r")
     assert hidden("Word: ") == "hunter22 é😀"
-    assert console.shown == "Word: \n"
+    assert console.shown == "▐ Word: \n"
 
 
 def test_on_windows_keys_that_are_no_characters_are_not_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
