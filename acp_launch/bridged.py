@@ -302,7 +302,7 @@ def _unproven(called: str, plan: StdioPlan, last: Change | None) -> ServerError:
     """Why a run cannot be said to have had a server that it needs."""
     if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
         return _failed(called, last, plan.name)
-    from acp_launch.mcp.handshake import silent  # what `doctor` says of it
+    from acp_launch.mcp.client import silent  # what `doctor` says of it
 
     error = silent(plan.name, plan.timeouts.start)
     error.fix = f"{error.fix}; with required: false a run does without it"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.protocol.offers import Offers
+from acp_launch.protocol.acp import Offers
 from acp_launch.session.connection import Connection
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.service import Serve, Services

@@ -17,7 +17,7 @@ from acp_launch.process.child import GRACE, HASTY, attach, stop
 from acp_launch.process.guard import Guard
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.vigil import kept
-from acp_launch.protocol.offers import Offers
+from acp_launch.protocol.acp import Offers
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Connection, connect
 from acp_launch.session.negotiate import negotiate

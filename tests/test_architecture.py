@@ -74,12 +74,7 @@ PURE = [
     "session/elicitation/filling",
     "session/elicitation/form",
     "session/elicitation/check",
-    "session/permission/commandparts",
     "session/permission/globs",
-    "session/permission/grant",
-    "session/permission/kept",
-    "session/permission/likeness",
-    "session/permission/spelling",
     "session/elicitation/pattern",
     "session/permission/policy",
     "session/permission/subject",
@@ -229,9 +224,8 @@ REVEALED = {
     "cli/start",
     "bridge/offer",
     "bridge/relay",
-    "plan/substitute",
-    "plan/needs",
-}  # the last two: only to look at
+    "plan/resolve",
+}  # the last one: only to look at
 
 
 def calls(path: Path, name: str) -> bool:

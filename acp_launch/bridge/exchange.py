@@ -35,7 +35,7 @@ from acp_launch.bridge.conversation import (
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import NULL, Asked, Numbers, Waiting, key
 from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_id, with_roots
-from acp_launch.mcp.roots import listing
+from acp_launch.mcp.message import listing
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.mishap import Mishaps

@@ -25,7 +25,7 @@ from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
 from acp_launch.process.lifecycle import Change
 from acp_launch.process.supervisor import Program, Supervisor
 from acp_launch.profile.model import Tools
-from acp_launch.protocol.framing import LineFramer, LineTooLong
+from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.secret.redact import excerpt
 from acp_launch.secret.value import Secret
 

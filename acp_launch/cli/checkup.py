@@ -31,12 +31,11 @@ from acp_launch.console.stream.discreet import Discreet
 from acp_launch.console.stream.notices import Notices
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
 from acp_launch.interrupts import Interrupts
+from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
-from acp_launch.mcp.handshake import shake_hands
+from acp_launch.mcp.client import Connection as ServerConnection
+from acp_launch.mcp.client import connect as connect_server
 from acp_launch.mcp.message import Server
-from acp_launch.mcp.stdio import Connection as ServerConnection
-from acp_launch.mcp.stdio import connect as connect_server
-from acp_launch.mcp.survey import PING, ROOTS, Survey, survey
 from acp_launch.opened import Wanted, open_wanted, untakeable
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import Problem
@@ -45,8 +44,7 @@ from acp_launch.process.foreground import available
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.vigil import kept
-from acp_launch.protocol.acp import Capabilities, Negotiated
-from acp_launch.protocol.offers import Offers
+from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect

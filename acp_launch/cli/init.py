@@ -122,7 +122,7 @@ def _accept(found: "Found", draft: "Draft", settings: "Settings") -> bool:
     """Who has just written a profile need not be asked about it; but what others wrote, and it is made of, is shown."""
     from acp_launch.profile.load import load
     from acp_launch.profile.trust import FOREIGN, accept, standing
-    from acp_launch.settings.grounds import lies_in
+    from acp_launch.settings.load import lies_in
 
     loaded = load(found)
     others = [layer.file for layer in loaded.layers if layer.origin in FOREIGN and layer.file != found.file]

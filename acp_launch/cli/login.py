@@ -97,7 +97,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
     from acp_launch.console.ask import logins
     from acp_launch.console.stderr import DIM, harmless, say
     from acp_launch.process.foreground import available
-    from acp_launch.protocol.authmethod import AuthMethod
+    from acp_launch.protocol.acp import AuthMethod
     from acp_launch.session.login import name_of
 
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
@@ -136,7 +136,7 @@ def _on_visit(
     from acp_launch.cli.start import guarded, started, stderr_log
     from acp_launch.console.ask.aloud import Aloud
     from acp_launch.process.foreground import available
-    from acp_launch.protocol.offers import Offers
+    from acp_launch.protocol.acp import Offers
     from acp_launch.visit import Visit
 
     plan, secrets = planned

@@ -25,13 +25,10 @@ from acp_launch.console.servers import Telling
 from acp_launch.console.stream.notices import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
 from acp_launch.interrupts import Interrupts
-from acp_launch.mcp.client import Client
-from acp_launch.mcp.handshake import shake_hands
+from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.message import Server
-from acp_launch.mcp.stdio import Connection, connect
 from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
-from acp_launch.plan.resolve import resolve
-from acp_launch.plan.servers import process
+from acp_launch.plan.resolve import process, resolve
 from acp_launch.problem import ours
 from acp_launch.process.child import attach, stop
 from acp_launch.process.guard import Guard
@@ -111,7 +108,7 @@ def visit(how: Visit, story: "Story[T]") -> T:
 
     Raises:
         ServerError: the server could not be started, or died.
-        LaunchError: as `mcp.stdio.Connection.ask`; `Stopped` after a signal.
+        LaunchError: as `mcp.client.Connection.ask`; `Stopped` after a signal.
     """
     probe = how.probe
     with ExitStack() as stack:

@@ -25,7 +25,7 @@ from acp_launch.profile.layers import Extends, Layer, Part, ordered
 from acp_launch.profile.model import Profile
 from acp_launch.profile.reading import reading
 from acp_launch.profile.text import read, shown
-from acp_launch.settings.grounds import grounds, lies_in
+from acp_launch.settings.load import grounds, lies_in
 
 if TYPE_CHECKING:
     from acp_launch.document.tree import Document

@@ -5,12 +5,98 @@ JSON-RPC 2.0, one message a line: the envelope is decoded, what it carries stays
 and `null` are four different ids), and parameters are decoded once, by whoever knows their type.
 """
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.protocol.written import written
+from acp_launch.errors import LocalProtocolError, RemoteProtocolError
+
+# JSON of whatever a program, or a file's name, may hold: half a surrogate pair goes as the escape it came as, and what
+# cannot be seen is an escape where a person may look at it.
+
+
+PIECE = 1 << 20  # bytes
+# Control and formatting characters, separators of lines and paragraphs, halves of surrogate pairs (Unicode 15).
+_HIDDEN = re.compile(
+    "[\r\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001345f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_encode = msgspec.json.Encoder().encode
+
+
+def written(value: object) -> bytes:
+    """`value` as JSON. A `Raw` in it stays the bytes it is; in text that no UTF-8 can hold it is written anew."""
+    try:
+        return bytes(_encode(value))
+    except UnicodeEncodeError:
+        return _escaped(value)
+
+
+def _escaped(value: object) -> bytes:
+    import json
+
+    if isinstance(value, dict):  # whose members, of a message, may be Raw
+        members = (json.dumps(key).encode() + b":" + written(member) for key, member in value.items())
+        return b"{" + b",".join(members) + b"}"
+    return json.dumps(value, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    import json
+
+    return json.loads(bytes(value)) if isinstance(value, Raw) else msgspec.to_builtins(value)
+
+
+def visible(text: str) -> str:
+    """A JSON text that says the same, and in which nothing is hidden, reorders what is read or drives a terminal."""
+    return _HIDDEN.sub(_escape, text)
+
+
+def visible_long(quoted: str) -> str:
+    """A quoted text of YAML or TOML, written like JSON, in which whatever cannot be printed is an escape of theirs."""
+    return "".join(mark if mark.isprintable() else _long_escape(ord(mark)) for mark in quoted)
+
+
+def visible_bytes(data: bytes | memoryview) -> Sequence[bytes | memoryview]:
+    """The same of a JSON text of any length, in pieces; one in which all can be seen is what it was."""
+    if len(data) <= PIECE:
+        return (_visible(data),)
+    return [_visible(piece) for piece in _pieces(memoryview(data))]
+
+
+def _pieces(view: memoryview) -> Iterator[memoryview]:
+    while len(view) > PIECE:
+        end = PIECE
+        while end > PIECE - 4 and view[end] & 0xC0 == 0x80:  # not within a character
+            end -= 1
+        yield view[:end]
+        view = view[end:]
+    yield view
+
+
+def _visible(data: bytes | memoryview) -> bytes | memoryview:
+    copied = bytes(data)
+    if copied.isascii() and b"\x7f" not in copied and b"\r" not in copied:
+        return data
+    text = copied.decode(errors="replace")
+    return data if text.isprintable() and "\ufffd" not in text else visible(text).encode()
+
+
+def _long_escape(code: int) -> str:
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    """A carriage return can only stand between two members."""
+    if found[0] == "\r":
+        return " "
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -150,3 +236,204 @@ def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
 
 def _line(message: dict[str, object]) -> bytes:
     return written(message) + b"\n"
+
+
+# Cut a byte stream into lines, however the pipe happened to chunk it (ACP v1 "transports", stdio).
+
+
+LONG = 1024 * 1024  # bytes
+
+
+class LineTooLong(RemoteProtocolError):  # noqa: N818 - it reads as what happened
+    """Raised when the other side sends more than the limit without a newline."""
+
+
+class LineFramer:
+    """Bytes in, lines out, in time linear in the bytes.
+
+    A line is joined once, when its newline comes. A long one is gathered in one place instead: the many pieces of it
+    would leave holes in our memory that nothing else fits into.
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        """`limit` is the longest line we will hold, in bytes, newline excluded."""
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._long = bytearray()
+        self._held = 0
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield each line `chunk` completes, without its newline.
+
+        Raises:
+            LineTooLong: after the lines before it were yielded.
+        """
+        first, *rest = chunk.split(b"\n")
+        self._hold(first)
+        if not rest:
+            return
+        yield self._whole()
+        tail = rest.pop()
+        for line in rest:
+            if len(line) > self._limit:
+                self._refuse()
+            yield line
+        self._hold(tail)
+
+    def _hold(self, part: bytes) -> None:
+        self._held += len(part)
+        if self._held > self._limit:
+            self._forget()
+            self._refuse()
+        if self._held > LONG:
+            self._long += b"".join([*self._parts, part])
+            self._parts = []
+        elif part:
+            self._parts.append(part)
+
+    def _whole(self) -> bytes:
+        """The line that is held, and no longer: else a long one is held twice."""
+        line = bytes(self._long) if self._long else b"".join(self._parts)
+        self._forget()
+        return line
+
+    def _forget(self) -> None:
+        self._parts, self._long, self._held = [], bytearray(), 0
+
+    def _refuse(self) -> None:
+        raise LineTooLong(
+            f"the agent sent a line of more than {self._limit:,} bytes",
+            fix="if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>",
+        )
+
+
+# One side of a JSON-RPC connection, sans-IO: who asked what, and what is still unanswered.
+#
+# There are two id spaces (C-6): the numbers of our requests, and the ids of theirs, which are kept as the bytes they
+# came in. Each request of theirs is answered exactly once; an answer to nothing we asked is junk, not an error (C-3).
+
+
+NULL = Raw(b"null")
+DIGITS = 18  # no request of ours has a number that is longer
+BROKEN = "this request was not handled, by a bug in acp-launch"
+
+
+class Called(Struct, frozen=True):
+    """They ask us; answer with `respond` or `refuse`."""
+
+    id: Raw
+    method: str
+    params: Raw
+
+
+class Notified(Struct, frozen=True):
+    method: str
+    params: Raw
+
+
+class Answered(Struct, frozen=True):
+    """They answered our request `number`: `result`, or `fault` when they refused."""
+
+    number: int
+    method: str
+    result: Raw
+    fault: Fault | None
+
+
+class Junk(Struct, frozen=True):
+    """Not a message, or an answer to nothing; `reason` never quotes parameters (C-3)."""
+
+    reason: str
+
+
+Incoming = Called | Notified | Answered | Junk
+
+
+class Call(Struct, frozen=True):
+    """A request of ours, ready to be written."""
+
+    number: int
+    method: str
+    line: bytes
+
+
+class Peer:
+    def __init__(self) -> None:
+        self._next = 0
+        self._asked: dict[bytes, tuple[int, str]] = {}
+        self._owed: dict[bytes, str] = {}
+        self._settled = b""  # the request that was answered last, since the last message
+
+    def call(self, method: str, params: object) -> Call:
+        number = self._next
+        self._next += 1
+        self._asked[str(number).encode()] = (number, method)
+        return Call(number, method, request(number, method, params))
+
+    def receive(self, line: bytes) -> Incoming:
+        self._settled = b""
+        message = decode(line)
+        if message is None:
+            return Junk("a line that is no JSON-RPC message" if line.strip() else "a blank line")
+        if message.method is UNSET:
+            return self._answer(message)
+        method = str(message.method)
+        if message.id is UNSET:
+            return Notified(method, message.params)
+        return self._called(message.id, method, message.params)
+
+    def respond(self, id: Raw, value: object) -> bytes:
+        """The answer to their request `id`.
+
+        Raises:
+            LocalProtocolError: it was answered already, or never asked.
+        """
+        self._settle(id)
+        return result(id, value)
+
+    def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
+        self._settle(id)
+        return error(id, code, message, data)
+
+    def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
+        """What a message is still due whose handling failed: the number of the request of ours that it answers, and the
+        line that answers a request of theirs."""
+        message = decode(line)
+        if message is None or message.id is UNSET:
+            return None, b""
+        if message.method is UNSET:
+            id = bytes(message.id)
+            self._asked.pop(id, None)
+            return (int(id) if id.isdigit() and len(id) <= DIGITS else None), b""
+        if bytes(message.id) == self._settled:
+            return None, b""
+        self._owed.pop(bytes(message.id), None)
+        return None, error(message.id, INTERNAL_ERROR, BROKEN)
+
+    def owes(self, id: Raw) -> bool:
+        """Whether their request `id` still waits for our answer."""
+        return bytes(id) in self._owed
+
+    def _called(self, id: Raw, method: str, params: Raw) -> Incoming:
+        if bytes(id) in self._owed:
+            return Junk(f"a second {method} request with an id that is still open")
+        # Raw may be a view into the chunk it came in; the id outlives it.
+        kept = id.copy()
+        self._owed[bytes(kept)] = method
+        return Called(kept, method, params)
+
+    def _answer(self, message: Envelope) -> Incoming:
+        if message.id is UNSET:
+            return Junk("a JSON object that is no JSON-RPC message")
+        asked = self._asked.pop(bytes(message.id), None)
+        if asked is None:
+            return Junk("an answer to a request that was never made")
+        number, method = asked
+        if message.error is not UNSET and bytes(message.error) != b"null":
+            return Answered(number, method, NULL, fault(message.error))
+        return Answered(number, method, NULL if message.result is UNSET else message.result, None)
+
+    def _settle(self, id: Raw) -> None:
+        if self._owed.pop(bytes(id), None) is None:
+            raise LocalProtocolError("a request of the agent was answered twice")
+        self._settled = bytes(id)

@@ -26,14 +26,11 @@ from acp_launch.errors import (
     first,
 )
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.authmethod import OWN_COMMAND
+from acp_launch.protocol.acp import OWN_COMMAND, Offers
 from acp_launch.protocol.conversation import Conversation
 from acp_launch.protocol.event import Completed, Event, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
-from acp_launch.protocol.framing import LineFramer
+from acp_launch.protocol.jsonrpc import Answered, Call, Junk, LineFramer, written
 from acp_launch.protocol.mishap import Mishaps
-from acp_launch.protocol.offers import Offers
-from acp_launch.protocol.peer import Answered, Call, Junk
-from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.session.observer import Observer
 from acp_launch.session.waits import Budget, awaited, dealt_with, in_profile

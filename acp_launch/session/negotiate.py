@@ -1,8 +1,7 @@
 """`initialize`, alone and first: what the agent is and what it can do."""
 
 from acp_launch.errors import AgentError, LaunchError, RemoteProtocolError, RunExpired, WaitExpired
-from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.offers import Offers
+from acp_launch.protocol.acp import Negotiated, Offers
 from acp_launch.session.connection import Connection
 
 KNOB = "initialize"

@@ -12,7 +12,7 @@ from acp_launch.errors import LaunchError
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.event import ServiceAsked
-from acp_launch.protocol.peer import BROKEN
+from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.service import Refusal, Services
 

@@ -20,12 +20,8 @@ from acp_launch.errors import (
     ServerRefused,
     WaitExpired,
 )
-from acp_launch.mcp.calling import Limit, call_tool
-from acp_launch.mcp.client import Client, Event
-from acp_launch.mcp.handshake import STDIO, shake_hands
-from acp_launch.mcp.listing import everything
+from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_tool, connect, everything, shake_hands
 from acp_launch.mcp.message import Progress, Said
-from acp_launch.mcp.stdio import Connection, connect
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
 

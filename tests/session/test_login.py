@@ -11,7 +11,7 @@ import pytest
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
 from acp_launch.process.supervisor import Program
 from acp_launch.process.tree import Exit
-from acp_launch.protocol.authmethod import AuthMethod, read
+from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session import login as module
 from acp_launch.session.connection import Connection
 from acp_launch.session.login import Begun, Place, begin, log_in, log_out, prepare, run_on_terminal

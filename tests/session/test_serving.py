@@ -8,7 +8,7 @@ from typing import Any
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
-from acp_launch.protocol.offers import Offers
+from acp_launch.protocol.acp import Offers
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.negotiate import negotiate

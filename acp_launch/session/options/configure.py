@@ -12,7 +12,7 @@ from msgspec import Struct
 from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import AgentRefused, SessionError, UsageError
 from acp_launch.protocol import acp
-from acp_launch.protocol.peer import Call
+from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import KNOB
 from acp_launch.session.options.option import Option, Options, Value, match, one_line
