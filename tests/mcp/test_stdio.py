@@ -220,4 +220,4 @@ def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no
     assert left_out == 'the answer of the MCP server "x" to tools/call was left out, by a bug in acp-launch'
     said = 'a message of the MCP server "x" is left out: a bug in acp-launch, please report it'
     (note,) = ear.heard
-    assert re.fullmatch(rf"{said} \(LookupError in mcp\.stdio:\d+\)", str(note))
+    assert re.fullmatch(rf"{said} \(LookupError in mcp\.client:\d+\)", str(note))
