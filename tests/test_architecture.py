@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "acp_launch"
 ROWS = [
     {"cli", "__main__"},
     {"interactive"},
-    {"launch", "visit", "opened", "served", "bridged", "interrupts", "console"},
+    {"launch", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},
     {"mcp", "transport"},
@@ -28,9 +28,7 @@ ROWS = [
     {"private", "mark", "leave"},  # files for the user alone; our own lines; how this process ends
     {"__init__"},
 ]
-# The story of a launch is one package in six files.
 SAME = {
-    **dict.fromkeys(("launch", "visit", "opened", "served", "bridged", "interrupts"), "launch"),
     **dict.fromkeys(("errors", "problem"), "errors"),
     "__main__": "cli",
 }

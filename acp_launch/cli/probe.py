@@ -24,7 +24,7 @@ from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.notices import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
-from acp_launch.interrupts import Interrupts
+from acp_launch.launch.loop import Interrupts, kept
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.message import Server
 from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
@@ -34,12 +34,11 @@ from acp_launch.process.child import attach, stop
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
-from acp_launch.process.vigil import kept
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent, StdioServer
 from acp_launch.profile.template import Template
 from acp_launch.secret.value import Secret
-from acp_launch.session.waits import awaited
+from acp_launch.session.connection import awaited
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 

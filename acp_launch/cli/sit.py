@@ -36,12 +36,12 @@ async def _sat(
 ) -> int:
     from acp_launch.console.stillclock import StillClock, Unhurried
     from acp_launch.console.stream.discreet import Discreet
-    from acp_launch.interactive.heard import heard
-    from acp_launch.interactive.rooms import Rooms
-    from acp_launch.interactive.sitting import Seating
-    from acp_launch.interactive.sitting import sit as story
+    from acp_launch.interactive.output import heard
+    from acp_launch.interactive.session import Seating
+    from acp_launch.interactive.session import sit as story
+    from acp_launch.interactive.state import Rooms
     from acp_launch.interactive.which import front
-    from acp_launch.launch import Talks
+    from acp_launch.launch.run import Talks
 
     shown = front(kept.settings.state / "history" / _history_name(plan))
     clock = StillClock()

@@ -10,11 +10,11 @@ from msgspec import Struct
 from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stream.servernotes import opened
 from acp_launch.errors import LaunchError, UsageError
-from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome, is_the_end
 from acp_launch.interactive.front import Word
 from acp_launch.interactive.reports import permissions, sessions, usage
+from acp_launch.interactive.state import Current, Desk, Leave, Move, Outcome, is_the_end
 from acp_launch.secret.redact import redactor
-from acp_launch.session.options.configure import Wish, fulfil
+from acp_launch.session.opening import Wish, fulfil
 from acp_launch.session.options.option import Option, match
 
 SIGIL = ":"

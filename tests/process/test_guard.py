@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.launch import loop as vigil
 from acp_launch.process import guard as guard_module
-from acp_launch.process import prepare, spawn, vigil
+from acp_launch.process import prepare, spawn
 from acp_launch.process.capture import capture
 from acp_launch.process.child import attach, stop
 from acp_launch.process.guard import Guard, stand_by, stand_down

@@ -12,8 +12,7 @@ from acp_launch.profile.model import Approval
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated
 from acp_launch.session.client import Client
-from acp_launch.session.connection import Connection, connect
-from acp_launch.session.negotiate import negotiate
+from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Approve, Policy

@@ -12,9 +12,8 @@ from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
 from acp_launch.protocol import acp
 from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
-from acp_launch.session.connection import Connection, connect
-from acp_launch.session.negotiate import negotiate
-from acp_launch.session.options.configure import Wish, configure, fulfil, wished, wishes
+from acp_launch.session.connection import Connection, connect, negotiate
+from acp_launch.session.opening import Wish, configure, fulfil, wished, wishes
 from acp_launch.session.options.option import config_options
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.options.wanted import NotOffered

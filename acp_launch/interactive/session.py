@@ -7,45 +7,283 @@ Its servers are started again with it: a process of theirs has one conversation,
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from acp_launch.bridged import Supplies, bridged
+from acp_launch.console.stderr import DIM
 from acp_launch.console.stream.discreet import Output
 from acp_launch.errors import (
     AgentError,
     AgentRefused,
+    AuthRequired,
     LaunchError,
     RemoteProtocolError,
+    Stopped,
     WaitExpired,
     first,
 )
 from acp_launch.interactive import commands
-from acp_launch.interactive.attention import Attention, GivenUp
-from acp_launch.interactive.desk import Current, Desk, Leave, Move, is_the_end
-from acp_launch.interactive.front import Event, Interrupted, Left, Submitted
-from acp_launch.interactive.gone import can_go_on, is_wanted_again
-from acp_launch.interactive.heard import Heard
-from acp_launch.interactive.rooms import Room, Rooms
-from acp_launch.interactive.showing import Showing
-from acp_launch.interactive.turning import Turning
+from acp_launch.interactive.front import Event, Front, Interrupted, Left, Submitted
+from acp_launch.interactive.output import Heard
+from acp_launch.interactive.state import Current, Desk, Leave, Move, Room, Rooms, Showing, is_the_end
 from acp_launch.interactive.which import Seat
-from acp_launch.interrupts import Interrupts
-from acp_launch.launch import Talks
-from acp_launch.opened import Reconnect, once, open_wanted
+from acp_launch.launch.loop import Interrupts, kept
+from acp_launch.launch.run import Reconnect, Talks, after_login, call_on, check, once, open_wanted
+from acp_launch.launch.servers import Supplies, bridged
+from acp_launch.launch.services import served
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.vigil import kept
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.served import served
-from acp_launch.session.client import Client
+from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
-from acp_launch.session.options.configure import Wish
-from acp_launch.session.prompt.attachments import Block
-from acp_launch.visit import call_on, check
+from acp_launch.session.observer import TurnEnd
+from acp_launch.session.opening import Wish
+from acp_launch.session.person import Choice, Person
+from acp_launch.session.prompt.attachments import Block, told
+
+# Who takes what comes from the keyboard: always somebody, so that Ctrl-C is never in vain.
+
+
+Taker = Callable[[Event], None]
+T = TypeVar("T")
+
+
+class GivenUp(Exception):  # noqa: N818 - it reads as what happened
+    """Raised when a person did not want to wait any longer; `leaves` when they want to be gone altogether."""
+
+    def __init__(self, *, leaves: bool) -> None:
+        super().__init__()
+        self.leaves = leaves
+
+
+class Attention:
+    def __init__(self, front: Front, otherwise: Taker) -> None:
+        """`otherwise` takes what nobody else does."""
+        self._front = front
+        self._taker = otherwise
+
+    async def pump(self) -> None:
+        """Hand on every event, until cancelled."""
+        while True:
+            event = await self._front.events.get()
+            self._taker(event)  # whoever it is by now
+
+    @contextmanager
+    def of(self, taker: Taker) -> Iterator[None]:
+        """While the block runs, `taker` takes them."""
+        before, self._taker = self._taker, taker
+        try:
+            yield
+        finally:
+            self._taker = before
+
+    async def while_waiting(self, work: Coroutine[Any, Any, T], enter: Callable[[str], None]) -> T:
+        """What `work` gives; `enter` takes what is entered meanwhile.
+
+        Raises:
+            GivenUp: after Ctrl-C or the end of input.
+        """
+        running = asyncio.ensure_future(work)
+        given_up: list[GivenUp] = []
+
+        def take(event: Event) -> None:
+            match event:
+                case Submitted(text):
+                    enter(text)
+                case Interrupted() | Left():
+                    given_up.append(GivenUp(leaves=isinstance(event, Left)))
+                    running.cancel()
+
+        with self.of(take):
+            try:
+                return await running
+            except asyncio.CancelledError:
+                if not given_up or not running.cancelled():
+                    raise
+                raise given_up[0] from None
+
+
+# One turn of an interactive session, and what comes from the keyboard meanwhile.
+
+
+TITLE = 80  # characters of the first prompt that stand in for a title
+
+
+class Turning:
+    def __init__(
+        self,
+        desk: Desk,
+        showing: Showing,
+        attention: Attention,
+        blocks: Callable[[str, Capabilities], Sequence[Block]],
+    ) -> None:
+        self._desk, self._showing, self._attention, self._blocks = desk, showing, attention, blocks
+        self.queue: list[str] = []
+        self._unanswered = ""  # the prompt that was sent and not answered
+        self._turn: Turn | None = None
+        self._outcome: Leave | None = None
+        self._is_cancelled = False
+
+    def enter(self, text: str) -> None:
+        """What was entered while something else goes on: its turn comes."""
+        self.queue.append(text)
+        self._desk.front.queued(self.queue)
+
+    def dequeued(self) -> str:
+        """The first of what was entered during a turn."""
+        text = self.queue.pop(0)
+        self._desk.front.queued(self.queue)
+        return text
+
+    def give_back(self) -> str:
+        """What was not answered, with all that waited for its answer: nothing of it is sent by itself."""
+        parts = [self._unanswered, *self.queue]
+        self._unanswered = ""
+        self.queue.clear()
+        self._desk.front.queued(self.queue)
+        return "\n".join(filter(None, parts))
+
+    async def take(self, current: Current, text: str) -> Leave | None:
+        """Send a prompt and see its turn through; gives how the session is to be left, if it is.
+
+        Raises:
+            AgentError, WaitExpired: the agent died, or hung.
+        """
+        desk = self._desk
+        try:
+            blocks = self._blocks(text, current.connection.agent.capabilities)
+        except LaunchError as error:
+            desk.failed(error)
+            desk.front.offer(text)
+            return None
+        self._unanswered, self._outcome, self._is_cancelled = text, None, False
+        current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
+        desk.prompted(text)
+        if blocks[1:]:
+            desk.say(f"attached: {told(blocks[1:])}", DIM)
+        self._showing.mood = "working"
+        try:
+            await self._seen_through(current, blocks)
+        except (AgentRefused, AuthRequired) as error:
+            desk.failed(error)
+            desk.front.offer(self.give_back())
+        except WaitExpired:
+            if self._outcome is None:  # else nobody wants the agent back
+                raise
+        self._unanswered = ""
+        if self._is_cancelled and self.queue:  # it may have been meant for the answer
+            desk.front.offer(self.give_back())
+        self._showing.mood = "idle"
+        return self._outcome
+
+    async def _seen_through(self, current: Current, blocks: Sequence[object]) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(self._run(current, blocks))
+                beside: set[asyncio.Task[None]] = set()  # commands that were entered meanwhile
+
+                def take(event: Event) -> None:
+                    if work := self._taken(event, running, current):
+                        task = tasks.create_task(work)
+                        beside.add(task)
+                        task.add_done_callback(beside.discard)
+
+                with self._attention.of(take):
+                    await asyncio.wait({running})
+                for task in beside:
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            raise first(failures) from None
+
+    async def _run(self, current: Current, blocks: Sequence[object]) -> None:
+        desk = self._desk
+
+        async def prompted() -> TurnEnd:
+            self._turn = Turn(
+                current.connection,
+                current.client,
+                current.ready.session_id,
+                silence=desk.plan.timeouts.silence,
+                over=desk.servers.first_turn_over if current.turns == 0 else lambda: None,
+            )
+            return await self._turn.run(blocks)
+
+        current.last = await after_login(prompted, current.connection, desk.needs.log_in)
+        current.turns += 1
+        current.room.used(current.last.title or current.first_prompt)
+        await desk.observer.drain()
+
+    def _taken(self, event: Event, running: "asyncio.Task[None]", current: Current) -> Coroutine[Any, Any, None] | None:
+        """What is to be done beside the turn, if anything."""
+        match event:
+            case Submitted(text) if commands.is_ours(text) and commands.works_in_turn(text):
+                return self._carried_out(text, current)
+            case Submitted(text):
+                self.enter(text)
+            case Interrupted() if self._is_cancelled:
+                self._outcome = Leave(INTERRUPTED)
+                self._desk.interrupts.hurry.set()
+                running.cancel()
+            case Interrupted():
+                self._cancel(running)
+            case Left():
+                self._outcome = Leave(0)
+                self._cancel(running)
+        return None
+
+    async def _carried_out(self, text: str, current: Current) -> None:
+        outcome = await commands.run(self._desk, current, text)
+        assert outcome is None, "what works in a turn does not end it"
+
+    def _cancel(self, running: "asyncio.Task[None]") -> None:
+        """The turn, or what comes before it can be tried again: a login."""
+        self._is_cancelled = True
+        self._showing.mood = "cancelling"
+        if self._turn is not None and self._turn.is_running:
+            self._turn.cancel()
+        else:
+            running.cancel()
+
+
+# An agent died or hung in the midst of a session: whether somebody wants it started again.
+
+
+LEAVE = Choice("n", "Leave")
+AGAIN = (Choice("y", "Start it again and go on with this session"), LEAVE)
+ANEW = (Choice("y", "Start it again with a new session; it cannot go on with this one"), LEAVE)
+
+
+def can_go_on(able: Capabilities) -> bool:
+    """Whether such an agent finds back into a session."""
+    return able.load or able.resume
+
+
+async def is_wanted_again(
+    able: Capabilities, person: Person, attention: Attention, enter: Callable[[str], None]
+) -> bool:
+    """`able` is what it could do; `enter` takes what is entered meanwhile.
+
+    Raises:
+        Stopped: after a SIGINT.
+    """
+    choices = AGAIN if can_go_on(able) else ANEW
+    try:
+        return await attention.while_waiting(_is_chosen(person, choices), enter)
+    except GivenUp as given_up:
+        if given_up.leaves:
+            return False
+        raise Stopped("stopped", signal_number=signal.SIGINT) from None
+
+
+async def _is_chosen(person: Person, choices: Sequence[Choice]) -> bool:
+    async with person.floor():
+        return await person.choose("The agent is gone.", choices) == "y"
+
 
 TWICE = 2.0  # seconds within which a second Ctrl-C leaves
 INTERRUPTED = 130

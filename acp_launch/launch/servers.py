@@ -15,15 +15,15 @@ from msgspec import Struct
 
 from acp_launch.bridge.offer import Way, is_bridged
 from acp_launch.errors import ServerError, WaitExpired
-from acp_launch.interrupts import Interrupts
+from acp_launch.launch.loop import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.process.logs import ServerLogs
 from acp_launch.secret.credential import masked
 from acp_launch.secret.value import Secret
+from acp_launch.session.connection import Budget, awaited
 from acp_launch.session.observer import Observer
-from acp_launch.session.waits import Budget, awaited
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running

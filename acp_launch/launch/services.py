@@ -17,7 +17,6 @@ from acp_launch.session.service import Serve, Services
 if TYPE_CHECKING:
     from acp_launch.session.elicitation.service import Elicitation
 
-
 # The elicitation of an agent of that name, and where its notes go.
 Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
 

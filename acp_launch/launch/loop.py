@@ -12,14 +12,17 @@ Ctrl-C, SIGTERM and SIGHUP while the event loop runs, and the end of the time th
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 from acp_launch import leave
 from acp_launch.errors import RunExpired, Stopped
-from acp_launch.session.waits import Budget, dealt_with
+from acp_launch.process import prepare
+from acp_launch.process.guard import Guard, Guards
+from acp_launch.session.connection import Budget, dealt_with
 
 HURRY = 2.0  # seconds for the kill; it takes milliseconds
 T = TypeVar("T")
@@ -126,3 +129,51 @@ class Interrupts:
         self._hurried = self._hurried or self._loop.time()
         if self._loop.time() - self._hurried > HURRY:
             leave.at_once(128 + number)
+
+
+# Listening to the guards, and keeping the record of what runs, for as long as the event loop runs.
+
+
+# Seconds between two looks at what our children have started, which `reap` is to know should the guards be killed too.
+# Without /proc a look costs a pass over the whole machine.
+EVERY = 0.5
+EVERY_PORTABLY = 2.0
+
+
+async def keep(guard: Guard) -> None:
+    """Never returns: cancel it."""
+    while True:
+        guard.look()
+        await asyncio.sleep(EVERY if prepare.IS_LINUX else EVERY_PORTABLY)
+
+
+@asynccontextmanager
+async def kept(guard: Guard) -> AsyncIterator[None]:
+    """Listen to the guards, and keep the record of what runs, for as long as the block runs."""
+    with listening(guard.guards):
+        vigil = asyncio.create_task(keep(guard))
+        try:
+            yield
+        finally:
+            vigil.cancel()
+            await asyncio.wait({vigil})
+    if not vigil.cancelled():
+        vigil.result()  # a bug of ours, which must not be silent
+
+
+@contextmanager
+def listening(guards: Guards | None) -> Iterator[None]:
+    """Hear of each death as soon as a guard tells of it."""
+    loop = asyncio.get_running_loop()
+    posts = guards.living if guards else []
+    for post in posts:
+        assert guards is not None
+        descriptor = post.line.fileno()
+        loop.add_reader(descriptor, guards.drain)
+        post.forget = partial(loop.remove_reader, descriptor)
+    try:
+        yield
+    finally:
+        for post in posts:
+            post.forget()
+            post.forget = lambda: None
