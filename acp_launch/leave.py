@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 3.0  # seconds for the work to be undone, or for the event loop to hear of a signal
 LAST = 3.0  # seconds for leaving at once: the guards take a fraction of one
+LOOK_AGAIN = 0.005  # seconds, while an import is to be finished first
 STUCK = 0.5  # seconds after which an event loop that has not heard of a signal is not waited for when another one comes
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -177,10 +178,27 @@ def _arrived(number: int, frame: FrameType | None) -> None:
     if _state.first:
         at_once(code())
     _state.first = number
+    _end_when_whole(frame, monotonic() + PATIENCE)
+
+
+def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
+    """End, or interrupt; but not in the midst of what an exception would leave in pieces."""
     if _state.deferring:
         within(PATIENCE, code())
+    elif _state.undoing and _is_fragile(frame) and monotonic() < deadline and hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, lambda number, frame: _end_when_whole(frame, deadline))
+        signal.setitimer(signal.ITIMER_REAL, LOOK_AGAIN)
     else:
         _end()
+
+
+def _is_fragile(frame: FrameType | None) -> bool:
+    """Whether a module is being imported, or msgspec (0.22, in C) looks at annotations: it crashes by an exception."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib") or "msgspec" in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_taken(number: int, listener: Listener) -> bool:

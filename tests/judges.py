@@ -28,6 +28,8 @@ UNIONS: dict[str, Any] = {
 }
 # Fields the 0.12.1 models (schema 1.19) do not know yet and the stable schema of today does.
 NEWER = {"notices", "compaction", "name"}
+# Strings of which the schema says that they are, and not empty at most: what differs in them alone is judged once.
+FREE = {"text", "messageId", "toolCallId", "title"}
 # Fields real agents send and only the unstable schema knows; the models check their shape.
 UNSTABLE = {("PromptResponse", "usage")}
 
@@ -79,10 +81,28 @@ def _by_schema(definition: str, value: Json) -> list[str]:
     unstable = {field for owner, field in UNSTABLE if owner == definition}
     if unstable and isinstance(value, dict):
         value = {key: item for key, item in value.items() if key not in unstable}
-    return [
+    kind = hash((definition, json.dumps(_kind(value))))
+    if kind in _flawless:
+        return []
+    wrong = [
         f"{definition} (schema): {error.json_path}: {error.message[:200]}"
         for error in _validator(definition).iter_errors(value)
     ]
+    if not wrong:
+        _flawless.add(kind)
+    return wrong
+
+
+_flawless: set[int] = set()  # kinds of values without a fault; judging one takes milliseconds
+
+
+def _kind(value: Json) -> Json:
+    """The value without what is free in it."""
+    if isinstance(value, dict):
+        return {
+            key: bool(item) if key in FREE and isinstance(item, str) else _kind(item) for key, item in value.items()
+        }
+    return [_kind(item) for item in value] if isinstance(value, list) else value
 
 
 @functools.cache

@@ -82,6 +82,41 @@ def test_a_signal_at_any_moment_ends_us_with_its_code(launch: Launcher, verb: st
     assert failed == []
 
 
+FRAGILE = """
+import os, signal, sys
+import msgspec
+from acp_launch import leave
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+    return int
+
+class Told(msgspec.Struct):
+    number: "interrupt()"
+
+leave.listen()
+try:
+    with leave.undoing():
+        {0}
+        while True:
+            pass
+except KeyboardInterrupt:
+    print({1})
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "then"),
+    [("msgspec.json.Decoder(Told)", "'whole'"), ("import interrupting", "sys.modules['interrupting'].state")],
+)
+def test_what_an_interrupt_would_tear_apart_is_finished_first(does: str, then: str, tmp_path: Path) -> None:
+    (tmp_path / "interrupting.py").write_text("import __main__\n__main__.interrupt()\nstate = 'whole'\n")
+    script = tmp_path / "script.py"
+    script.write_text(FRAGILE.format(does, then))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "whole\n", "")
+
+
 # While stderr does not drain
 
 

@@ -75,3 +75,14 @@ def test_a_dialogue_finds_the_method_of_each_response() -> None:
     assert dialogue.agent(b'{"jsonrpc":"2.0","id":1,"result":{}}\n') == [
         "a response to a request that is not open: id 1"
     ]
+
+
+@pytest.mark.parametrize("text", [True, None, 1, ["x"]])
+def test_what_was_right_as_one_type_is_wrong_as_another(text: Any) -> None:
+    """A kind of message is judged once."""
+    prompt: dict[str, Any] = {"sessionId": "s", "prompt": []}
+    for value in ("x", "another", ""):
+        prompt["prompt"] = [{"type": "text", "text": value}]
+        assert judges.judge("PromptRequest", prompt) == []
+    prompt["prompt"] = [{"type": "text", "text": text}]
+    assert judges.judge("PromptRequest", prompt) != []
