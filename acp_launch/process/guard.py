@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,8 +45,10 @@ class Post:
 class Guards:
     """The guards of this process, the lower one first; a `spawn.Parent`."""
 
-    def __init__(self, posts: Sequence[Post], cgroup: Cgroup | None) -> None:
+    def __init__(self, posts: Sequence[Post], cgroup: Cgroup | None, upper: int) -> None:
+        """`upper` is the pid of the upper one, our child."""
         self.posts = list(posts)
+        self._upper = prepare.table().read(upper)
         self.cgroup = cgroup  # perhaps not there
         self.why = ""  # the last words of one that broke
         self._lock = threading.RLock()
@@ -140,13 +142,17 @@ class Guards:
     def abandon(self) -> None:
         """We are leaving in the midst of anything: let them kill what is left, and wait for that.
 
-        Neither the lock nor the lines: who knows what they were doing.
+        Without the lock, and nothing is said: who knows what they were doing. One that has not told us who it is may
+        not take a signal yet; it ends with its line, and the upper one after the lower one.
         """
         guards = [post.process for post in self.posts if post.process is not None and not post.is_dead]
         for guard in guards:
             send(guard, signal.SIGUSR1)
             send(guard, signal.SIGCONT)
-        block_until_gone(guards, within=KILL)
+        for post in self.posts:
+            if post.process is None:
+                post.line.close()
+        block_until_gone([*guards, self._upper] if self._upper else guards, within=KILL)
         if not guards:
             end_all_now()
 
@@ -217,12 +223,16 @@ def stand_by() -> Guards | None:
     """
     global _ours
     if _ours is None and hasattr(os, "fork"):
+        # No handler of ours may run in a guard, nor here while there are guards that we do not know of.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, signal.SIGALRM})
         try:
-            _ours = _fork()
+            _ours = _fork(mask)
+            spawn.parent = _ours
+            _forget.append(leave.at_exit(_ours.abandon))
         except OSError:
             return None
-        spawn.parent = _ours
-        _forget.append(leave.at_exit(_ours.abandon))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return _ours
 
 
@@ -286,8 +296,8 @@ class Guard:
             self._note(f"this run is unprotected ({reason}): what it starts would outlive a kill -9 of acp-launch")
 
 
-def _fork() -> Guards:
-    """Fork the upper one, which forks the lower one."""
+def _fork(mask: Iterable[int]) -> Guards:
+    """Fork the upper one, which forks the lower one. `mask` is of signals: theirs, once they ignore what ends us."""
     about = Launcher(
         pidfd=NONE_TO_BE_HAD if (pidfd := open_pid(os.getpid())) is None else pidfd,
         launch=marker.launch_id(),
@@ -296,19 +306,17 @@ def _fork() -> Guards:
     )
     lines = [pair(), pair()]
     ours, theirs = [Line(line[0]) for line in lines], [Line(line[1]) for line in lines]
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # no handler of ours may run in a guard
     try:
-        if not os.fork():
+        if not (pid := os.fork()):
             become(about, *theirs, mask=mask)
     except OSError:
         for line in ours:
             line.close()
         raise
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for line in theirs:
             line.close()
         if about.pidfd != NONE_TO_BE_HAD:
             os.close(about.pidfd)
     upper, lower = (Post(line) for line in ours)
-    return Guards([lower, upper], about.cgroup)
+    return Guards([lower, upper], about.cgroup, pid)
