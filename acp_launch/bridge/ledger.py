@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acp_launch.protocol.acp import decoded
-from acp_launch.protocol.jsonrpc import written
+from acp_launch.protocol.written import written
 
 # JSON-RPC ids as dictionary keys, and ids of our own (MCP "base protocol").
 #

@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.jsonrpc import written
+from acp_launch.protocol.written import written
 
 SERVER_LOST = -32010
 TIMED_OUT = -32011

@@ -138,7 +138,7 @@ def call(
 
 def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
     """What we know of it besides what it says."""
-    from acp_launch.mcp import message as roots
+    from acp_launch.mcp.message import listing
 
     policy = _policy(wanted)
     return {
@@ -146,7 +146,7 @@ def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
         "name": wanted.server.name,
         "after": met.after,
         "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
-        **roots.listing(wanted.roots),
+        **listing(wanted.roots),
     }
 
 

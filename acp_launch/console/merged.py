@@ -12,7 +12,7 @@ from acp_launch.console.stderr import harmless
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.profile.load import Loaded, Positions
-from acp_launch.protocol.jsonrpc import visible_long
+from acp_launch.protocol.written import visible_long
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=-]*(?: [A-Za-z0-9_./@%+=-]+)*")
 

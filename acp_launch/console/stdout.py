@@ -10,7 +10,7 @@ import sys
 
 from acp_launch.console.stderr import harmless, is_marking
 from acp_launch.mark import unmarked
-from acp_launch.protocol.jsonrpc import visible
+from acp_launch.protocol.written import visible
 
 
 def put(text: str) -> None:

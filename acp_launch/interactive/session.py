@@ -42,7 +42,7 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import TurnEnd
-from acp_launch.session.opening import Wish
+from acp_launch.session.opening import Setting
 from acp_launch.session.person import Choice, Person
 from acp_launch.session.prompt.attachments import Block, told
 
@@ -299,7 +299,7 @@ class Seating(Struct, frozen=True, kw_only=True):
     rooms: Rooms
     room: Room  # the first
     replay: bool
-    wishes: Sequence[Wish]
+    wishes: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
 
@@ -421,7 +421,7 @@ class _Sitting:
         finally:
             await current.leaving.aclose()
 
-    async def _enter(self, connection: Connection, room: Room, wishes: Sequence[Wish]) -> Current:
+    async def _enter(self, connection: Connection, room: Room, wishes: Sequence[Setting]) -> Current:
         desk, needs = self._desk, self._desk.needs
         leaving = AsyncExitStack()
         try:

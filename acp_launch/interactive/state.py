@@ -23,7 +23,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
-from acp_launch.session.opening import Wish
+from acp_launch.session.opening import Setting
 from acp_launch.session.options.option import Option
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.store.choice import continued, fresh_name, is_fresh
@@ -44,7 +44,7 @@ class Room:
         self._record = record
         self._held = held
 
-    def wanted(self, wishes: Sequence[Wish], *, replay: bool) -> Wanted:
+    def wanted(self, wishes: Sequence[Setting], *, replay: bool) -> Wanted:
         """How it is opened now: anew the first time, continued afterwards."""
         return Wanted(name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened)
 
@@ -150,7 +150,7 @@ class Desk(Struct, kw_only=True, eq=False):
     servers: Bridged
     interrupts: Interrupts
     current: Current | None = None
-    chosen: list[Wish] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back
+    chosen: list[Setting] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back
 
     def say(self, text: str, style: str = "") -> None:
         """Lines among what the agent says; not for text that may hold a secret, which is redacted first."""

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from acp_launch.interop.jsonc import blanked
-from acp_launch.protocol.jsonrpc import visible
+from acp_launch.protocol.written import visible
 
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from acp_launch.interop.jsonedit import Misfit
-from acp_launch.protocol.jsonrpc import visible_long
+from acp_launch.protocol.written import visible_long
 
 _BARE = re.compile("[A-Za-z0-9_-]+")
 _HEADER = re.compile(r"[ \t]*\[")

@@ -29,7 +29,7 @@ from acp_launch.secret.value import Secret
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
-from acp_launch.session.opening import Stay, Wish, configure, how_to_continue, open_session
+from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
 from acp_launch.session.store.keep import drift
 from acp_launch.session.store.registry import Record
 from acp_launch.transport.stdio import StdioTransport
@@ -153,7 +153,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     name: str
     continued: Record | None  # None opens a new one
     replay: bool  # whether its history is wanted
-    wishes: Sequence[Wish]  # its mode and options
+    wishes: Sequence[Setting]  # its mode and options
     opened: Callable[[SessionReady, Negotiated], None]  # keeps it in the store
 
 

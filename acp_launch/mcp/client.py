@@ -26,13 +26,13 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.mcp import message
-from acp_launch.mcp import message as roots
-from acp_launch.mcp.message import OURS, RELEASE, Progress, Said, Server, Tool, read_server, read_tools
+from acp_launch.mcp.message import OURS, RELEASE, Progress, Said, Server, Tool, listing, read_server, read_tools
 from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
-from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, LineFramer, LineTooLong, Notified, Peer, written
+from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, LineFramer, LineTooLong, Notified, Peer
 from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 
 # Escapes as they follow each other: a surrogate pair, any other character, or a short one (an escaped backslash too).
@@ -58,7 +58,7 @@ class Client:
         """
         self.roots_asked = 0
         self._capabilities = message.ROOTS if declares_roots else {}
-        self._roots = roots.listing(directories)
+        self._roots = listing(directories)
         self._peer = Peer()
 
     def initialize(self) -> Call:

@@ -14,9 +14,8 @@ from typing import Any
 
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import child as orphans
 from acp_launch.process import marker, prepare, spawn
-from acp_launch.process.child import GRACE
+from acp_launch.process.child import GRACE, reaped
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import Spawned, spawn_beside_us
 from acp_launch.process.supervisor import Program
@@ -56,7 +55,7 @@ async def foreground(program: Program) -> Exit:
     tree = _Tree(spawned)
     with terminal.taken_back():
         try:
-            with orphans.reaped():
+            with reaped():
                 ended = await _until_over(tree, terminal)
         finally:
             await _end(tree)

@@ -21,11 +21,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.process import cgroup, marker, prepare
-from acp_launch.process import table as boot
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
 from acp_launch.process.remains import Remains, end
-from acp_launch.process.table import Process, Table
+from acp_launch.process.table import Process, Table, boot_id, pid_namespace
 from acp_launch.process.tree import send
 
 # What a process is, how old and how large, for people to read. psutil is imported only where there is no /proc.
@@ -98,9 +97,9 @@ class Ended(Struct, frozen=True):
 
 
 def standing(launch: Launch) -> Standing:
-    if launch.boot != boot.boot_id():
+    if launch.boot != boot_id():
         return "over"
-    if launch.namespace != boot.pid_namespace():
+    if launch.namespace != pid_namespace():
         return "foreign"
     if _living(launch.launcher):
         return "running"

@@ -14,7 +14,7 @@ from acp_launch.document.nodes import Node
 from acp_launch.document.source import OVERLAY, PROFILE
 from acp_launch.document.tree import Document, parse
 from acp_launch.problem import Problem
-from acp_launch.profile import layers as extends
+from acp_launch.profile import layers
 from acp_launch.profile.check import check, version
 from acp_launch.profile.layers import Extends, Gathered, Layer, Part, merge
 from acp_launch.profile.model import Profile
@@ -44,19 +44,19 @@ def understand(layer: Layer) -> Part:
 
 
 def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
-    if extends.KEY not in document.root:
+    if layers.KEY not in document.root:
         return
     if layer.role == "overlay":
         what = "an overlay extends nothing; it lies over the profile and all that this one extends"
-        yield Fault((extends.KEY,), what, "move it to the profile", at_key=True)
+        yield Fault((layers.KEY,), what, "move it to the profile", at_key=True)
     else:
-        yield from extends.faults(document.root[extends.KEY])
+        yield from layers.faults(document.root[layers.KEY])
 
 
 def _entries(document: Document) -> Iterator[Extends]:
-    for path, entry in extends.entries(document.root.get(extends.KEY)):
+    for path, entry in layers.entries(document.root.get(layers.KEY)):
         line, column = document.locate(path)
-        yield Extends(entry, line, column, extends.KEY)
+        yield Extends(entry, line, column, layers.KEY)
 
 
 def together(gathered: Gathered) -> Understood:
@@ -77,13 +77,13 @@ def _is_whole(gathered: Gathered) -> bool:
     """Whether every file that belongs to the profile is there, and is a mapping (or an overlay that is empty)."""
     missing = (part for part in gathered.parts if part.document is None and part.problems)
     cut_off = (
-        part for part in gathered.parts if part.document and extends.KEY in part.document.root and not part.extends
+        part for part in gathered.parts if part.document and layers.KEY in part.document.root and not part.extends
     )
     return not gathered.problems and not any((*missing, *cut_off))
 
 
 def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tuple[Problem, ...]]:
-    if len(documents) == 1 and extends.KEY not in own.root:
+    if len(documents) == 1 and layers.KEY not in own.root:
         return own, ()
     tree, idle = merge([_without_extends(document.tree) for document in documents])
     tree.place = own.tree.place  # what nobody wrote is missing in the profile itself
@@ -93,7 +93,7 @@ def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tup
 def _without_extends(tree: Node) -> Node:
     rest = Node(tree.place, {})
     for key, (place, child) in tree.entries.items():
-        if key != extends.KEY:
+        if key != layers.KEY:
             rest.put(key, place, child)
     return rest
 

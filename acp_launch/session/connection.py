@@ -30,8 +30,9 @@ from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
 from acp_launch.protocol.conversation import Conversation
 from acp_launch.protocol.event import Completed, Event, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
-from acp_launch.protocol.jsonrpc import Answered, Call, Junk, LineFramer, written
+from acp_launch.protocol.jsonrpc import Answered, Call, Junk, LineFramer
 from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.session.observer import Observer
 from acp_launch.transport.base import Transport, TransportClosed

@@ -207,7 +207,7 @@ async def end_session(
 # (C-52). What holds already is not sent. What the agent does not offer is an error that says what it offers.
 
 
-class Wish(Struct, frozen=True):
+class Setting(Struct, frozen=True):
     """`option` is an id, a category or a name; `origin` begins every message about it: a place, or `--set …`."""
 
     option: str
@@ -215,7 +215,7 @@ class Wish(Struct, frozen=True):
     origin: str
 
 
-def wished(text: str) -> Wish:
+def wished(text: str) -> Setting:
     """The value of one `--set`: all after the first `=` is the value.
 
     Raises:
@@ -224,24 +224,24 @@ def wished(text: str) -> Wish:
     option, equals, value = text.partition("=")
     if not equals or not option.strip():
         raise UsageError(f'--set takes option=value, not "{text}"', fix="for example: --set model=opus")
-    return Wish(option.strip(), value, f"--set {text}")
+    return Setting(option.strip(), value, f"--set {text}")
 
 
 def wishes(
     mode: str | None, config: Mapping[str, Value], sets: Sequence[str], *, place: Callable[[KeyPath], str]
-) -> list[Wish]:
+) -> list[Setting]:
     """Everything wanted of a session, in the order in which it is set; `place` says where in the profile a key is.
 
     Raises:
         UsageError: as `wished`.
     """
-    found = [] if mode is None else [Wish("mode", mode, place(("session", "mode")))]
-    found += [Wish(option, value, place(("session", "config", option))) for option, value in config.items()]
+    found = [] if mode is None else [Setting("mode", mode, place(("session", "mode")))]
+    found += [Setting(option, value, place(("session", "config", option))) for option, value in config.items()]
     return found + [wished(text) for text in sets]
 
 
 async def configure(
-    connection: Connection, state: SessionState, session_id: str, wanted: Sequence[Wish], *, limit: float
+    connection: Connection, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
 ) -> None:
     """Fulfil every wish, `limit` seconds for each; of two about one option only the later.
 
@@ -250,7 +250,7 @@ async def configure(
     Raises:
         As `fulfil`.
     """
-    done: dict[str, tuple[Wish, Value]] = {}
+    done: dict[str, tuple[Setting, Value]] = {}
     for wish in _latest(state.options, wanted):
         option, value = await fulfil(connection, state, session_id, wish, limit=limit)
         done[option.id] = (wish, value)
@@ -259,7 +259,7 @@ async def configure(
 
 
 async def fulfil(
-    connection: Connection, state: SessionState, session_id: str, wish: Wish, *, limit: float
+    connection: Connection, state: SessionState, session_id: str, wish: Setting, *, limit: float
 ) -> tuple[Option, Value]:
     """Set one option; gives it as it was, and the value as it was sent.
 
@@ -285,7 +285,7 @@ async def fulfil(
     return option, value
 
 
-def _check(connection: Connection, state: SessionState, id: str, wish: Wish, value: Value) -> None:
+def _check(connection: Connection, state: SessionState, id: str, wish: Setting, value: Value) -> None:
     """An agent may make another of a value, or change one option with the next; that is worth a word."""
     found = next((option for option in state.options if option.id == id), None)
     if found is not None and found.current != value:
@@ -301,9 +301,9 @@ def _call(connection: Connection, session_id: str, option: Option, value: Value)
     return way(session_id, str(value))
 
 
-def _latest(options: Options, wanted: Sequence[Wish]) -> list[Wish]:
+def _latest(options: Options, wanted: Sequence[Setting]) -> list[Setting]:
     """Without those that a later one is about too: the command line goes before the profile."""
-    latest: dict[str, Wish] = {}
+    latest: dict[str, Setting] = {}
     for wish in wanted:
         option = match(options, wish.option)
         latest[option.id if option else wish.option] = wish

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.protocol import jsonrpc as module
-from acp_launch.protocol.jsonrpc import visible, visible_bytes, visible_long
+from acp_launch.protocol.written import visible, visible_bytes, visible_long
 
 HIDING = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
