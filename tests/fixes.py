@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from acp_launch.cli.app import app
 from acp_launch.errors import LaunchError
-from acp_launch.process.logdir import logs
+from acp_launch.process.logs import logs
 from acp_launch.profile.discover import find
 from acp_launch.settings.model import Settings
 

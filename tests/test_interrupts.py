@@ -6,11 +6,9 @@ from typing import cast
 import pytest
 
 from acp_launch.errors import AuthRequired, RunExpired, WaitExpired
-from acp_launch.interrupts import Interrupts
-from acp_launch.opened import unhurried
-from acp_launch.session.connection import Connection, connect
-from acp_launch.session.negotiate import ACP_MODE, negotiate
-from acp_launch.session.waits import Budget
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import unhurried
+from acp_launch.session.connection import ACP_MODE, Budget, Connection, connect, negotiate
 from acp_launch.transport.memory import pair
 from tests.session.recording import Agent, Recorder
 from tests.turnedclock import run

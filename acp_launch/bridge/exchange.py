@@ -16,19 +16,374 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from acp_launch.bridge import refusal, roots
-from acp_launch.bridge.fromagent import FromAgent
-from acp_launch.bridge.fromserver import FromServer
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from acp_launch.bridge import messages
+from acp_launch.bridge.conversation import (
+    CANCELLED,
+    INITIALIZE,
+    INITIALIZED,
+    PING,
+    PROGRESS,
+    REMEMBERED,
+    Phase,
+    Reprise,
+    Surroundings,
+    Talk,
+)
 from acp_launch.bridge.health import Health
-from acp_launch.bridge.ledger import Asked
-from acp_launch.bridge.refusal import TIMED_OUT, Lost
-from acp_launch.bridge.replay import INITIALIZE
-from acp_launch.bridge.reprise import Reprise
-from acp_launch.bridge.talk import CANCELLED, PING, Phase, Surroundings, Talk
+from acp_launch.bridge.ledger import NULL, Asked, Numbers, Waiting, key
+from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_id, with_roots
+from acp_launch.mcp.message import listing
+from acp_launch.protocol import jsonrpc
+from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.mishap import Mishaps
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
+
+# What an agent says, and what of it goes to the server now. Sans-IO; one half of exchange.py.
+
+
+PARSE_ERROR = -32700
+SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
+
+
+class Cancelled(Struct):
+    request_id: Raw = field(name="requestId")
+
+
+class _Meta(Struct):
+    token: Raw | UnsetType = field(default=UNSET, name="progressToken")
+
+
+class _Params(Struct):
+    meta: _Meta = field(default_factory=_Meta, name="_meta")
+
+
+_cancelled = msgspec.json.Decoder(Cancelled)
+_params = msgspec.json.Decoder(_Params)
+
+
+class FromAgent:
+    def __init__(self, talk: Talk) -> None:
+        self._talk = talk
+        self._settled: Raw | None = None  # the server's question that the message in hand answers, by its own id
+
+    def __call__(self, line: bytes) -> None:
+        """One line, without its newline."""
+        if (rest := each(line, self._message, self._broke)) is not None:
+            self._talk.around.to_server(rest)
+
+    def _broke(self, line: bytes, error: Exception) -> None:
+        """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
+        talk = self._talk
+        talk.mishaps.add("the agent", error)
+        message = jsonrpc.decode(line)
+        if message is None or message.id is UNSET:
+            return
+        if message.method is UNSET:
+            if self._settled is not None:
+                talk.around.to_server(messages.error(self._settled, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            return
+        talk.around.to_agent(messages.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+        talk.queue.withdraw(message.id)
+        talk.ledger.settle(message.id)
+
+    def _message(self, line: bytes) -> bytes | None:
+        self._settled = None
+        message = jsonrpc.decode(line)
+        if message is None or (message.method is UNSET and message.id is UNSET):
+            self._unreadable(line)
+            return None
+        if self._talk.policy and (why := self._ambiguous(line) or self._talk.policy.refusal(line)):
+            self._forbidden(message, why)
+            return None
+        if message.method is UNSET:
+            return self._answers(message, line)
+        if message.id is UNSET:
+            return self._notifies(message, line)
+        return self._asks(message, line)
+
+    def _ambiguous(self, line: bytes) -> str:
+        """Python servers take a bare carriage return for the end of a line, and would read on after it."""
+        return SPLIT if b"\r" in line.rstrip(b"\r") else ""
+
+    def _unreadable(self, line: bytes) -> None:
+        if line.strip():
+            said = "this line is no JSON-RPC message, and was not passed on"
+            self._talk.around.to_agent(messages.error(Raw(NULL), PARSE_ERROR, said))
+
+    def _forbidden(self, message: Envelope, why: str) -> None:
+        if message.id is not UNSET and message.method is not UNSET:
+            self._talk.around.to_agent(messages.error(message.id, jsonrpc.INVALID_PARAMS, why))
+
+    def _answers(self, message: Envelope, line: bytes) -> bytes | None:
+        assert message.id is not UNSET
+        own = self._settled = self._talk.questions.settle(message.id)
+        if own is None:
+            return None  # the question died with its server, or there was none
+        return line if key(own) == key(message.id) else with_id(line, own)
+
+    def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
+        talk = self._talk
+        if message.method == CANCELLED and self._cancels_waiting(message.params):
+            return None
+        if message.method == INITIALIZED:
+            talk.memory.initialized = line
+        if talk.phase == "open":
+            return line
+        if message.method not in (CANCELLED, PROGRESS, INITIALIZED):  # about what is gone, or replayed anyway
+            talk.queue.put(Waiting(line, None, talk.around.now()))
+        return None
+
+    def _cancels_waiting(self, params: Raw) -> bool:
+        """Whether the request that is cancelled never got to the server."""
+        cancelled = jsonrpc.read(_cancelled, params)
+        if cancelled is None:
+            return False
+        if self._talk.queue.withdraw(cancelled.request_id):
+            return True
+        self._talk.ledger.cancel(cancelled.request_id)
+        return False
+
+    def _asks(self, message: Envelope, line: bytes) -> bytes | None:
+        asked = self._asked(message)
+        if not self._talk.has_asked:
+            self._opens(asked, message.params, line)
+        if asked.method == PING and (self._talk.phase != "open" or self._talk.ledger.wanted()):
+            self._talk.pong(asked)  # a busy server need not answer, and an absent one cannot
+            return None
+        if asked.method == INITIALIZE and self._talk.phase != "final":
+            return self._introduces(asked, message, line)
+        return self._talk.forward(asked, line)
+
+    def _opens(self, asked: Asked, params: Raw, line: bytes) -> None:
+        talk = self._talk
+        talk.has_asked, talk.is_modern = True, messages.is_modern(params)
+        if talk.is_modern:
+            talk.opening = Waiting(line, asked, talk.around.now())
+
+    def _asked(self, message: Envelope) -> Asked:
+        """What will be needed of it: the line itself is not kept."""
+        assert message.id is not UNSET
+        method = str(message.method)
+        return Asked(
+            id=message.id.copy(),
+            method=method,
+            params=message.params.copy() if method in REMEMBERED else Raw(b""),
+            silent_since=0.0,
+            token=self._token(message.params),
+        )
+
+    def _token(self, params: Raw) -> bytes | None:
+        if self._talk.call is None:
+            return None
+        found = jsonrpc.read(_params, params)
+        return None if found is None or found.meta.token is UNSET else key(found.meta.token)
+
+    def _introduces(self, asked: Asked, message: Envelope, line: bytes) -> bytes | None:
+        """Its own handshake; while there is no process it is asked as soon as there is one. While an older one is being
+        replayed this one takes its place, and the answer to that is nobody's."""
+        talk = self._talk
+        if talk.gives_roots:
+            line = with_roots(line)
+        talk.memory.initialize, talk.handshake = line, key(asked.id)
+        talk.is_modern, talk.opening = False, None
+        talk.agent_has_roots = not talk.gives_roots and messages.are_declared(message.params)
+        asked.silent_since = talk.around.now()
+        talk.ledger.ask(asked)
+        return line if talk.phase in ("open", "replaying") else None
+
+
+# What a server says, and what of it goes to the agent. Sans-IO; the other half of exchange.py.
+
+
+FLOOD = 1024 * 1024  # bytes on stdout without a message among them
+STARTS = (b"{", b"[", b"\xef")  # of a message; the last one of a byte order mark
+NOT_YET = -32600
+TOOLS = "tools/list"
+
+
+class _Progress(Struct):
+    token: Raw = field(name="progressToken")
+
+
+_cancelled_by_server = msgspec.json.Decoder(Cancelled)
+_progress = msgspec.json.Decoder(_Progress)
+
+
+class FromServer:
+    def __init__(self, talk: Talk, reprise: Reprise) -> None:
+        self._talk, self._reprise = talk, reprise
+        self._numbers = Numbers()
+        self._junk_bytes = 0  # since its last message
+        self._has_noise = False
+        self._settled: Asked | None = None  # what the message in hand answers
+
+    def __call__(self, line: bytes) -> None:
+        """One line, without its newline."""
+        if (rest := each(line, self._message, self._broke)) is not None:
+            self._talk.around.to_agent(rest)
+
+    def _broke(self, line: bytes, error: Exception) -> None:
+        """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
+        talk = self._talk
+        talk.mishaps.add(f"the MCP server {talk.server}", error)
+        message = jsonrpc.decode(line)
+        if message is None or message.id is UNSET:
+            return
+        if message.method is not UNSET:
+            talk.around.to_server(messages.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            talk.questions.withdraw(message.id)
+        elif asked := self._settled or talk.ledger.settle(message.id):
+            talk.around.to_agent(messages.error(asked.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+
+    def _message(self, line: bytes) -> bytes | None:
+        self._settled = None
+        if line[:64].lstrip()[:1] not in STARTS:
+            self._noise(line)
+            return None
+        message = jsonrpc.decode(line)
+        if message is None or (message.method is UNSET and message.id is UNSET):
+            return self._unreadable(line)
+        self._junk_bytes = 0
+        self._talk.health.heard(self._talk.around.now())
+        self._talk.around.alive()
+        if message.method is UNSET:
+            return self._answers(message, line)
+        if message.id is UNSET:
+            return self._notifies(message, line)
+        return self._asks(message, line)
+
+    def _unreadable(self, line: bytes) -> bytes | None:
+        """An answer whose text is not UTF-8 is repaired: who asked would wait for ever."""
+        repaired = line.decode(errors="replace").encode()
+        if repaired != line and jsonrpc.decode(repaired) is not None:
+            return self._message(repaired)
+        self._noise(line)
+        return None
+
+    def _noise(self, line: bytes) -> None:
+        """Banners, prints left in the code: skipped, and said once (checklist 20). A flood is not borne with: nobody
+        else would be served."""
+        self._junk_bytes += len(line) + 1
+        if not self._has_noise and line.strip():
+            self._has_noise = True
+            self._talk.around.noise(line)
+        if self._junk_bytes > FLOOD:
+            self._junk_bytes = 0
+            self._talk.around.wedged("floods its stdout with lines that are no messages")
+
+    def _answers(self, message: Envelope, line: bytes) -> bytes | None:
+        assert message.id is not UNSET
+        if self._reprise.answered(message, line):
+            return None
+        asked = self._settled = self._talk.ledger.settle(message.id)
+        if self._talk.phase == "replaying" and key(message.id) == self._talk.handshake:
+            return self._replayed(message, line, is_owed=asked is not None)
+        opening, self._talk.opening = self._talk.opening, None
+        if opening is not None and self._is_wronged(opening, asked, message):
+            return None
+        if asked is None:  # nobody asked, or not any more; only an error about an unreadable line has the id null
+            return line if bytes(message.id) == NULL else None
+        if message.result is UNSET:
+            return self._refused(asked, line)
+        return self._done(asked, message, line)
+
+    def _is_wronged(self, opening: Waiting, asked: Asked | None, message: Envelope) -> bool:
+        """Whether our ping has spoilt this process for a modern agent; the next one gets its first request unspoilt."""
+        talk = self._talk
+        if opening.asked is not asked or asked is None or asked.is_cancelled:
+            return False
+        if not talk.was_pinged or message.error is UNSET:
+            return False
+        if jsonrpc.fault(message.error).code != messages.WRONG_ERA or not talk.queue.put(opening):
+            return False
+        talk.around.wedged(messages.WRONGED)
+        return True
+
+    def _done(self, asked: Asked, message: Envelope, line: bytes) -> bytes:
+        talk = self._talk
+        if asked.method == INITIALIZE or not talk.memory.initialize:  # since 2026-07-28 there is no handshake
+            talk.become_ready()
+        if asked.method == TOOLS and talk.policy:
+            line, _ = talk.policy.filtered(line)
+            message = jsonrpc.decode(line) or message
+        if asked.method in REMEMBERED:
+            assert message.result is not UNSET
+            talk.memory.answered(asked.method, asked.params, message.result)
+        if asked.method == TOOLS:
+            talk.around.listed()
+        return line
+
+    def _refused(self, asked: Asked, line: bytes) -> bytes:
+        if asked.method == INITIALIZE:
+            self._talk.memory.initialize = b""  # nothing to replay; the agent may try again
+        return line
+
+    def _replayed(self, message: Envelope, line: bytes, *, is_owed: bool) -> bytes | None:
+        """The answer to the agent's `initialize`, asked once more; the agent gets it only if it never got one."""
+        talk = self._talk
+        if message.result is not UNSET:
+            if talk.memory.initialized:
+                talk.around.to_server(talk.memory.initialized)
+            self._reprise.begin()
+            talk.open()
+            talk.become_ready()
+        elif is_owed:
+            talk.memory.initialize = b""
+            talk.open()
+        else:
+            said = jsonrpc.fault(message.error).message if message.error is not UNSET else "no result"
+            talk.around.wedged(f"refused the agent's handshake after its restart: {said}")
+        return line if is_owed else None
+
+    def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
+        if message.method == PROGRESS and self._talk.call is not None:
+            self._progressed(message.params)
+        if message.method == CANCELLED:
+            return self._withdraws(message.params, line)
+        return line
+
+    def _progressed(self, params: Raw) -> None:
+        if (told := jsonrpc.read(_progress, params)) is not None:
+            self._talk.ledger.progress(key(told.token), self._talk.around.now())
+
+    def _withdraws(self, params: Raw, line: bytes) -> bytes | None:
+        """A question the agent knows under another id is cancelled under that one."""
+        cancelled = jsonrpc.read(_cancelled_by_server, params)
+        if cancelled is None:
+            return line
+        known_as = self._talk.questions.withdraw(cancelled.request_id)
+        if known_as is None or key(known_as) == key(cancelled.request_id):
+            return line
+        return messages.notification(CANCELLED, {"requestId": known_as})
+
+    def _asks(self, message: Envelope, line: bytes) -> bytes | None:
+        assert message.id is not UNSET
+        talk, id = self._talk, message.id
+        if (own := self._own_answer(id, str(message.method))) is not None:
+            talk.around.to_server(own)
+            return None
+        if not talk.questions.is_ambiguous(id):
+            talk.questions.ask(id.copy(), known_as=id)
+            return line
+        known_as = Raw(self._numbers.fresh(talk.questions.open))
+        talk.questions.ask(id.copy(), known_as=known_as)
+        return with_id(line, known_as)
+
+    def _own_answer(self, id: Raw, method: str) -> bytes | None:
+        """What we answer in the agent's place: because it is not there yet, or has no roots to tell."""
+        talk = self._talk
+        if method == PING and not talk.memory.initialized:
+            return messages.result(id, {})
+        if method == messages.METHOD and not talk.agent_has_roots:
+            return messages.result(id, listing(talk.directories))
+        if not talk.memory.initialize:
+            return messages.error(id, NOT_YET, "no client has introduced itself yet")
+        return None
 
 
 class Exchange:
@@ -111,7 +466,7 @@ class Exchange:
             self._died_with_it(asked, for_good=for_good)
         for id in talk.questions.die():
             params = {"requestId": id, "reason": f'MCP server "{talk.server}" {lost.why}'}
-            talk.around.to_agent(refusal.notification(CANCELLED, params))
+            talk.around.to_agent(messages.notification(CANCELLED, params))
         if for_good:
             self._refuse_waiting()
 
@@ -120,7 +475,7 @@ class Exchange:
         talk = self._talk
         talk.directories = directories
         if talk.phase == "open" and talk.memory.initialized and not talk.agent_has_roots:
-            talk.around.to_server(refusal.notification(roots.CHANGED))
+            talk.around.to_server(messages.notification(messages.CHANGED))
 
     def excuse(self) -> None:
         """Nobody listened to the server, for the agent takes nothing: its silence up to now is not its own."""
@@ -159,7 +514,7 @@ class Exchange:
 
     def _late(self, asked: Asked) -> None:
         said = f'MCP server "{self._talk.server}" {self._talk.lost.why}, and was not back within {self._start:g} s'
-        self._talk.around.to_agent(refusal.error(asked.id, TIMED_OUT, said))
+        self._talk.around.to_agent(messages.error(asked.id, TIMED_OUT, said))
 
     def _died_with_it(self, asked: Asked, *, for_good: bool) -> None:
         if asked.method == PING:
@@ -207,6 +562,6 @@ class Exchange:
         talk.ledger.settle(asked.id)
         how = f"did not answer {asked.method} within {limit:g} s (timeouts.call)"
         talk.around.note(f"mcp server {talk.server} {how}")
-        talk.around.to_agent(refusal.error(asked.id, TIMED_OUT, f'MCP server "{talk.server}" {how}'))
+        talk.around.to_agent(messages.error(asked.id, TIMED_OUT, f'MCP server "{talk.server}" {how}'))
         params = {"requestId": asked.id, "reason": "timed out"}
-        talk.around.to_server(refusal.notification(CANCELLED, params))
+        talk.around.to_server(messages.notification(CANCELLED, params))

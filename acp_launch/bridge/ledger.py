@@ -3,11 +3,50 @@ Who owes whom an answer in one conversation, as a pure value: requests of the ag
 the server that the agent has. Each is answered once; what nobody waits for (any more) is not passed on.
 """
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Container, Iterator
 
+import msgspec
 from msgspec import Raw, Struct
 
-from acp_launch.bridge.ids import key
+from acp_launch.protocol.acp import decoded
+from acp_launch.protocol.written import written
+
+# JSON-RPC ids as dictionary keys, and ids of our own (MCP "base protocol").
+#
+# An id is kept as the bytes it came in: `1` and `"1"` are two, and so are `1` and `1.0`. Only a string may come back
+# written differently (`"\u0061"` for `"a"`), so strings are keyed by what they say.
+
+
+OURS = "acp-launch:"  # begins the ids of what we ask a server, or an agent, ourselves
+NULL = b"null"
+
+
+def key(id: Raw) -> bytes:
+    """What two ways of writing the same id have in common. Never fails: an id may hold half a surrogate pair."""
+    text = bytes(id)
+    if not text.startswith(b'"') or (b"\\" not in text and text.isascii()):
+        return text
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = decoded(text)  # as `protocol.jsonrpc` lets it pass
+        return text if said is None else written(said)
+
+
+class Numbers:
+    """Gives ids nobody else in this conversation uses; `taken` are those the other side has open."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def fresh(self, taken: Container[bytes]) -> bytes:
+        while True:
+            self._next += 1
+            candidate = f'"{OURS}{self._next}"'.encode()
+            if candidate not in taken:
+                return candidate
+
 
 FIRST_WORD = 3.0  # seconds
 FORGOTTEN = 1000  # of what was cancelled, and need not be answered (MCP "cancellation"), so many are remembered
@@ -116,3 +155,61 @@ class Questions:
         self._stale[number] = None
         if len(self._stale) > FORGOTTEN:
             del self._stale[next(iter(self._stale))]
+
+
+# Messages of an agent that wait for a server to come (back), within bounds. Pure.
+
+
+MOST = 1000  # messages
+MOST_BYTES = 16 * 1024 * 1024
+
+
+class Waiting(Struct, frozen=True):
+    """One message; `asked` is None for a notification."""
+
+    line: bytes
+    asked: Asked | None
+    since: float
+
+
+class Queue:
+    def __init__(self) -> None:
+        self._waiting: deque[Waiting] = deque()
+        self._bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def put(self, waiting: Waiting) -> bool:
+        """False when there is no room."""
+        if len(self._waiting) >= MOST or self._bytes + len(waiting.line) > MOST_BYTES:
+            return False
+        self._waiting.append(waiting)
+        self._bytes += len(waiting.line)
+        return True
+
+    def take_all(self) -> Iterator[Waiting]:
+        """In their order; what is put meanwhile comes along."""
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            self._bytes -= len(waiting.line)
+            yield waiting
+
+    def withdraw(self, id: Raw) -> bool:
+        """Take out the request with this id; whether there was one."""
+        for waiting in self._waiting:
+            if waiting.asked is not None and key(waiting.asked.id) == key(id):
+                self._remove(waiting)
+                return True
+        return False
+
+    def expired(self, before: float) -> list[Asked]:
+        """Take out the requests that have waited since `before` or longer."""
+        late = [waiting for waiting in self._waiting if waiting.since <= before and waiting.asked is not None]
+        for waiting in late:
+            self._remove(waiting)
+        return [waiting.asked for waiting in late if waiting.asked is not None]
+
+    def _remove(self, waiting: Waiting) -> None:
+        self._waiting.remove(waiting)
+        self._bytes -= len(waiting.line)

@@ -8,23 +8,171 @@ Whoever does not read makes the other side wait, as with a plain pipe, and itsel
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import select
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from acp_launch.bridge.exchange import Exchange
-from acp_launch.bridge.link import Link, Over
-from acp_launch.bridge.programs import policy
-from acp_launch.bridge.refusal import lost
+from acp_launch.bridge.messages import lost
 from acp_launch.bridge.seat import Guest
 from acp_launch.plan.model import StdioPlan
 from acp_launch.process import prepare
-from acp_launch.process.change import Change
 from acp_launch.process.child import Child
-from acp_launch.process.program import Program
-from acp_launch.process.supervisor import Supervisor
+from acp_launch.process.flow import CHUNK, Inflow, Lent, Outflow
+from acp_launch.process.lifecycle import Change
+from acp_launch.process.supervisor import Program, Supervisor
+from acp_launch.profile.model import Tools
+from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 from acp_launch.secret.redact import excerpt
+from acp_launch.secret.value import Secret
+
+if TYPE_CHECKING:
+    from acp_launch.bridge.toolpolicy import ToolPolicy
+
+# Both directions of one side of a conversation: lines in, lines out, never blocking.
+
+
+class Over(Struct, frozen=True):
+    """Why a link is of no use any more; `why` completes "the server …" or "it …"."""
+
+    why: str
+    is_fault: bool = False  # it broke the rules, and is read no further
+
+
+class Link:
+    """Reads `source` and writes `sink`, which may be one descriptor; both stay open when this is closed.
+
+    `line` gets each line without its end; `over` is called once, when nothing more can come or go. `room` is called
+    when what was kept for a slow reader has been taken; `burst` with True before several lines that came in one piece,
+    and with False after them. Should `line` raise, `broke` is told, and the other lines come all the same.
+    """
+
+    def __init__(
+        self,
+        source: int | Lent,
+        sink: int | Lent,
+        line: Callable[[bytes], None],
+        over: Callable[[Over], None],
+        room: Callable[[], None],
+        burst: Callable[[bool], None],
+        broke: Callable[[Exception], None],
+        *,
+        max_line: int,
+    ) -> None:
+        self._source, self._line, self._over, self._burst, self._broke = source, line, over, burst, broke
+        self._framer = LineFramer(limit=max_line)
+        self._max_line = max_line
+        self._is_closed = self._is_told = self._is_paused = False
+        self._out = Outflow(sink, room, lambda: self._end(Over("does not read any more")))
+        self._in = Inflow(source, self._took, lambda: self._end(Over("has closed its output")))
+
+    @property
+    def is_full(self) -> bool:
+        """More is kept for it than it should be; whoever produces that should wait for `room`."""
+        return self._out.is_full
+
+    @property
+    def held(self) -> int:
+        """Bytes it has not taken yet."""
+        return self._out.held
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_paused
+
+    @property
+    def has_hung_up(self) -> bool:
+        """A paused link is not told of the other side's end, so somebody has to look now and then."""
+        poll = select.poll()
+        poll.register(self._source, 0)
+        return bool(poll.poll(0))
+
+    def send(self, line: bytes) -> None:
+        if len(line) < CHUNK:
+            self._out.send(line + b"\n")
+            return
+        self._out.send(line)  # not copied only for the sake of its end
+        self._out.send(b"\n")
+
+    def gather(self) -> None:
+        """Let what is sent until `release` leave in one piece."""
+        self._out.gather()
+
+    def release(self) -> None:
+        self._out.release()
+
+    def pause(self) -> None:
+        self._is_paused = True
+        self._in.pause()
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._in.resume()
+
+    def drain(self) -> None:
+        """The other end is dead: take what it had written."""
+        self._in.drain()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._in.close()
+        self._out.close()
+
+    def _took(self, chunk: bytes) -> None:
+        if chunk.count(b"\n") < 2:
+            self._cut(chunk)
+            return
+        self._burst(True)
+        try:
+            self._cut(chunk)
+        finally:
+            self._burst(False)
+
+    def _cut(self, chunk: bytes) -> None:
+        try:
+            for line in self._framer.feed(chunk):
+                if self._is_closed:
+                    return
+                self._handle(line)
+        except LineTooLong:
+            self._in.close()  # what follows is the rest of that line, and may look like one of its own
+            self._end(Over(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            self._line(line)
+        except Exception as error:
+            self._broke(error)
+
+    def _end(self, over: Over) -> None:
+        if not (self._is_told or self._is_closed):
+            self._is_told = True
+            self._over(over)
+
+
+# A server's plan becomes a program to run, the one moment its secrets are text; and a policy for its tools.
+
+
+def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> Program:
+    """`name` tells two processes of one server apart."""
+    assert plan.cwd is not None, "whoever runs servers gives each a directory"
+    argv = (str(plan.command), *(arg.reveal(secrets) for arg in plan.args))
+    env = {variable: value.reveal(secrets) for variable, value in plan.env.items()}
+    return Program(name=name, argv=argv, env=env, cwd=plan.cwd)
+
+
+def policy(plan: StdioPlan) -> "ToolPolicy | None":
+    """None where every tool is allowed."""
+    if plan.tools == Tools():
+        return None
+    from acp_launch.bridge.toolpolicy import ToolPolicy  # regular expressions: rarely needed, not for nothing
+
+    restricting = ToolPolicy(plan.name, plan.tools)
+    return None if restricting.is_open else restricting
+
 
 KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
 EXCERPT = 120  # characters of a line that is no message

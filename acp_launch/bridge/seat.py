@@ -1,7 +1,7 @@
 """
 Our end of every MCP connection of the agent: a unix socket that shims (shim.py) connect to.
 
-A connection is let in when it comes from our own user and its first line (greeting.py) holds this launch's token and
+A connection is let in when it comes from our own user and its first line (seat.py) holds this launch's token and
 the name of a server of ours, within two seconds; it then lends us the pipes it was started with, or copies. All others
 are closed without a word, and we say why. No connection has a task: each is a descriptor the loop watches, and a
 deadline. However many say nothing, the next is heard.
@@ -10,16 +10,213 @@ deadline. However many say nothing, the next is heard.
 import asyncio
 import os
 import socket
+import stat
+import struct
+import sys
+import tempfile
 from collections.abc import AsyncIterator, Callable, Container, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.bridge.greeting import LET_IN, LONGEST, Unwelcome, welcome
-from acp_launch.bridge.peeruid import peer_uid
-from acp_launch.bridge.seatdir import SOCKET, directory
+from acp_launch.errors import StateError
+from acp_launch.private import is_private
 from acp_launch.process.flow import Lent, lend
+
+# A private directory for a launch's socket, with a path that fits into a socket's address.
+
+
+SOCKET = "seat"
+LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
+_MADE_UP = "12345678"  # as long as what mkdtemp adds
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    """A fresh directory nobody else may enter, gone afterwards with the socket in it.
+
+    In the user's runtime directory if there is one, else where temporary files go; where that has too long a name, in
+    /tmp. What launches that were killed have left there is taken away.
+
+    Raises:
+        StateError: there is no such place.
+    """
+    made = _make()
+    try:
+        yield made
+    finally:
+        _remove(made)
+
+
+def _make() -> Path:
+    reasons = []
+    for home, prefix in _homes():
+        if not _fits(home, prefix):
+            reasons.append(f"{home}: its name is too long for a socket")
+            continue
+        try:
+            _sweep(home, prefix.removesuffix(f"{os.getpid()}-"))
+            made = Path(tempfile.mkdtemp(prefix=prefix, dir=home))
+            made.chmod(0o700)  # whatever the umask takes away
+        except OSError as error:
+            reasons.append(f"{home}: {error.strerror}")
+        else:
+            return made
+    fix = "set TMPDIR to a directory with a short name that you may write to"
+    raise StateError("there is no place for the socket that connects agent and servers", fix=fix, detail=reasons)
+
+
+def _homes() -> Iterator[tuple[Path, str]]:
+    """Where to try, and how the directory's name begins: with our process id, so that it can be told whose it is."""
+    runtime = _runtime()
+    if runtime is not None:
+        yield runtime, f"{os.getpid()}-"
+    for home in dict.fromkeys([os.environ.get("TMPDIR") or "/tmp", "/tmp"]):
+        yield Path(home).absolute(), f"acp-launch-{os.getpid()}-"
+
+
+def _fits(home: Path, prefix: str) -> bool:
+    return len(os.fsencode(home / f"{prefix}{_MADE_UP}" / SOCKET)) <= LONGEST
+
+
+def _runtime() -> Path | None:
+    """`acp-launch` in the user's runtime directory, made if need be; None where that is not private or not there."""
+    given = Path(os.environ.get("XDG_RUNTIME_DIR") or "-")
+    if not (given.is_absolute() and is_private(given)):
+        return None
+    ours = given / "acp-launch"
+    try:
+        ours.mkdir(mode=0o700, exist_ok=True)
+    except OSError:  # full, read-only, or no directory at all: there are other places
+        return None
+    return ours if is_private(ours) else None
+
+
+def _sweep(home: Path, start: str) -> None:
+    """Take away what killed launches have left: ours, of a process that is gone, with a socket nobody listens to, and
+    nothing else in it."""
+    for left in home.glob(f"{start}[0-9]*-*"):
+        pid, _, made_up = left.name.removeprefix(start).partition("-")
+        is_named_so = pid.isdecimal() and len(made_up) == len(_MADE_UP)
+        if is_named_so and is_private(left) and not _is_running(int(pid)) and _holds_a_deserted_socket(left):
+            _remove(left)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _holds_a_deserted_socket(left: Path) -> bool:
+    """And that alone: to connect to a file of any other kind is refused as well."""
+    try:
+        seen = (left / SOCKET).lstat()
+        is_alone = os.listdir(left) == [SOCKET]  # noqa: PTH208
+    except OSError:
+        return False
+    return is_alone and stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.geteuid() and _is_deserted(left / SOCKET)
+
+
+def _is_deserted(path: Path) -> bool:
+    """Nobody listens: the process ids of a container that shares the directory mean nothing to us."""
+    with socket.socket(socket.AF_UNIX) as knocking:
+        knocking.setblocking(False)
+        try:
+            knocking.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+def _remove(made: Path) -> None:
+    try:
+        (made / SOCKET).unlink(missing_ok=True)
+        made.rmdir()
+    except OSError:  # somebody was faster, or has put something in: it is theirs
+        return
+
+
+# How a shim and its seat begin, and which shim is let in. Sans-IO.
+#
+# shim acp-launch 2 TOKEN NAME and a line end seat `+`, or nothing more: it has hung up shim `+`, and with it its stdin
+# and stdout; or `=`, where no descriptors can be passed
+#
+# After `+` the seat reads and writes what the shim was started with, and the connection only tells when either of them
+# ends; after `=` the bytes of the conversation go over the connection.
+
+
+LONGEST_GREETING = 4096  # bytes, with its newline
+SHOWN = 80  # characters of what a stranger said
+
+LET_IN = b"+"
+
+_WORD, _VERSION = b"acp-launch", b"2"
+
+
+class Unwelcome(Exception):  # noqa: N818 - not an error of ours
+    """Raised when somebody is not let in; its text says why, and holds no token, not even a wrong one."""
+
+
+def welcome(line: bytes, token: str, names: Container[str]) -> str:
+    """The name of the server that is asked for, by a line without its newline.
+
+    Raises:
+        Unwelcome: it is not to be had.
+    """
+    word, _, rest = line.partition(b" ")
+    version, _, rest = rest.partition(b" ")
+    given, separator, asked = rest.partition(b" ")
+    if word != _WORD:
+        raise Unwelcome("it did not begin as a shim does")
+    if version != _VERSION:
+        raise Unwelcome(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
+    import hmac  # loads OpenSSL: not while an agent is being started
+
+    if not (separator and hmac.compare_digest(given, token.encode())):
+        raise Unwelcome("its token is not the one of this launch")
+    name = asked.decode(errors="replace")
+    if name not in names:
+        raise Unwelcome(f"it asked for {_shown(asked)}, which is no server of this launch")
+    return name
+
+
+def _shown(said: bytes) -> str:
+    """Fit for a terminal."""
+    text = said.decode(errors="replace")
+    return ascii(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+
+
+# Who is at the other end of a unix socket, from the kernel.
+
+
+PLATFORM: str = sys.platform
+LOCAL_PEERCRED = 1  # <sys/un.h> of macOS and FreeBSD, at level 0
+XUCRED = 76  # bytes: version, user, number of groups, 16 groups
+
+
+def peer_uid(connection: socket.socket) -> int | None:
+    """The user who connected; None where the kernel does not say, or (macOS) they have gone already."""
+    if PLATFORM == "linux":
+        return _second(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))  # struct ucred: pid, uid, gid
+    if PLATFORM == "darwin" or PLATFORM.startswith("freebsd"):
+        try:
+            return _second(connection.getsockopt(0, LOCAL_PEERCRED, XUCRED))
+        except OSError:
+            return None
+    return None
+
+
+def _second(numbers: bytes) -> int:
+    return int(struct.unpack_from("2I", numbers)[1])
+
 
 PATIENCE = 2.0  # seconds for the greeting; a shim says it in the moment it connects
 MOST = 64  # connections that have not greeted yet; the oldest makes room for a further one
@@ -229,7 +426,7 @@ class _Greeter:
             self._take()
             return
         try:
-            chunk = self._connection.recv(LONGEST - len(self._heard))
+            chunk = self._connection.recv(LONGEST_GREETING - len(self._heard))
         except BlockingIOError:
             return
         except OSError:  # ECONNRESET
@@ -239,8 +436,8 @@ class _Greeter:
             self._greet()
         elif not chunk:
             self._refuse(HUNG_UP)
-        elif len(self._heard) >= LONGEST:
-            self._refuse(f"its first line is longer than {LONGEST} bytes")
+        elif len(self._heard) >= LONGEST_GREETING:
+            self._refuse(f"its first line is longer than {LONGEST_GREETING} bytes")
 
     def _greet(self) -> None:
         line, _, rest = self._heard.partition(b"\n")

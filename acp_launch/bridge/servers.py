@@ -15,13 +15,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.bridge.programs import program
-from acp_launch.bridge.relay import Outside, Relay
+from acp_launch.bridge.relay import Outside, Relay, program
 from acp_launch.bridge.seat import Guest, Seat, seat
 from acp_launch.errors import first
 from acp_launch.plan.model import StdioPlan
-from acp_launch.process.change import Change, Standing
-from acp_launch.process.stop import HASTY
+from acp_launch.process.child import HASTY
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.secret.value import Secret
 
 TICK = 1.0  # seconds between two looks at the clock, while no server has a shorter `timeouts.call`

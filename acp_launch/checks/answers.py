@@ -10,12 +10,11 @@ from acp_launch.checks.check import Check, of_error, ok, problem, warning
 from acp_launch.checks.parts import Part
 from acp_launch.errors import LaunchError, WaitExpired
 from acp_launch.problem import ours
-from acp_launch.protocol.acp import Capabilities, Negotiated
-from acp_launch.protocol.authmethod import AuthMethod
+from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
 from acp_launch.session.advice import more
 
 if TYPE_CHECKING:
-    from acp_launch.mcp.survey import Survey
+    from acp_launch.mcp.client import Survey
 
 LAST_WORDS = 5  # lines of what a child said
 SLOW = 0.5  # of its time to start: a busy day, and the rest is gone

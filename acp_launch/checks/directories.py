@@ -38,10 +38,10 @@ def directory(kind: Kind, path: Path) -> Check:
 
 def runtime() -> Check:
     """Where the sockets between agents and servers are: one is made and taken away."""
-    from acp_launch.bridge import seatdir
+    from acp_launch.bridge import seat
 
     try:
-        with seatdir.directory() as made:
+        with seat.directory() as made:
             return ok("directory", "runtime", str(made.parent), path=str(made.parent))
     except LaunchError as error:
         return problem("directory", "runtime", f"{error.message} ({'; '.join(error.detail)})", error.fix)

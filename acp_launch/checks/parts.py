@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from acp_launch.checks.check import MACHINE, Check, of_problem
 from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
-from acp_launch.plan.needs import Need
-from acp_launch.plan.resolve import Resolved, resolve
-from acp_launch.plan.servers import process
+from acp_launch.plan.resolve import Need, Resolved, process, resolve
 from acp_launch.problem import Problem
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent

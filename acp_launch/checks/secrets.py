@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from acp_launch.checks.check import MACHINE, Check, of_problem, ok, problem
 from acp_launch.checks.parts import Part
-from acp_launch.plan.needs import next_command, unfit
+from acp_launch.plan.resolve import next_command, unfit
 from acp_launch.secret.lookup import secrets
 from acp_launch.secret.outcome import Outcome
 

@@ -19,7 +19,6 @@ from typing import TypeVar
 from msgspec import Struct
 
 from acp_launch.bridge.toolpolicy import ToolPolicy
-from acp_launch.bridged import Bridged
 from acp_launch.checks import answers
 from acp_launch.checks.check import MACHINE, Check, of_problem
 from acp_launch.checks.parts import Part
@@ -30,36 +29,30 @@ from acp_launch.console.servers import Telling
 from acp_launch.console.stream.discreet import Discreet
 from acp_launch.console.stream.notices import Notices
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
-from acp_launch.interrupts import Interrupts
+from acp_launch.launch.loop import Interrupts, kept
+from acp_launch.launch.run import Wanted, explained, open_wanted, untakeable
+from acp_launch.launch.servers import Bridged
+from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
-from acp_launch.mcp.handshake import shake_hands
+from acp_launch.mcp.client import Connection as ServerConnection
+from acp_launch.mcp.client import connect as connect_server
 from acp_launch.mcp.message import Server
-from acp_launch.mcp.stdio import Connection as ServerConnection
-from acp_launch.mcp.stdio import connect as connect_server
-from acp_launch.mcp.survey import PING, ROOTS, Survey, survey
-from acp_launch.opened import Wanted, open_wanted, untakeable
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import Problem
-from acp_launch.process.child import Child, attach
+from acp_launch.process.child import Child, attach, stop
 from acp_launch.process.foreground import available
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.stop import stop
-from acp_launch.process.vigil import kept
-from acp_launch.protocol.acp import Capabilities, Negotiated
-from acp_launch.protocol.offers import Offers
+from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import Client
-from acp_launch.session.connection import Connection, connect
-from acp_launch.session.negotiate import negotiate
+from acp_launch.session.connection import Budget, Connection, awaited, connect, negotiate
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.store.registry import Record
-from acp_launch.session.waits import Budget, awaited
 from acp_launch.settings.model import Settings
 from acp_launch.transport.stdio import StdioTransport
-from acp_launch.visit import explained
 
 T = TypeVar("T")
 Log = Callable[[bytes], None]

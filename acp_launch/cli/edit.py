@@ -15,7 +15,7 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     from acp_launch.document.keypath import KeyPath
     from acp_launch.profile.discover import Found
-    from acp_launch.profile.revise import Revision
+    from acp_launch.profile.edit import Revision
 
 TOKEN = "this looks like "  # begins what is said of a literal credential
 app = typer.Typer(help="Change a profile's file: add-server, set, remove.", no_args_is_help=True)
@@ -118,7 +118,7 @@ def _pairs(written: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def _path(key: str) -> "KeyPath":
-    from acp_launch.profile.keytext import NoKey, parse_key
+    from acp_launch.profile.edit import NoKey, parse_key
 
     try:
         return parse_key(key)
@@ -147,7 +147,7 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
     """
     from acp_launch.console.interop import note, show_change
     from acp_launch.interop import files
-    from acp_launch.profile.revise import revised
+    from acp_launch.profile.edit import revised
 
     found = editable(profile)
     try:

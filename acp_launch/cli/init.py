@@ -83,7 +83,7 @@ def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
     from acp_launch.cli.beside import Beside
     from acp_launch.console import problems
     from acp_launch.profile.begin import beginning, extending
-    from acp_launch.profile.revise import judged
+    from acp_launch.profile.edit import judged
 
     beside = Beside(found.file.parent, is_shared=not draft.is_users)
     servers = (*draft.servers, *draft.adopted.servers)
@@ -122,7 +122,7 @@ def _accept(found: "Found", draft: "Draft", settings: "Settings") -> bool:
     """Who has just written a profile need not be asked about it; but what others wrote, and it is made of, is shown."""
     from acp_launch.profile.load import load
     from acp_launch.profile.trust import FOREIGN, accept, standing
-    from acp_launch.settings.grounds import lies_in
+    from acp_launch.settings.load import lies_in
 
     loaded = load(found)
     others = [layer.file for layer in loaded.layers if layer.origin in FOREIGN and layer.file != found.file]

@@ -145,7 +145,7 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
         import asyncio
 
         from acp_launch.cli.talk import talks, wanted
-        from acp_launch.launch import Job, launch
+        from acp_launch.launch.run import Job, launch
         from acp_launch.session.store.keep import Keeper
 
         keeper = Keeper(kept.registry, plan, kept.record, text)

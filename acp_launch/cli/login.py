@@ -12,15 +12,14 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.console.ask.aloud import Aloud
-    from acp_launch.opened import LogIn
-    from acp_launch.process.exit import Exit
-    from acp_launch.process.program import Program
+    from acp_launch.launch.run import LogIn, Visit
     from acp_launch.process.spawn import Spawned
+    from acp_launch.process.supervisor import Program
+    from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
     from acp_launch.session.login import InFront, Place
     from acp_launch.session.person import Person
     from acp_launch.settings.model import Settings
-    from acp_launch.visit import Visit
 
 T = TypeVar("T")
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile whose agent it is.")]
@@ -79,7 +78,7 @@ def logging_in(
     """
     from msgspec.structs import replace
 
-    from acp_launch.opened import Reconnect
+    from acp_launch.launch.run import Reconnect
     from acp_launch.session.login import log_in
 
     place = _place(planned, person, aloud, in_front)
@@ -97,7 +96,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
     from acp_launch.console.ask import logins
     from acp_launch.console.stderr import DIM, harmless, say
     from acp_launch.process.foreground import available
-    from acp_launch.protocol.authmethod import AuthMethod
+    from acp_launch.protocol.acp import AuthMethod
     from acp_launch.session.login import name_of
 
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
@@ -135,9 +134,9 @@ def _on_visit(
 
     from acp_launch.cli.start import guarded, started, stderr_log
     from acp_launch.console.ask.aloud import Aloud
+    from acp_launch.launch.run import Visit
     from acp_launch.process.foreground import available
-    from acp_launch.protocol.offers import Offers
-    from acp_launch.visit import Visit
+    from acp_launch.protocol.acp import Offers
 
     plan, secrets = planned
     log_file = stderr_log(settings, plan, echo=False)
@@ -162,7 +161,7 @@ async def _visited(
 ) -> T:
     from acp_launch.console.stream.discreet import Discreet
     from acp_launch.console.stream.notices import Notices
-    from acp_launch.visit import visit
+    from acp_launch.launch.run import visit
 
     return await visit(planned[0], needs, spawned, Discreet(Notices()), story)
 
@@ -177,10 +176,9 @@ async def _logged_in(
     from acp_launch.console.ask.question import Questions, possible
     from acp_launch.console.stream.discreet import Discreet
     from acp_launch.console.stream.notices import Notices
-    from acp_launch.interrupts import Interrupts
-    from acp_launch.process.vigil import kept
+    from acp_launch.launch.loop import Interrupts, kept
+    from acp_launch.launch.run import call_on, check
     from acp_launch.session.login import Begun, begin, name_of, run_on_terminal
-    from acp_launch.visit import call_on, check
 
     plan, secrets = planned
     observer = Discreet(Notices())
@@ -205,7 +203,7 @@ async def _logged_in(
 
 
 def _place(planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None") -> "Place":
-    from acp_launch.bridge.programs import program
+    from acp_launch.bridge.relay import program
     from acp_launch.console.ask.logins import Logins
     from acp_launch.plan.model import StdioPlan
     from acp_launch.process.foreground import available

@@ -57,8 +57,7 @@ def _profile(given: str, directory: Path, settings: "Settings") -> str:
         UsageError: it has no logs, and there is no such profile.
     """
     from acp_launch.cli.planning import here
-    from acp_launch.process.logdir import logs
-    from acp_launch.process.logname import kept
+    from acp_launch.process.logs import kept, logs
     from acp_launch.profile.discover import SUFFIXES, discover
 
     is_path = "/" in given or given.endswith(SUFFIXES)
@@ -79,8 +78,7 @@ def _server(given: str, profile: str | None, directory: Path) -> str:
         UsageError: no launch of the profile has had such a log.
     """
     from acp_launch.console.logs import AGENT, label
-    from acp_launch.process.logdir import logs
-    from acp_launch.process.logname import kept
+    from acp_launch.process.logs import kept, logs
 
     of = [each for each in logs(directory).values() if each.profile == profile]
     there = {AGENT, *map(label, of), *(label(each).partition("#")[0] for each in of)}

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
     from acp_launch.cli.probe import Met, Probe
     from acp_launch.mcp.arguments import Given
-    from acp_launch.mcp.calling import Limit, ToolResult
+    from acp_launch.mcp.client import Limit, Survey, ToolResult
     from acp_launch.mcp.message import Tool
-    from acp_launch.mcp.survey import Survey
 
 TOOL_FAILED = 9  # README "Exit codes"
 TIMEOUT = "How long the call may take: 500ms, 30s, 2m; a bare number is seconds."
@@ -62,7 +61,7 @@ def inspect(
     """Start a server and show who it is, what it offers, what it was given, and how long it took."""
     from acp_launch.cli.probe import Visit, probe, visit
     from acp_launch.console import servers
-    from acp_launch.mcp.survey import survey
+    from acp_launch.mcp.client import survey
 
     wanted = probe(profile, name, cwd=cwd, trust=trust)
 
@@ -139,7 +138,7 @@ def call(
 
 def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
     """What we know of it besides what it says."""
-    from acp_launch.mcp import roots
+    from acp_launch.mcp.message import listing
 
     policy = _policy(wanted)
     return {
@@ -147,12 +146,12 @@ def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
         "name": wanted.server.name,
         "after": met.after,
         "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
-        **roots.listing(wanted.roots),
+        **listing(wanted.roots),
     }
 
 
 async def _tools(wanted: "Probe", met: "Met") -> "list[Tool]":
-    from acp_launch.mcp.listing import tools
+    from acp_launch.mcp.client import tools
 
     return await tools(met.connection, met.server, limit=wanted.server.timeouts.start)
 
@@ -160,7 +159,7 @@ async def _tools(wanted: "Probe", met: "Met") -> "list[Tool]":
 async def _call(wanted: "Probe", met: "Met", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
     """With a look at the tool's schema first: it says what the words mean."""
     from acp_launch.mcp.arguments import fitted
-    from acp_launch.mcp.calling import call_tool
+    from acp_launch.mcp.client import call_tool
 
     known = {each.name: each for each in await _tools(wanted, met)}
     if tool not in known:
@@ -180,7 +179,7 @@ def _unknown(wanted: "Probe", tool: str, known: list[str]) -> UsageError:
 
 
 def _limit(wanted: "Probe", timeout: float | None) -> "Limit":
-    from acp_launch.mcp.calling import PATIENCE, Limit
+    from acp_launch.mcp.client import PATIENCE, Limit
 
     if timeout is not None:
         return Limit(timeout, False, "--timeout DURATION")

@@ -41,7 +41,7 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
     if not resolved.needs:
         return _plan(resolved), {}
     from acp_launch.cli.stores import outcomes
-    from acp_launch.plan.needs import unfit, unmet
+    from acp_launch.plan.resolve import unfit, unmet
     from acp_launch.process.guard import stand_by
     from acp_launch.secret.lookup import secrets
 

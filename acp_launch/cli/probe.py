@@ -24,26 +24,21 @@ from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.notices import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
-from acp_launch.interrupts import Interrupts
-from acp_launch.mcp.client import Client
-from acp_launch.mcp.handshake import shake_hands
+from acp_launch.launch.loop import Interrupts, kept
+from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.message import Server
-from acp_launch.mcp.stdio import Connection, connect
 from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
-from acp_launch.plan.resolve import resolve
-from acp_launch.plan.servers import process
+from acp_launch.plan.resolve import process, resolve
 from acp_launch.problem import ours
-from acp_launch.process.child import attach
+from acp_launch.process.child import attach, stop
 from acp_launch.process.guard import Guard
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
-from acp_launch.process.stop import stop
-from acp_launch.process.vigil import kept
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent, StdioServer
 from acp_launch.profile.template import Template
 from acp_launch.secret.value import Secret
-from acp_launch.session.waits import awaited
+from acp_launch.session.connection import awaited
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 
@@ -112,7 +107,7 @@ def visit(how: Visit, story: "Story[T]") -> T:
 
     Raises:
         ServerError: the server could not be started, or died.
-        LaunchError: as `mcp.stdio.Connection.ask`; `Stopped` after a signal.
+        LaunchError: as `mcp.client.Connection.ask`; `Stopped` after a signal.
     """
     probe = how.probe
     with ExitStack() as stack:

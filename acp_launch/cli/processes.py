@@ -10,7 +10,7 @@ Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout."
 def ps(as_json: Json = False) -> None:
     """Show the launches of this user that are running, and their processes."""
     from acp_launch.console.processes import show_families
-    from acp_launch.process.family import family
+    from acp_launch.process.leftovers import family
     from acp_launch.process.records import read_all
     from acp_launch.process.spawn import require_platform
     from acp_launch.settings.load import load

@@ -13,8 +13,7 @@ from acp_launch.cli.quick import Argument, Option, Verb
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:
-    from acp_launch.plan.needs import Need
-    from acp_launch.plan.resolve import Resolved
+    from acp_launch.plan.resolve import Need, Resolved
     from acp_launch.problem import Problem
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
@@ -159,14 +158,14 @@ def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str
     if not needs:
         return {}, ()
     from acp_launch.cli.stores import outcomes
-    from acp_launch.plan.needs import unmet
+    from acp_launch.plan.resolve import unmet
 
     found = outcomes((need.name for need in needs), settings)
     return found, unmet(needs, found)
 
 
 def _needs(loaded: "Loaded") -> "tuple[Need, ...]":
-    from acp_launch.plan.needs import needs
+    from acp_launch.plan.resolve import needs
 
     return needs(loaded)
 

@@ -119,7 +119,7 @@ def _agent(record: "Record") -> str:
 
 def _end(how: Any, record: "Record", *, trust: bool) -> bool:
     from acp_launch.cli.errand import errand
-    from acp_launch.session.housekeeping import end_session
+    from acp_launch.session.opening import end_session
 
     planned = _plan_of(record, trust=trust)
 
@@ -136,7 +136,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
     from acp_launch.cli.errand import errand
     from acp_launch.cli.planning import agent_plan
     from acp_launch.console import agentsessions, stdout
-    from acp_launch.session.housekeeping import list_sessions
+    from acp_launch.session.opening import list_sessions
 
     if profile is None:
         raise UsageError("which agent?", fix="acp-launch session list PROFILE --agent")

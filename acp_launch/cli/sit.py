@@ -14,10 +14,10 @@ from acp_launch.session.store.hold import hold
 
 if TYPE_CHECKING:
     from acp_launch.cli.wish import Kept, Wish
-    from acp_launch.process.exit import Exit
     from acp_launch.process.guard import Guard
-    from acp_launch.process.program import Program
     from acp_launch.process.spawn import Spawned
+    from acp_launch.process.supervisor import Program
+    from acp_launch.process.tree import Exit
 
 
 def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
@@ -36,12 +36,12 @@ async def _sat(
 ) -> int:
     from acp_launch.console.stillclock import StillClock, Unhurried
     from acp_launch.console.stream.discreet import Discreet
-    from acp_launch.interactive.heard import heard
-    from acp_launch.interactive.rooms import Rooms
-    from acp_launch.interactive.sitting import Seating
-    from acp_launch.interactive.sitting import sit as story
+    from acp_launch.interactive.output import heard
+    from acp_launch.interactive.session import Seating
+    from acp_launch.interactive.session import sit as story
+    from acp_launch.interactive.state import Rooms
     from acp_launch.interactive.which import front
-    from acp_launch.launch import Talks
+    from acp_launch.launch.run import Talks
 
     shown = front(kept.settings.state / "history" / _history_name(plan))
     clock = StillClock()

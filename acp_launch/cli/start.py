@@ -11,11 +11,11 @@ from acp_launch.errors import ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
-from acp_launch.process.kill import end_now
-from acp_launch.process.logfile import LogFile
+from acp_launch.process.logs import LogFile
 from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.process.tree import end_now
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 

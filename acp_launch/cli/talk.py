@@ -14,14 +14,14 @@ from acp_launch.console.ask.aloud import Aloud
 from acp_launch.console.ask.permit import permitting
 from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import AuthRequired
-from acp_launch.opened import LogIn, Wanted
+from acp_launch.launch.run import LogIn, Wanted
+from acp_launch.launch.services import Elicit, Means, offers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process.logs import ServerLogs
 from acp_launch.profile.discover import project_of
-from acp_launch.served import Elicit, Means, offers
 from acp_launch.session.connection import Connection
-from acp_launch.session.options import configure
+from acp_launch.session.opening import Setting, wishes
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.permission.remembered import Shelf, load
@@ -116,11 +116,11 @@ def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Want
     )
 
 
-def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[configure.Wish]:
+def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[Setting]:
     """Mode and options, of the profile and of `--set`."""
 
     def place(path: KeyPath) -> str:
         origin = plan.origins[path]
         return f"{origin} {origin.path}"
 
-    return configure.wishes(plan.mode, plan.config, sets, place=place)
+    return wishes(plan.mode, plan.config, sets, place=place)

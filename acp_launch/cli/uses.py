@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acp_launch.plan.needs import Need, needs
+from acp_launch.plan.resolve import Need, needs
 from acp_launch.problem import ours
 from acp_launch.settings.model import Settings
 

@@ -18,8 +18,7 @@ from acp_launch.console.ask.asked import cut
 from acp_launch.console.draw.outside import one_line
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.permission.kept import holds
-from acp_launch.session.permission.policy import choose
+from acp_launch.session.permission.policy import choose, holds
 from acp_launch.session.person import Answer, Choice
 
 LONGEST = 100  # characters of a name

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from acp_launch.console.sessions import ago, cells
 from acp_launch.console.stderr import DIM, harmless, say
-from acp_launch.process.logname import LogName, began
+from acp_launch.process.logs import LogName, began
 
 AGENT = "agent"
 COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from acp_launch.console.logs import Shown, label
 from acp_launch.errors import StateError
-from acp_launch.process.logdir import logs
-from acp_launch.process.logname import LogName
-from acp_launch.process.logread import Trail
+from acp_launch.process.logs import LogName, Trail, logs
 
 
 class Watch:

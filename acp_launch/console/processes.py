@@ -9,8 +9,7 @@ from msgspec.structs import asdict
 from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import say
-from acp_launch.process.family import Family, Member
-from acp_launch.process.leftovers import Ended, Left
+from acp_launch.process.leftovers import Ended, Family, Left, Member
 
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "")
 SAID = {"ending": "its guard is ending it", "dead": "left behind: acp-launch reap ends them"}

@@ -15,9 +15,8 @@ from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, put, say, share
 from acp_launch.mark import unmarked
-from acp_launch.mcp.calling import ToolResult
+from acp_launch.mcp.client import Survey, ToolResult
 from acp_launch.mcp.message import CLIENT_INFO, Progress, Said, Server, Tool
-from acp_launch.mcp.survey import Survey
 from acp_launch.plan.model import INHERITED, Value
 from acp_launch.profile.model import McpServer, StdioServer
 from acp_launch.protocol.written import visible

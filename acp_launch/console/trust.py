@@ -17,10 +17,9 @@ from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import DIM, RED, harmless, paint
 from acp_launch.console.wouldrun import parts
 from acp_launch.document.keypath import KeyPath
-from acp_launch.profile.accepted import changes
 from acp_launch.profile.display import shown
 from acp_launch.profile.model import Profile
-from acp_launch.profile.trust import Acceptance, Standing
+from acp_launch.profile.trust import Acceptance, Standing, changes
 
 GREEN = "32"
 LONGEST = 400  # lines of a diff, or of a content; what is more is counted

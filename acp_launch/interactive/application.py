@@ -9,9 +9,10 @@ not, and `reset` or `stty sane` mends it.
 
 import asyncio
 import os
+import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -21,27 +22,205 @@ from prompt_toolkit import Application as Toolkit
 from prompt_toolkit.application import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
-from prompt_toolkit.key_binding import merge_key_bindings
+from prompt_toolkit.filters import Condition, has_completions, has_focus
+from prompt_toolkit.input.posix_utils import PosixStdinReader
+from prompt_toolkit.input.vt100 import Vt100Input, cooked_mode, raw_mode
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 from rich.text import Text
 
 from acp_launch.console.ask.echo import given_back
-from acp_launch.interactive import keys
-from acp_launch.interactive.above import streams_above
 from acp_launch.interactive.asking import Asking, Question
-from acp_launch.interactive.canvas import Board
 from acp_launch.interactive.completion import Completing
-from acp_launch.interactive.drawing import Drawing, terminal_size
 from acp_launch.interactive.front import Event, Interrupted, Left, Status, Submitted, Vocabulary
 from acp_launch.interactive.history import Past
-from acp_launch.interactive.keyboard import Keyboard
-from acp_launch.interactive.layout import Screen, room_above
-from acp_launch.interactive.statusline import statusline
-from acp_launch.interactive.tty import Tty
+from acp_launch.interactive.layout import Screen, room_above, statusline
+from acp_launch.interactive.screen import Board, Drawing, Tty, streams_above, terminal_size
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.session.person import Person
+
+# The keys of an interactive session, besides those of every Emacs-like line editor.
+#
+# Enter send; with a completion chosen, take it; while a line is asked for, answer Alt-Enter, Ctrl-J a new line Tab,
+# Shift-Tab complete Ctrl-C clear what was typed; otherwise, and while a turn runs, interrupt Ctrl-D leave, when nothing
+# is typed; where a line is asked for, dismiss that Ctrl-L begin at the top of the screen; what was there scrolls away
+# Ctrl-Z stop, until `fg` Escape close the menu, dismiss a question
+
+
+def everywhere(interrupt: Callable[[], None], stop: Callable[[], None], clear: Callable[[], None]) -> KeyBindings:
+    """Whatever has the keys."""
+    keys = KeyBindings()
+    for key, action in (("c-c", interrupt), ("c-z", stop), ("c-l", clear)):
+        keys.add(key)(_calling(action))
+    return keys
+
+
+def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], None]) -> KeyBindings:
+    """While a prompt is typed."""
+    keys = KeyBindings()
+    here = has_focus(prompt)
+    is_chosen = Condition(
+        lambda: prompt.complete_state is not None and prompt.complete_state.complete_index is not None
+    )
+    keys.add("enter", filter=here & ~is_chosen)(_calling(submit))
+    keys.add("enter", filter=here & is_chosen)(lambda event: _take(prompt, submit))
+    for new_line in (("escape", "enter"), ("c-j",)):
+        keys.add(*new_line, filter=here)(lambda event: prompt.newline(copy_margin=False))
+    keys.add("c-d", filter=here & Condition(lambda: not prompt.text))(_calling(leave))
+    keys.add("tab", filter=here)(lambda event: _complete(prompt))
+    keys.add("s-tab", filter=here)(lambda event: prompt.complete_previous())
+    keys.add("escape", filter=here & has_completions)(lambda event: prompt.cancel_completion())
+    return keys
+
+
+def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> KeyBindings:
+    """While a line is asked for. Ctrl-D ends what is being filled in, as it would on a bare terminal."""
+    keys = KeyBindings()
+    here = has_focus(answer)
+    is_open = Condition(lambda: asking.open is not None)  # between two lines of a form Enter says nothing
+
+    def enter() -> None:
+        text = answer.text.replace("\n", " ") or default()
+        answer.reset()
+        asking.answer(text)
+
+    for key in ("enter", "c-j"):
+        keys.add(key, filter=here & is_open)(_calling(enter))
+        keys.add(key, filter=here & ~is_open)(lambda event: None)
+    keys.add("escape", filter=here)(lambda event: asking.answer(None))
+    keys.add("c-d", filter=here & Condition(lambda: not answer.text))(lambda event: asking.answer(None))
+    return keys
+
+
+def of_choice(asking: Asking, prompt: Buffer, leave: Callable[[], None]) -> KeyBindings:
+    """While a key is asked for. Several that came in one piece were pasted, or typed while we were busy: no answer."""
+    keys = KeyBindings()
+
+    @keys.add(Keys.Any)
+    def _(event: KeyPressEvent) -> None:
+        if event.app.key_processor.input_queue:
+            _typed(event, asking, prompt)
+        elif asking.open and event.data.lower() in {choice.key for choice in asking.open.choices}:
+            asking.answer(event.data.lower())
+
+    keys.add(Keys.BracketedPaste)(lambda event: _typed(event, asking, prompt))
+    keys.add("escape", eager=True)(lambda event: asking.answer(None))
+    keys.add("c-d")(_calling(leave))
+    return keys
+
+
+def _typed(event: KeyPressEvent, asking: Asking, prompt: Buffer) -> None:
+    if event.data.replace("\n", "").isprintable():
+        prompt.insert_text(event.data)
+    asking.shut()
+
+
+def _calling(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    return lambda event: action()
+
+
+def _take(prompt: Buffer, submit: Callable[[], None]) -> None:
+    """Keep what was chosen; a command of ours is whole with it, and is carried out."""
+    prompt.complete_state = None
+    if prompt.text.startswith(":"):
+        submit()
+
+
+def _complete(prompt: Buffer) -> None:
+    if state := prompt.complete_state:
+        prompt.complete_next()
+        if len(state.completions) == 1:  # it is taken: the next one would be what was typed
+            prompt.complete_state = None
+    else:
+        prompt.start_completion(insert_common_part=True)
+
+
+# The keys of the terminal, as prompt_toolkit reads them, and of what was typed before it did.
+#
+# Until the terminal is ours it is in its usual mode, in which Enter is a line feed, as Ctrl-J is ever after. What was
+# typed by then (while the session starts, or while another program had the terminal) is as many prompts as it has
+# lines, but for what is marked as a paste.
+
+
+_PASTE = re.compile("(\x1b\\[200~.*?(?:\x1b\\[201~|\\Z))", re.DOTALL)
+
+
+class Keyboard(Vt100Input):
+    """Notices that the terminal is gone; prompt_toolkit would go on reading it."""
+
+    def __init__(self, stdin: TextIO) -> None:
+        super().__init__(stdin)
+        self.stdin_reader: _Reader = _Reader(self.fileno(), encoding=stdin.encoding)
+
+    def read_keys(self) -> list[Any]:
+        found = super().read_keys()
+        if not found and not os.isatty(self.fileno()):
+            self.stdin_reader.closed = True
+        return found
+
+    def raw_mode(self) -> raw_mode:
+        return _Raw(self.stdin_reader)
+
+    def cooked_mode(self) -> cooked_mode:
+        return _Cooked(self.stdin_reader)
+
+
+class _Reader(PosixStdinReader):
+    ahead = 0  # bytes to be read that were typed while the terminal was in its usual mode
+
+    def read(self, count: int = 1024) -> str:
+        if not self.ahead:
+            return super().read(count)
+        ahead, self.ahead = self.ahead, 0
+        return entered(super().read(ahead))
+
+    def taken(self) -> None:
+        """The terminal has just become ours."""
+        self.ahead = _unread(self.stdin_fd)
+
+
+class _Raw(raw_mode):
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__(reader.stdin_fd)
+        self._reader = reader
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        self._reader.taken()
+
+
+class _Cooked(cooked_mode):
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__(reader.stdin_fd)
+        self._reader = reader
+
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        self._reader.taken()
+
+
+def entered(text: str) -> str:
+    """What was typed in the usual mode, with Enter as it is in ours. A NUL is what that mode makes of Ctrl-D."""
+    parts = _PASTE.split(text)  # every other one is a paste
+    typed = str.maketrans({"\n": "\r", "\0": ""})
+    return "".join(part if number % 2 else part.translate(typed) for number, part in enumerate(parts))
+
+
+def _unread(descriptor: int) -> int:
+    import array
+    import fcntl
+    import termios
+
+    waiting = array.array("i", [0])
+    try:
+        fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
+    except OSError:  # it is gone
+        return 0
+    return waiting[0]
+
 
 ESCAPE = 0.1  # seconds in which the rest of an escape sequence comes, also over a slow line
 SEQUENCE = 0.3  # seconds in which Escape may become Alt with another key
@@ -167,15 +346,15 @@ class Application:
             hint=self._completing.hint,
             queued=lambda: self._queued,
             status=lambda width: statusline(self._shown, width),
-            choose_keys=keys.of_choice(self._asking, self._prompt, self._leave),
+            choose_keys=of_choice(self._asking, self._prompt, self._leave),
         )
 
     def _keys(self) -> Any:
         return merge_key_bindings(
             [
-                keys.everywhere(self._interrupted, self._stop, lambda: self._drawing.clear()),
-                keys.of_prompt(self._prompt, self._submit, self._leave),
-                keys.of_answer(self._answer, self._asking, self._default),
+                everywhere(self._interrupted, self._stop, lambda: self._drawing.clear()),
+                of_prompt(self._prompt, self._submit, self._leave),
+                of_answer(self._answer, self._asking, self._default),
             ]
         )
 

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from acp_launch.console.ask.question import STYLES
 from acp_launch.console.stderr import headed
-from acp_launch.interactive.canvas import Board
+from acp_launch.interactive.screen import Board
 from acp_launch.session.person import Choice, Tone
 
 QUIET = 0.3  # seconds; nobody reads and answers faster

@@ -10,11 +10,11 @@ from msgspec import Struct
 from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stream.servernotes import opened
 from acp_launch.errors import LaunchError, UsageError
-from acp_launch.interactive.desk import Current, Desk, Leave, Move, Outcome, is_the_end
 from acp_launch.interactive.front import Word
 from acp_launch.interactive.reports import permissions, sessions, usage
+from acp_launch.interactive.state import Current, Desk, Leave, Move, Outcome, is_the_end
 from acp_launch.secret.redact import redactor
-from acp_launch.session.options.configure import Wish, fulfil
+from acp_launch.session.opening import Setting, fulfil
 from acp_launch.session.options.option import Option, match
 
 SIGIL = ":"
@@ -132,7 +132,7 @@ async def _set(desk: Desk, current: Current, rest: str) -> None:
 
 
 async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
-    wish = Wish(name, value, f":set {name} {value}")
+    wish = Setting(name, value, f":set {name} {value}")
     client, limit = current.client, desk.plan.timeouts.session
     told = desk.heard.settings_told
     before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)

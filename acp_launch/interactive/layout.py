@@ -3,7 +3,7 @@ What stands at the bottom of the screen, from above: what is drawn again and aga
 completion menu, the prompt, the status line. On a screen too low for all of it the first of these gives way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
@@ -27,10 +27,170 @@ from prompt_toolkit.layout.processors import AfterInput
 from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
+from acp_launch.console.stderr import harmless
 from acp_launch.interactive.asking import Asking, Question
-from acp_launch.interactive.statusline import cut
-from acp_launch.interactive.ways import Row, room, ways
+from acp_launch.interactive.front import Mood, Status
 from acp_launch.mark import COLUMNS, marked
+from acp_launch.session.person import Choice
+
+# The line at the bottom: what fits, the most important first to stay, in the order that people read. Pure.
+
+
+BETWEEN = " · "
+WIDEST = 32  # columns of one part: names come from agents and from people
+FULL = 80  # percent of the context from which it is said louder
+MOODS: dict[Mood, tuple[str, str]] = {
+    "starting": ("starting", "dim"),
+    "idle": ("ready", "ansigreen"),
+    "working": ("working", "ansicyan"),
+    "asking": ("asks you", "ansiyellow bold"),
+    "cancelling": ("cancelling", "ansiyellow"),
+    "down": ("down", "ansired bold"),
+}
+Part = tuple[int, str, str]  # rank (0 stays longest), style, text
+
+
+def statusline(status: Status, width: int) -> StyleAndTextTuples:
+    """One row of at most `width` columns."""
+    parts = [part for part in _parts(status) if part[2]]
+    while len(parts) > 1 and _line_width(parts) > width:
+        parts.remove(max(parts, key=lambda part: part[0]))
+    shown: StyleAndTextTuples = []
+    for _, style, text in parts:
+        shown += [("dim", BETWEEN)] if shown else []
+        shown.append((style, cut(text, width)))
+    return shown
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` columns of `text`, with … for what is left out."""
+    if get_cwidth(text) <= width:
+        return text
+    kept = ""
+    for mark in text:
+        if get_cwidth(kept + mark) > width - 1:
+            break
+        kept += mark
+    return f"{kept}…" if width > 0 else ""
+
+
+def _parts(status: Status) -> Iterable[Part]:
+    mood, style = MOODS[status.mood]
+    yield 0, style, mood
+    yield 2, "bold", _name(status.agent)
+    yield 9, "dim", _name(status.profile)
+    yield 3, "", _name(status.session)
+    yield 10, "dim", _name(status.title)
+    yield 4, "ansimagenta", _name(status.mode)
+    yield 6, "", _name(status.model)
+    yield 5, *_context(status)
+    yield 7, "dim", _name(status.cost)
+    yield 8, "dim", _servers(status.servers_up, "up")
+    yield 1, "ansired", _servers(status.servers_down, "down")
+
+
+def _name(text: str) -> str:
+    return cut(harmless(text, keep="").strip(), WIDEST)
+
+
+def _context(status: Status) -> tuple[str, str]:
+    if status.used is None or not status.size:
+        return "", ""
+    percent = round(100 * status.used / status.size)
+    return ("ansiyellow" if percent >= FULL else "dim"), f"{percent}% of context"
+
+
+def _servers(count: int, state: str) -> str:
+    return f"{count} {'server' if count == 1 else 'servers'} {state}" if count else ""
+
+
+def _line_width(parts: list[Part]) -> int:
+    return sum(get_cwidth(text) for _, _, text in parts) + len(BETWEEN) * (len(parts) - 1)
+
+
+# A question that is answered by a key, in rows: what is asked, and below it the answers. Pure.
+#
+# The answers are dim until a key can choose one; then each shows its key. On a screen too small for all of them the
+# keys stand first in the row of the question, so that whoever can be asked sees what can be pressed.
+
+
+BETWEEN_WAYS = "  "  # between two answers
+FEW = 5  # rows: the question, and an answer of each kind that a permission has
+KEY = "ansicyan bold"
+Row = list[tuple[str, str]]  # style and text
+
+
+def room(rows: int) -> int:
+    """Of a screen with so many rows, how many a question may have: above it stands what it is about, below it the
+    prompt and the status."""
+    return max(min(rows - 1, 1), min(rows - 2, max(FEW, rows // 2)))
+
+
+def ways(question: Question, width: int, room: int) -> list[Row]:
+    """At most `room` rows of at most `width` columns. Answers stand side by side if all fit, else each begins a row."""
+    asked: list[Row] = [[("bold", part)] for part in _broken(marked(question.prompt), width)]
+    beside = _beside(question, width)
+    answers = (
+        beside if len(beside) == 1 else [row for choice in question.choices for row in _whole(choice, question, width)]
+    )
+    if len(asked) + len(answers) <= room:
+        return [*asked, *answers]
+    return [_head(question, width), *_some(beside, width, room - 1)] if room else []
+
+
+def _head(question: Question, width: int) -> Row:
+    """The keys, and as much of the question as there is room for."""
+    keys = f"[{'/'.join(choice.key for choice in question.choices)}] " if question.is_open else ""
+    keys = cut(keys.rstrip(), width) if get_cwidth(keys) > width else keys
+    prompt = question.prompt if keys else marked(question.prompt)
+    row = [(KEY, keys), ("bold", cut(prompt, width - get_cwidth(keys)))]
+    return [(style, text) for style, text in row if text]
+
+
+def _some(answers: list[Row], width: int, room: int) -> list[Row]:
+    if len(answers) <= room or room < 2:
+        return answers[:room]
+    more = len(answers) - room + 1
+    return [*answers[: room - 1], [("dim", cut(f"… {more} more rows; a larger window shows them", width))]]
+
+
+def _beside(question: Question, width: int) -> list[Row]:
+    """As many in a row as fit, each cut to the width."""
+    rows: list[Row] = []
+    for choice in question.choices:
+        key = _key(choice, question)
+        answer = [(KEY, key), ("" if key else "dim", cut(choice.label, width - get_cwidth(key)))]
+        if rows and _way_width(rows[-1]) + len(BETWEEN_WAYS) + _way_width(answer) <= width:
+            rows[-1] += [("", BETWEEN_WAYS), *answer]
+        else:
+            rows.append(answer)
+    return rows
+
+
+def _whole(choice: Choice, question: Question, width: int) -> list[Row]:
+    key = _key(choice, question)
+    first, *rest = _broken(key + choice.label, width)
+    style = "" if key else "dim"
+    return [[(KEY, key), (style, first.removeprefix(key))], *([(style, part)] for part in rest)]
+
+
+def _key(choice: Choice, question: Question) -> str:
+    return f"[{choice.key}] " if question.is_open else ""
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """In pieces of at most `width` columns."""
+    pieces = [""]
+    for mark in text:
+        if pieces[-1] and get_cwidth(pieces[-1] + mark) > width:
+            pieces.append("")
+        pieces[-1] += mark
+    return pieces
+
+
+def _way_width(row: Row) -> int:
+    return sum(get_cwidth(text) for _, text in row)
+
 
 PROMPT = "> "
 MENU = 8  # rows

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from acp_launch.console.permissions import about
-from acp_launch.interactive.desk import Current
-from acp_launch.interactive.rooms import ago
+from acp_launch.interactive.state import Current, ago
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.store.registry import Record
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import UsageError
 from acp_launch.interop.tokens import LEAST_ELSEWHERE, seen
-from acp_launch.profile.naming import named, slug
+from acp_launch.profile.leaks import named, slug
 from acp_launch.secret.credential import Sighting
 from acp_launch.secret.value import Secret
 from acp_launch.secret.wording import noun

@@ -12,7 +12,7 @@ from acp_launch.interop.places import Tool
 from acp_launch.interop.writers import Exported
 from acp_launch.profile.edit import CannotEdit
 from acp_launch.profile.edit import put as put_yaml
-from acp_launch.profile.yamltext import lines
+from acp_launch.profile.yamledit import lines
 from acp_launch.protocol.written import visible
 
 _BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}

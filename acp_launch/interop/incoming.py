@@ -10,7 +10,7 @@ from acp_launch.interop.declared import Declared, Kind
 from acp_launch.interop.drafting import Drafting, Spot, Token, filled, holes
 from acp_launch.interop.drafts import Draft, draft, settled
 from acp_launch.interop.places import Tool
-from acp_launch.profile.naming import numbered, slug
+from acp_launch.profile.leaks import numbered, slug
 from acp_launch.secret.credential import issued
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 

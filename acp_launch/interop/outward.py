@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from acp_launch.interop.places import Dialect, Tool
 from acp_launch.interop.variables import Untranslatable
-from acp_launch.profile.naming import slug
+from acp_launch.profile.leaks import slug
 from acp_launch.secret.environment import PREFIX, variable
 from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference, parse
 

@@ -5,18 +5,35 @@ What the server may ask of us is answered here: `ping`, and `roots/list`, which 
 it could ask (sampling, elicitation) was not offered, so it gets -32601. Batches of 2025-03-26 are read, never sent.
 """
 
+import asyncio
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from acp_launch.errors import RemoteProtocolError
-from acp_launch.mcp import message, roots
-from acp_launch.mcp.message import Progress, Said
+from acp_launch.errors import (
+    LaunchError,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteProtocolError,
+    ServerError,
+    ServerRefused,
+    WaitExpired,
+)
+from acp_launch.mcp import message
+from acp_launch.mcp.message import OURS, RELEASE, Progress, Said, Server, Tool, listing, read_server, read_tools
+from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.peer import Answered, Call, Called, Junk, Notified, Peer
+from acp_launch.protocol.acp import decoded, mapping, sequence, text
+from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, LineFramer, LineTooLong, Notified, Peer
+from acp_launch.protocol.mishap import Mishaps
+from acp_launch.protocol.written import written
+from acp_launch.secret.redact import excerpt
 
 # Escapes as they follow each other: a surrogate pair, any other character, or a short one (an escaped backslash too).
 _ESCAPE = re.compile(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
@@ -41,7 +58,7 @@ class Client:
         """
         self.roots_asked = 0
         self._capabilities = message.ROOTS if declares_roots else {}
-        self._roots = roots.listing(directories)
+        self._roots = listing(directories)
         self._peer = Peer()
 
     def initialize(self) -> Call:
@@ -117,3 +134,541 @@ def _news(told: Notified) -> Iterator[Event]:
         yield message.read_progress(told.params)
     elif told.method == "notifications/message":
         yield message.read_said(told.params)
+
+
+# The pump between a server's process and our side of the conversation: one reader, one writer, requests as futures.
+#
+# When the server ends, in whatever way, every open request fails at once with how it ended and its last words. A server
+# that does not read what it is sent blocks nobody but itself: writing is queued, and every wait has its deadline.
+
+
+FLOOD = 1024 * 1024  # bytes on stdout without a message among them
+MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers a server may leave unread
+LAST_WORDS = 1.0  # seconds for a server that closed a pipe to end, so that we can say how
+FAREWELL = 0.5  # seconds for it to take the last we have to say
+NOISE = 5  # lines that are no messages, quoted when the handshake fails
+T = TypeVar("T")
+
+
+class Listener(Protocol):
+    """Whoever shows what a server tells besides its answers; must not block."""
+
+    def progress(self, progress: Progress) -> None: ...
+    def said(self, said: Said) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+class Awaited(Protocol):
+    """A wait that says a word when it takes long (`session.waits.awaited`); `limit` is in seconds."""
+
+    async def __call__(
+        self, future: asyncio.Future[T], *, what: str, limit: float, since: Callable[[], float] | None = None
+    ) -> T: ...
+
+
+class Connection:
+    def __init__(self, name: str, child: Child, client: Client, listener: Listener, awaited: Awaited) -> None:
+        self.name = name
+        self.label = f'the MCP server "{name}"'
+        self.client = client
+        self.is_open = False
+        self.noise: list[str] = []
+        self._child = child
+        self._listener = listener
+        self._awaited = awaited
+        self._clock = asyncio.get_running_loop().time
+        self._waiting: dict[int, tuple[str, asyncio.Future[Answered]]] = {}
+        self._over: Callable[[str], LaunchError] | None = None
+        self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unsent = 0
+        self._junk = 0
+        self._junk_bytes = 0  # since its last message
+        self._progressed = self._opened = self._clock()
+        self._asked_for_roots = asyncio.Event()
+        self._mishaps = Mishaps(listener.note)
+
+    def opened(self) -> None:
+        """The handshake is behind us."""
+        self.is_open = True
+        self._opened = self._clock()
+
+    async def roots_asked(self, *, within: float) -> int:
+        """How often the server has asked for the roots; it has `within` seconds from the handshake to begin."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._opened + within):
+                await self._asked_for_roots.wait()
+        return self.client.roots_asked
+
+    def progressed(self) -> float:
+        """Loop time of the last request or progress."""
+        return self._progressed
+
+    def send(self, line: bytes) -> None:
+        self._unsent += len(line)
+        self._outbox.put_nowait(line)
+
+    async def ask(
+        self, call: Call, *, what: str, limit: float, knob: str, since: Callable[[], float] | None = None
+    ) -> Raw:
+        """Send a request and wait for its answer; `knob` names what makes the wait longer.
+
+        Given up, or cancelled, the server is told so (never of `initialize`; MCP "cancellation").
+
+        Raises:
+            ServerError: it ended first.
+            ServerRefused: it answered with an error.
+            RemoteProtocolError: it broke the protocol.
+            WaitExpired: it did not answer in time.
+        """
+        if self._over:
+            raise self._over(call.method)
+        self._progressed = self._clock()
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        self._waiting[call.number] = (call.method, future)
+        self.send(call.line)
+        try:
+            named = f"{what} from {self.label}"
+            answer = await self._awaited(future, what=named, limit=limit, since=since)
+        except WaitExpired as error:
+            error.fix = f"if it needs longer: {knob}"
+            await self._withdraw(call, "it took too long")
+            raise
+        except asyncio.CancelledError:
+            await self._withdraw(call, "the user stopped it")
+            raise
+        finally:
+            del self._waiting[call.number]
+        if answer.fault is not None:
+            raise self._refused(call.method, answer.fault)
+        return answer.result
+
+    async def read(self, *, max_line: int) -> None:
+        """Pump until the server ends; what it does wrong fails whatever waits for it."""
+        framer = LineFramer(limit=max_line)
+        try:
+            while chunk := await self._child.read():
+                for line in framer.feed(chunk):
+                    self._take(line)
+        except LineTooLong as error:
+            self._end(self._too_long(error))
+        except LaunchError as error:
+            self._end(error)
+        else:
+            how = await self._how()
+            self._end(lambda method: self._death(how, method))
+
+    async def write(self) -> None:
+        """Write what was queued, in order, until cancelled or the server stops taking it."""
+        try:
+            while True:
+                line = await self._outbox.get()
+                await self._child.write(line)
+                self._unsent -= len(line)
+                self._outbox.task_done()
+        except BrokenPipeError:
+            await asyncio.sleep(LAST_WORDS)  # mostly it is ending, and the reader learns how
+            self._end(lambda method: self._death("closed its stdin", method))
+
+    def _take(self, line: bytes) -> None:
+        try:
+            self._handle(line)
+        except LaunchError:
+            raise
+        except Exception as error:
+            self._mishaps.add(self.label, error)
+            self._make_good(line)
+
+    def _make_good(self, line: bytes) -> None:
+        """Whoever waits for what we failed to handle waits no longer."""
+        for number, reply in self.client.spoilt(line):
+            if reply:
+                self._reply(reply)
+            method, future = self._waiting.get(-1 if number is None else number, ("", None))
+            if future is not None and not future.done():
+                said = f"the answer of {self.label} to {method} was left out, by a bug in acp-launch"
+                future.set_exception(LocalProtocolError(said))
+
+    def _handle(self, line: bytes) -> None:
+        for event in self.client.receive(line):
+            if not isinstance(event, Junk):
+                self._junk_bytes = 0
+            if isinstance(event, Answered):
+                self._answer(event)
+            elif isinstance(event, Reply):
+                self._reply(event.line)
+            else:
+                self._tell(event, line)
+
+    def _tell(self, event: Event, line: bytes) -> None:
+        if isinstance(event, Junk):
+            self._note_junk(event, line)
+        elif isinstance(event, Progress):
+            self._progressed = self._clock()
+            self._listener.progress(event)
+        elif isinstance(event, Said):
+            self._listener.said(event)
+
+    def _answer(self, answer: Answered) -> None:
+        _, future = self._waiting.get(answer.number, ("", None))
+        if future is not None and not future.done():  # an answer to what we gave up may come late
+            future.set_result(answer)
+
+    def _reply(self, line: bytes) -> None:
+        if self._unsent > MAX_REPLIES:
+            raise RemoteProtocolError(f"{self.label} sends requests and does not read the answers")
+        self.send(line)
+        if self.client.roots_asked:
+            self._asked_for_roots.set()
+
+    def _note_junk(self, junk: Junk, line: bytes) -> None:
+        """
+        Raises:
+            RemoteProtocolError: there is nothing else on its stdout, and no end of it.
+        """
+        self._junk_bytes += len(line) + 1
+        if self._junk_bytes > FLOOD:
+            raise RemoteProtocolError(
+                f"{self.label} floods its stdout with lines that are no messages",
+                fix="is the command right? some servers speak MCP on stdio only with a flag or a subcommand",
+            )
+        if not line.strip():
+            return
+        if not self.is_open:  # banners are common; they are quoted if the handshake fails
+            self.noise += [excerpt(line, 200)] if len(self.noise) < NOISE else []
+            return
+        self._junk += 1
+        if self._junk in (1, 100, 10_000):
+            self._listener.note(f"the stdout of {self.label} holds {junk.reason}; ignored ({self._junk} so far)")
+
+    async def _withdraw(self, call: Call, reason: str) -> None:
+        if call.method == "initialize":
+            return
+        self.send(self.client.cancelled(call.number, reason))
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Until everything that was sent is in the pipe: what a server still waits for keeps it from ending."""
+        with suppress(TimeoutError):  # it does not read; it will be stopped all the same
+            async with asyncio.timeout(FAREWELL):
+                await self._outbox.join()
+
+    async def _how(self) -> str:
+        try:
+            async with asyncio.timeout(LAST_WORDS):
+                return str(await self._child.wait())
+        except TimeoutError:
+            return "closed its output but is still running"
+
+    def _death(self, how: str, method: str) -> LaunchError:
+        return ServerError(f"{self.label} {how} before it answered {method}")
+
+    def _refused(self, method: str, fault: jsonrpc.Fault) -> ServerRefused:
+        detail = [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
+        said = f"{self.label} answered {method} with an error: {fault.message} ({fault.code})"
+        return ServerRefused(said, code=fault.code, detail=detail)
+
+    def _too_long(self, error: LineTooLong) -> LaunchError:
+        return RemoteProtocolError(
+            error.message.replace("the agent", self.label), fix=error.fix.replace("agent", "server")
+        )
+
+    def _end(self, error: "LaunchError | Callable[[str], LaunchError]") -> None:
+        failed = error if callable(error) else lambda method: error
+        self._over = self._over or failed
+        for method, future in self._waiting.values():
+            if not future.done():
+                future.set_exception(self._over(method))
+
+
+@asynccontextmanager
+async def connect(
+    name: str, child: Child, client: Client, listener: Listener, awaited: Awaited, *, max_line: int
+) -> AsyncIterator[Connection]:
+    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            connection = Connection(name, child, client, listener, awaited)
+            pumps = [tasks.create_task(connection.read(max_line=max_line)), tasks.create_task(connection.write())]
+            try:
+                yield connection
+                await connection.flush()
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+    except BaseExceptionGroup as failures:
+        raise _first(failures) from None
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What the body raised, before anything that followed from it."""
+    failure: BaseException = failures
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+# `initialize` and `notifications/initialized`, first and in this order: who the server is and what it offers.
+
+
+UNSUPPORTED_VERSION = -32022  # MCP 2026-07-28: a server that shakes no hands any more
+ANSWER = "answer to initialize"
+STDIO = "is the command right? some servers speak MCP on stdio only with a flag or a subcommand"
+
+
+def silent(name: str, limit: float) -> ServerError:
+    """The error of a server that has not answered the handshake within `limit` seconds, in every verb."""
+    return ServerError(
+        f'no {ANSWER} from the MCP server "{name}" within {limit:.3g} s',
+        fix=f"{STDIO}; if it needs longer: mcp_servers.{name}.timeouts.start in the profile",
+    )
+
+
+async def shake_hands(connection: Connection, *, limit: float) -> Server:
+    """At most `limit` seconds from here to the server's answer.
+
+    Raises:
+        ServerError: it ended, or is no MCP server: it printed text and did not answer in time.
+        RemoteProtocolError: it speaks none of our versions, or refused.
+        WaitExpired: it said nothing in time.
+    """
+    call = connection.client.initialize()
+    try:
+        result = await connection.ask(call, what=ANSWER, limit=limit, knob="")
+    except WaitExpired as error:
+        told = silent(connection.name, limit)
+        error.message, error.fix = told.message, told.fix
+        raise _explained(error, connection.noise) from None
+    except LaunchError as error:
+        raise _explained(error, connection.noise) from None
+    server = read_server(connection.label, result)
+    connection.opened()
+    connection.send(connection.client.initialized())
+    return server
+
+
+def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
+    """The same error with the reason most likely behind it: a program that is not an MCP server on stdio."""
+    printed = [f"it printed: {line}" for line in noise]
+    if noise and isinstance(error, WaitExpired):
+        return ServerError(f"this is no MCP server: it printed text, and {error.message}", fix=STDIO, detail=printed)
+    error.detail = (*printed, *error.detail)
+    if not isinstance(error, ProtocolError | WaitExpired):
+        error.fix = f"{STDIO}; {error.fix}" if error.fix else STDIO
+    elif isinstance(error, ServerRefused) and error.code == UNSUPPORTED_VERSION:
+        error.fix = f"{RELEASE} {OURS}"
+    return error
+
+
+# What a server has, page after page (MCP "pagination").
+
+
+# method → (the capability that offers it, the member of its result)
+LISTS = {
+    "tools/list": ("tools", "tools"),
+    "resources/list": ("resources", "resources"),
+    "resources/templates/list": ("resources", "resourceTemplates"),
+    "prompts/list": ("prompts", "prompts"),
+}
+PAGES = 1000
+EMPTY_PAGES = 100  # in a row; a page may be empty when the server filters after paging
+
+
+async def everything(connection: Connection, method: str, *, limit: float) -> list[dict[str, Any]]:
+    """The items of all pages, `limit` seconds for each.
+
+    Raises:
+        ServerRefused: as the server says.
+        RemoteProtocolError: a page is none, or the list has too many.
+    """
+    items: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    empty = 0
+    params: dict[str, str] = {}
+    for _ in range(PAGES):
+        found, cursor = await _page(connection, method, params, limit)
+        items += found
+        empty = 0 if found else empty + 1
+        if cursor is None:
+            return items
+        if cursor in seen:
+            raise _refused(connection, method, "goes in circles: a cursor came twice")
+        if empty == EMPTY_PAGES:
+            raise _refused(connection, method, f"has no end: {EMPTY_PAGES} empty pages in a row")
+        seen.add(cursor)
+        params = {"cursor": cursor}
+    raise _refused(connection, method, f"has more than {PAGES} pages")
+
+
+def _refused(connection: Connection, method: str, reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"the answer of {connection.label} to {method} {reason}")
+
+
+async def _page(
+    connection: Connection, method: str, params: dict[str, str], limit: float
+) -> tuple[list[dict[str, Any]], str | None]:
+    call = connection.client.call(method, params)
+    knob = f"mcp_servers.{connection.name}.timeouts.start in the profile"
+    page = decoded(await connection.ask(call, what=f"answer to {method}", limit=limit, knob=knob))
+    listed = mapping(page).get(LISTS[method][1])
+    if not isinstance(listed, list):
+        raise RemoteProtocolError(f"{connection.label} answered {method} without a list of {LISTS[method][1]}")
+    found = [item for item in sequence(listed) if isinstance(item, dict)]
+    return found, text(mapping(page).get("nextCursor")) or None
+
+
+async def tools(connection: Connection, server: Server, *, limit: float) -> list[Tool]:
+    """None where the server does not offer any."""
+    if not server.offers("tools"):
+        return []
+    return list(read_tools(await everything(connection, "tools/list", limit=limit)))
+
+
+# `tools/call`, and what comes back.
+
+
+PATIENCE = 60.0  # seconds of silence, where nobody chose a limit
+
+
+class Limit(Struct, frozen=True):
+    """How many seconds we wait for the answer, or with `of_silence` for the answer or the next progress."""
+
+    seconds: float
+    of_silence: bool
+    knob: str  # what makes it longer
+
+
+class ToolResult(Struct, frozen=True):
+    """`parts` are the texts as they are, and a line about each thing that is no text."""
+
+    parts: tuple[str, ...]
+    is_error: bool
+    raw: Raw
+
+
+async def call_tool(connection: Connection, tool: str, arguments: Raw, limit: Limit) -> ToolResult:
+    """
+    Raises:
+        LaunchError: as `Connection.ask`.
+        RemoteProtocolError: the result is none.
+    """
+    params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}
+    result = await connection.ask(
+        connection.client.call("tools/call", params),
+        what=f'result of "{tool}"',
+        limit=limit.seconds,
+        knob=limit.knob,
+        since=connection.progressed if limit.of_silence else None,
+    )
+    body = decoded(result)
+    if not isinstance(body, dict):
+        raise RemoteProtocolError(f"{connection.label} answered tools/call without a result")
+    return read_result(result.copy(), body)
+
+
+def read_result(raw: Raw, body: dict[str, object]) -> ToolResult:
+    """Structured content counts where no text says the same."""
+    content = [mapping(item) for item in sequence(body.get("content"))]
+    parts = [_part(item) for item in content]
+    if "structuredContent" in body and not any(item.get("type") == "text" for item in content):
+        parts.append(json.dumps(body["structuredContent"], indent=2, ensure_ascii=False))
+    return ToolResult(tuple(parts), body.get("isError") is True, raw)
+
+
+def _part(item: dict[str, object]) -> str:
+    kind = text(item.get("type"))
+    if kind == "text":
+        return text(item.get("text"))
+    if kind == "resource":
+        return _resource(mapping(item.get("resource")))
+    if kind == "resource_link":
+        facts = [text(item.get("uri")), text(item.get("name")), text(item.get("mimeType"))]
+    else:
+        facts = [text(item.get("mimeType")), _size(item.get("data"))]
+    return _line(kind or "something without a type", facts)
+
+
+def _resource(resource: dict[str, object]) -> str:
+    held = resource.get("text")
+    size = _bytes(len(held.encode(errors="replace"))) if isinstance(held, str) else _size(resource.get("blob"))
+    return _line("resource", [text(resource.get("uri")), text(resource.get("mimeType")), size])
+
+
+def _line(kind: str, facts: list[str]) -> str:
+    return f"[{', '.join(filter(None, [kind, *facts]))}]"
+
+
+def _size(base64: object) -> str:
+    """Of what Base64 stands for."""
+    return _bytes(len(base64.rstrip("=")) * 3 // 4) if isinstance(base64, str) else ""
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,} byte{'' if count == 1 else 's'}"
+
+
+# All that can be learned of a server without using it.
+
+
+PING = 5.0  # seconds; a server that needs longer for `{}` does not answer
+ROOTS = 0.5  # seconds from the handshake for its first question about the roots; server-everything asks after 0.35
+
+
+class Survey(Struct, frozen=True, kw_only=True):
+    """`counts`, `timings` (seconds) and `refused` (why) are by method; what was not offered is in none of them.
+
+    `tool_names` are those of the server, before any policy. `roots_asked` is how often it asked for the roots.
+    """
+
+    server: Server
+    counts: Mapping[str, int]
+    timings: Mapping[str, float]
+    refused: Mapping[str, str]
+    tool_names: tuple[str, ...]
+    answers_ping: bool
+    roots_asked: int
+
+
+async def survey(connection: Connection, server: Server, *, limit: float) -> Survey:
+    """Read every list there is, then `ping`; `limit` seconds for each answer.
+
+    Raises:
+        ServerError: the server died.
+        RemoteProtocolError: it broke the protocol; a list it refuses is part of the answer.
+        WaitExpired: it did not answer in time.
+    """
+    clock = asyncio.get_running_loop().time
+    counts: dict[str, int] = {}
+    timings: dict[str, float] = {}
+    refused: dict[str, str] = {}
+    names: tuple[str, ...] = ()
+    for method, (capability, _) in LISTS.items():
+        if not server.offers(capability):
+            continue
+        begun = clock()
+        try:
+            items = await everything(connection, method, limit=limit)
+        except ServerRefused as error:
+            if error.code != jsonrpc.METHOD_NOT_FOUND:
+                refused[method] = error.message
+            continue
+        counts[method], timings[method] = len(items), clock() - begun
+        if method == "tools/list":
+            names = tuple(str(item.get("name")) for item in items)
+    return Survey(
+        server=server,
+        counts=counts,
+        timings=timings,
+        refused=refused,
+        tool_names=names,
+        answers_ping=await _answers_ping(connection),
+        roots_asked=await connection.roots_asked(within=ROOTS),
+    )
+
+
+async def _answers_ping(connection: Connection) -> bool:
+    call = connection.client.call("ping", {})
+    try:
+        await connection.ask(call, what="answer to ping", limit=PING, knob="")
+    except (ServerRefused, WaitExpired):
+        return False
+    return True

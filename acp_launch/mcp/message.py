@@ -5,8 +5,10 @@ of a list is dropped alone. Only what a server must send is insisted on.
 We speak the versions with a handshake; the version of a server's answer is the one both use from then on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Raw, Struct
 
@@ -124,3 +126,16 @@ def _json(value: object) -> str:
     import json
 
     return json.dumps(value)
+
+
+# The answer to `roots/list` (requirement G1; MCP "roots"): the session's directory first, which servers take as the
+# primary root, then the additional ones.
+
+
+def listing(directories: Sequence[PurePath]) -> dict[str, list[dict[str, str]]]:
+    """The result of `roots/list`; URIs are percent-encoded, bytes that are no text included."""
+    return {"roots": [{"uri": uri(directory), "name": directory.name or str(directory)} for directory in directories]}
+
+
+def uri(directory: PurePath) -> str:
+    return "file://" + quote(str(directory).encode(errors="surrogateescape"))

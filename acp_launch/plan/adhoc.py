@@ -12,9 +12,8 @@ from pathlib import Path
 from zlib import crc32
 
 from acp_launch.errors import UsageError
-from acp_launch.plan.directory import usable
 from acp_launch.plan.environment import environment, search_path
-from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.executable import CannotRun, find, usable
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import Problem

@@ -15,7 +15,7 @@ from acp_launch.plan.model import OURS, Value
 from acp_launch.private import real
 from acp_launch.profile.discover import Found, repository_of
 from acp_launch.secret.reference import VariableReference, parse
-from acp_launch.settings.grounds import lies_in
+from acp_launch.settings.load import lies_in
 
 OWN = ("user", "built-in")  # origins of profiles that are used in any project
 _SAFE = {"PYTHONSAFEPATH": Value(("1",), OURS)}
@@ -54,7 +54,7 @@ def is_of_session(argument: str, session: Path) -> bool:
 
 def kept_out(program: Path, args: Sequence[Value]) -> Mapping[str, Value]:
     """The variables that keep a program in a project from running what lies there, as far as any do."""
-    from acp_launch.plan.runners import imports_from_here
+    from acp_launch.plan.executable import imports_from_here
 
     return _SAFE if imports_from_here(words(program, args)) else {}
 

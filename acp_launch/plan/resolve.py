@@ -5,27 +5,467 @@ This reads the machine (environment, files, PATH) and changes nothing. Secrets s
 had is the next question, asked once, when something is about to start.
 """
 
+import glob
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
-from acp_launch.document.keypath import KeyPath
-from acp_launch.plan.directory import distinct, usable
+from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.document.nodes import Plain
 from acp_launch.plan.environment import environment, search_path
-from acp_launch.plan.executable import CannotRun
-from acp_launch.plan.machine import Machine
-from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, Value
-from acp_launch.plan.needs import Need, needs
-from acp_launch.plan.permissions import rules
-from acp_launch.plan.reach import kept_out, speaks_for
-from acp_launch.plan.servers import Session, servers
-from acp_launch.plan.substitute import Substitution
+from acp_launch.plan.executable import CannotRun, distinct, find, usable
+from acp_launch.plan.model import (
+    Inherited,
+    LaunchPlan,
+    Origin,
+    ProcessPlan,
+    RemotePlan,
+    RulePlan,
+    ServerPlan,
+    StdioPlan,
+    Value,
+)
+from acp_launch.plan.reach import is_of_session, kept_out, names_project, speaks_for, words
 from acp_launch.problem import Problem, errors
-from acp_launch.profile.address import SESSION_NAME_FIX, session_name_fault
+from acp_launch.profile.address import (
+    CLEAR,
+    CLEAR_FIX,
+    SESSION_NAME_FIX,
+    URL_FIX,
+    header_fault,
+    host,
+    is_in_the_clear,
+    session_name_fault,
+    url_fault,
+)
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
+from acp_launch.profile.model import Approval, HttpServer, Match, Rule, SseServer, StdioServer
+from acp_launch.profile.templates import templates
+from acp_launch.secret.environment import variable
+from acp_launch.secret.outcome import MAX_VALUE, Outcome, State
+from acp_launch.secret.reference import (
+    EnvironmentReference,
+    Part,
+    SecretReference,
+    VariableReference,
+    parse,
+    place,
+)
+from acp_launch.secret.value import Secret
+from acp_launch.secret.wording import noun
+
+# References become text, one value of a profile at a time; secrets stay references. What cannot be resolved becomes a
+# Problem at its place in the file, and the walk goes on, so that all of them are reported at once.
+
+
+class Substitution(Struct):
+    """One walk over one profile. `variables` are what `${project}` and its like stand for."""
+
+    loaded: Loaded
+    environ: Mapping[str, str]
+    variables: Mapping[str, str]
+    problems: list[Problem] = field(default_factory=list)
+
+    def origin(self, path: KeyPath, *, offset: int = 0) -> Origin:
+        at = self.loaded.positions.where(path, offset=offset)
+        return Origin(at.file, at.line, at.column, dotted(path))
+
+    def origins(self) -> dict[KeyPath, Origin]:
+        """Where each value is written that the profile's files come to; a list is one."""
+        return {path: self.origin(path) for path in _leaves(self.loaded.merged, ())}
+
+    def value(self, path: KeyPath, template: str) -> Value | None:
+        """None when something in it is unresolved; the problem is noted."""
+        value, complete = self._substituted(path, template)
+        return value if complete else None
+
+    def values(self, path: KeyPath, templates: Mapping[str, str]) -> dict[str, Value]:
+        found = {name: self.value((*path, name), template) for name, template in templates.items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def sequence(self, path: KeyPath, templates: tuple[str, ...]) -> tuple[Value, ...]:
+        found = (self.value((*path, index), template) for index, template in enumerate(templates))
+        return tuple(value for value in found if value is not None)
+
+    def text(self, path: KeyPath, template: str) -> str | None:
+        """For what this machine is asked about now: a checked profile has no secret there."""
+        value, complete = self._substituted(path, template)
+        return value.reveal({}) if complete else None
+
+    def problem(self, path: KeyPath, message: str, fix: str) -> None:
+        self.problems.append(self.origin(path).problem(message, fix))
+
+    def refuse(self, path: KeyPath, reason: CannotRun) -> None:
+        self.problem(path, reason.message, reason.fix)
+
+    def _substituted(self, path: KeyPath, template: str) -> tuple[Value, bool]:
+        """What is known of a value, and whether that is all of it."""
+        parts = [self._resolved(path, template, part) for part in parse(template)]
+        known = tuple(part for part in parts if part is not None)
+        return Value(known, self.origin(path)), len(known) == len(parts)
+
+    def _resolved(self, path: KeyPath, template: str, part: Part) -> str | SecretReference | None:
+        if isinstance(part, VariableReference):
+            return self._variable(path, template, part)
+        if isinstance(part, EnvironmentReference):
+            return self._environment(path, template, part)
+        return part
+
+    def _variable(self, path: KeyPath, template: str, part: VariableReference) -> str | None:
+        if text := self.variables.get(part.name):
+            return text
+        where = self.origin(path, offset=place(template, part))
+        self.problems.append(where.problem(f"{part} is not known on this machine", "write the path instead"))
+        return None
+
+    def _environment(self, path: KeyPath, template: str, part: EnvironmentReference) -> str | None:
+        if (found := self.environ.get(part.name)) and "\0" not in found:
+            return Inherited(found, part)
+        if part.default is not None:
+            return part.default
+        if part.name in self.environ:  # set on purpose to nothing
+            return ""
+        where = self.origin(path, offset=place(template, part))
+        if found:
+            self.problems.append(where.problem(f"{part.name} holds a NUL character", "set it to text"))
+            return None
+        fix = f"export {part.name}=..., or write ${{env:{part.name}:-default}}"
+        self.problems.append(where.problem(f"the environment variable {part.name} is not set", fix))
+        return None
+
+
+def _leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
+    if not isinstance(value, Mapping) or (not value and path):
+        yield path
+        return
+    for key, inner in value.items():
+        yield from _leaves(inner, (*path, key))
+
+
+# This machine is asked for the directories and programs a profile names. What it does not have becomes a Problem at its
+# place; for a server that is not required, a warning.
+
+
+class Machine(Struct):
+    """`required` is False where a session opens without what is missing. `found` is what is there, by its path."""
+
+    substitution: Substitution
+    found: dict[KeyPath, Path] = field(default_factory=dict)
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self.substitution.environ
+
+    @property
+    def project(self) -> Path:
+        """What relative paths are relative to."""
+        return self.substitution.loaded.found.project
+
+    def directory(self, path: KeyPath, written: str, *, required: bool = True) -> Path | None:
+        """The directory that the text at `path` names; None when the problem is noted."""
+        text = self.substitution.text(path, written)
+        return None if text is None else self._had(usable(text, base=self.project), path, required)
+
+    def command(self, path: KeyPath, written: str, *, search: str | None, required: bool = True) -> Path | None:
+        """The program that the text at `path` names; `search` is its PATH."""
+        text = self.substitution.text(path, written)
+        if text is None:
+            return None
+        return self._had(find(text, project=self.project, path=search), path, required)
+
+    def as_named(
+        self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
+    ) -> Path | None:
+        """The same program, unless what lies in `cwd` would be run for what it names."""
+        from acp_launch.plan.executable import taken_over
+
+        return self._had(taken_over(words(program, args), cwd) or program, path, required)
+
+    def _had(self, found: Path | CannotRun, path: KeyPath, required: bool) -> Path | None:
+        if isinstance(found, Path):
+            self.found[path] = found
+            return found
+        if required:
+            self.substitution.refuse(path, found)
+            return None
+        self.warn(path, f"{found.message}; the session opens without this server", found.fix)
+        return None
+
+    def warn(self, path: KeyPath, message: str, fix: str) -> None:
+        problem = self.substitution.origin(path).problem(message, fix)
+        self.substitution.problems.append(problem._replace(severity="warning"))
+
+
+# The MCP servers of a profile on this machine, as far as it has them; what is missing is noted by `plan.machine`.
+
+
+class Session(Struct, frozen=True):
+    """`agent_env` is what the profile sets for the agent, which starts some servers itself. `is_accepted`: the profile
+    speaks for the project that the session works in."""
+
+    cwd: Path
+    agent_env: Mapping[str, Value]
+    is_accepted: bool
+
+
+def servers(machine: Machine, session: Session) -> Iterator[ServerPlan]:
+    for name, server in machine.substitution.loaded.profile.mcp_servers.items():
+        made = (
+            _stdio(machine, name, server, session)
+            if isinstance(server, StdioServer)
+            else _remote(machine, name, server)
+        )
+        if made is not None:
+            yield made
+
+
+def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
+    """The process to start where no agent is. What an agent would start itself gets what any server inherits.
+
+    A server that is to have a directory of its own has the root until there is one.
+    """
+    env = server.env if server.bridge else environment(environ, "minimal", server.env)
+    cwd = server.cwd or Path("/")
+    return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=cwd)
+
+
+def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -> StdioPlan | None:
+    path = ("mcp_servers", name)
+    own = machine.substitution.values((*path, "env"), server.env)
+    args = machine.substitution.sequence((*path, "args"), server.args)
+    is_apart = _is_apart(machine, server, session)
+    cwd = None if is_apart else _directory(machine, name, server, session.cwd)
+    command = machine.command(
+        (*path, "command"),
+        server.command,
+        search=_search(machine, server, session, own),
+        required=server.required,
+    )
+    if command is None or (cwd is None and not is_apart):
+        return None
+    if is_apart:
+        _warn(machine, args, session.cwd)
+    if cwd is not None and _is_exposed(machine, server, session):
+        own = {**kept_out(command, args), **own}
+        command = machine.as_named((*path, "command"), command, args, cwd=cwd, required=server.required)
+    if command is None:
+        return None
+    return StdioPlan(
+        name=name,
+        command=command,
+        args=args,
+        env=environment(machine.environ, server.inherit_env, own) if server.bridge else own,
+        cwd=cwd,
+        required=server.required,
+        restart=server.restart,
+        timeouts=server.timeouts,
+        tools=server.tools,
+        roots=server.roots,
+        bridge=server.bridge,
+    )
+
+
+def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
+    """Of arguments that mean files of the session's directory, where the server does not run."""
+    for argument in args:
+        text = argument.display()
+        if is_of_session(text, session):
+            what = f'the server runs in an empty directory of its own, and "{text}" is relative'
+            problem = argument.origin.problem(what, "begin it with ${project}/, or set cwd: ${project}")
+            machine.substitution.problems.append(problem._replace(severity="warning"))
+
+
+def _is_apart(machine: Machine, server: StdioServer, session: Session) -> bool:
+    """Whether it runs in an empty directory of its own."""
+    is_free = server.bridge and server.cwd is None and not session.is_accepted
+    return is_free and not _is_of_project(machine, server.command)
+
+
+def _is_exposed(machine: Machine, server: StdioServer, session: Session) -> bool:
+    """Whether it runs in a project that nobody has accepted, without being a program of that project itself."""
+    if session.is_accepted:
+        return False
+    if server.bridge and server.cwd is not None:
+        return names_project(server.cwd, machine.substitution.loaded.found)
+    return not _is_of_project(machine, server.command)
+
+
+def _is_of_project(machine: Machine, command: str) -> bool:
+    return ("/" in command or os.sep in command) and names_project(command, machine.substitution.loaded.found)
+
+
+def _directory(machine: Machine, name: str, server: StdioServer, session: Path) -> Path | None:
+    path = ("mcp_servers", name, "cwd")
+    if server.cwd is None or not server.bridge:
+        machine.found[path] = session
+        return session
+    return machine.directory(path, server.cwd, required=server.required)
+
+
+def _search(machine: Machine, server: StdioServer, session: Session, own: Mapping[str, Value]) -> str | None:
+    """The PATH of whoever starts it, where the server sets none."""
+    if server.bridge:
+        return search_path(machine.environ, server.inherit_env, own)
+    agent = machine.substitution.loaded.profile.agent
+    return search_path(machine.environ, agent.inherit_env, session.agent_env, own)
+
+
+def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> RemotePlan | None:
+    path, substitution = ("mcp_servers", name), machine.substitution
+    url = substitution.value((*path, "url"), server.url)
+    headers = substitution.values((*path, "headers"), server.headers)
+    if url and (fault := url_fault("".join(str(part) for part in url.parts))):
+        substitution.problem((*path, "url"), _discreet(url, fault), URL_FIX)
+    if url and "$" in host(server.url):
+        _clear(machine, path, url, headers)
+    for header, value in headers.items():
+        if fault := next(filter(None, (header_fault(part) for part in value.parts if isinstance(part, str))), ""):
+            substitution.problem((*path, "headers", header), fault, "write it on one line")
+    return RemotePlan(name=name, type=server.type, url=url, headers=headers, required=server.required) if url else None
+
+
+def _clear(machine: Machine, path: KeyPath, url: Value, headers: Mapping[str, Value]) -> None:
+    """A warning, where only this machine knows the host; of any other `rules` speaks."""
+    names = [name for name, value in headers.items() if value.secrets or noun(name)]
+    if names and is_in_the_clear("".join(str(part) for part in url.parts)):
+        machine.warn((*path, "url"), CLEAR.format(", ".join(names)), CLEAR_FIX)
+
+
+def _discreet(url: Value, fault: str) -> str:
+    """An address that came from the environment may hold a credential, so it is not repeated."""
+    if not any(isinstance(part, Inherited) for part in url.parts):
+        return fault
+    return f"{url.display()} does not stand for an http or https url"
+
+
+# The rules of a profile on this machine: references filled in, paths absolute.
+#
+# A directory's name is no glob, so what stands for `${project}` is quoted. Whoever judges a tool call later asks no
+# file system; so where the fixed part of a path leads through a link, the place it leads to is a glob of its own.
+
+
+_WILD = frozenset("*?[")
+
+
+def rules(substitution: Substitution) -> tuple[RulePlan, ...]:
+    """In their order; what is unresolved is noted."""
+    quoted = {name: glob.escape(value) for name, value in substitution.variables.items()}
+    quoting = Substitution(substitution.loaded, substitution.environ, quoted, substitution.problems)
+    written = substitution.loaded.profile.permissions.rules
+    return tuple(_rule(quoting, ("permissions", "rules", index), rule) for index, rule in enumerate(written))
+
+
+def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
+    answer, match = _answer(rule)
+    commands = _texts(substitution, (*path, answer, "command"), match.command)
+    paths = _texts(substitution, (*path, answer, "path"), match.path)
+    project = glob.escape(str(substitution.loaded.found.project))
+    absolute = dict.fromkeys(each for text in paths for each in _absolute(project, text))
+    resolved = replace(match, command=tuple(commands), path=tuple(absolute))  # no templates now
+    return RulePlan(answer, resolved, substitution.origin(path))
+
+
+def _answer(rule: Rule) -> tuple[Approval, Match]:
+    """The one that is written."""
+    found: tuple[tuple[Approval, Match], ...] = (("allow", rule.allow), ("deny", rule.deny), ("ask", rule.ask))
+    return next((answer, match) for answer, match in found if match != Match())
+
+
+def _texts(substitution: Substitution, path: KeyPath, written: tuple[str, ...]) -> list[str]:
+    locate = substitution.loaded.positions.locate
+    is_list = bool(written) and locate((*path, 0)) != locate(path, key=True)  # a text stands for a list of one
+    places = ((*path, index) if is_list else path for index in range(len(written)))
+    texts = map(substitution.text, places, written)
+    return [text for text in texts if text is not None]
+
+
+def _absolute(project: str, written: str) -> Iterator[str]:
+    """`written` below the project, and where its fixed part really is; a directory (`src/`) means all in it."""
+    path = os.path.normpath(os.path.join(project, written))  # noqa: PTH118 - a glob is no path
+    path = f"{path}/**" if written.endswith("/") else path
+    yield path
+    parts = path.split("/")
+    fixed = next((index for index, part in enumerate(parts) if _WILD & set(part)), len(parts))
+    here = "/".join(parts[:fixed])
+    if (real := os.path.realpath(here or "/")) != (here or "/"):
+        yield "/".join([glob.escape(real), *parts[fixed:]])
+
+
+# Which secrets a profile needs, where it says so, and what is wrong when one cannot be had. Nothing is looked up here.
+
+
+class Need(Struct, frozen=True):
+    """One reference to a secret; `origin` is the place of its `${`."""
+
+    name: str
+    origin: Origin
+
+
+def needs(loaded: Loaded, *, without: Iterable[str] = ()) -> tuple[Need, ...]:
+    """Every reference to a secret in the profile, in the order of its lines, of one file after the other; twice in one
+    text counts once.
+
+    `without` names servers that nobody will start.
+    """
+    unused = {("mcp_servers", name) for name in without}
+    used = ((path, template) for path, template in templates(loaded.profile) if path[:2] not in unused)
+    found = [need for path, template in used for need in _within(loaded, path, template)]
+    return tuple(sorted(found, key=lambda need: (need.origin.source, need.origin.line, need.origin.column)))
+
+
+def _within(loaded: Loaded, path: KeyPath, template: str) -> Iterable[Need]:
+    for part in dict.fromkeys(parse(template)):
+        if isinstance(part, SecretReference):
+            at = loaded.positions.where(path, offset=place(template, part))
+            yield Need(part.name, Origin(at.file, at.line, at.column, dotted(path)))
+
+
+def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:
+    """One problem for each reference whose secret was not found."""
+    return tuple(_problem(need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
+
+
+def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
+    """A problem for each header that its secret would break into two; no value is repeated."""
+    headers = [
+        value
+        for server in (plan.servers if plan else ())
+        if isinstance(server, RemotePlan)
+        for value in server.headers.values()
+        if value.secrets and all(secret.name in secrets for secret in value.secrets)
+    ]
+    return tuple(
+        value.origin.problem(
+            f"{fault}, and the secret in this one does",
+            f"keep it as one line: acp-launch secret set {value.secrets[0].name}",
+        )
+        for value in headers
+        if (fault := header_fault(value.reveal(secrets)))
+    )
+
+
+def _problem(need: Need, outcome: Outcome) -> Problem:
+    if outcome.state == "missing":
+        message = f'no secret named "{need.name}" in the {outcome.source}'
+    else:
+        message = f'the secret "{need.name}" cannot be had: {outcome.reason}'
+    return need.origin.problem(message, outcome.fix or next_command(need.name, outcome.state))
+
+
+def next_command(name: str, state: State) -> str:
+    """What to do about a secret that was not found, when the store does not know better."""
+    export = f"export {variable(name)}=..."
+    return {
+        "missing": f"acp-launch secret set {name}",
+        "locked": f"unlock it and try again, or {export}",
+        "denied": f"try again and allow it, or {export}",
+        "too large": f"keep at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
+    }.get(state, f"acp-launch secret set {name} says how to choose another store; or {export}")
 
 
 class Resolved(Struct, frozen=True):

@@ -20,11 +20,10 @@ from msgspec import Struct
 from acp_launch import leave
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.process.exit import Exit, from_wait_status
-from acp_launch.process.kill import end_now
+from acp_launch.process.child import Tail
 from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, open_process
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
-from acp_launch.process.tail import Tail
+from acp_launch.process.tree import Exit, end_now, from_wait_status
 from acp_launch.secret.outcome import MAX_VALUE
 
 MOST = MAX_VALUE + len("\r\n") + 1  # bytes of stdout: by then it is no secret, with or without its line end

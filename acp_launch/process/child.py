@@ -4,16 +4,286 @@ not outlive it: a tree that was not stopped by then is killed.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import errno
+import os
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
-from acp_launch.process import orphans, watch
-from acp_launch.process.exit import Exit, from_wait_status
-from acp_launch.process.kill import end_now, kill_tree
-from acp_launch.process.outcome import Outcome
-from acp_launch.process.pipes import Errors, Input, Output
+from acp_launch.process import watch
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.tree import Tree
+from acp_launch.process.tree import (
+    Exit,
+    Outcome,
+    Rung,
+    Tree,
+    end_now,
+    from_wait_status,
+    kill_tree,
+    reap_adopted,
+    terminate,
+)
+from acp_launch.process.watch import until_gone
+from acp_launch.secret.streams import Redacting
+
+# The last lines a process wrote to stderr, in bounded memory, however much it writes.
+
+
+LINES = 50
+LINE_LENGTH = 2_000  # bytes
+
+
+class Tail:
+    """Feed it chunks as they come. A carriage return ends a line as well: progress bars."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=LINES)
+        self._open = b""  # the line that has no end yet
+
+    def feed(self, chunk: bytes) -> None:
+        *whole, rest = (self._open + chunk).replace(b"\r", b"\n").split(b"\n")
+        self._lines.extend(line[:LINE_LENGTH] for line in whole[-LINES * 2 :] if line.strip())
+        self._open = rest[:LINE_LENGTH]
+
+    def lines(self) -> list[str]:
+        """Oldest first, without their ends; empty lines are left out."""
+        last = [self._open] if self._open.strip() else []
+        return [line.decode(errors="replace") for line in [*self._lines, *last][-LINES:]]
+
+
+# Our ends of a child's pipes, in the event loop.
+#
+# Raw os.read and os.write: asyncio's streams stop at 64 KiB lines and its subprocess transports wait for pipes to end.
+# Nothing is read ahead: what nobody asks for stays in the pipe, so a slow reader slows the writer down instead of
+# filling our memory. stderr is the exception, it is read always (C-2).
+
+
+CHUNK = 64 * 1024  # bytes: what a pipe holds, and less than makes malloc ask the kernel for memory each time
+LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
+LEFTOVER = 1024 * 1024  # bytes still read after that: more than a pipe holds, less than a flood
+TURN = 8  # chunks read without a look at what else the loop has to do
+
+
+class Output:
+    """The child's stdout, to be read chunk by chunk."""
+
+    def __init__(self, spawned: Spawned) -> None:
+        self._spawned = spawned
+        self._loop = asyncio.get_running_loop()
+        self._lock = asyncio.Lock()
+        self._waiter: asyncio.Future[None] | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+        self._leftover: int | None = None  # bytes; counted once nothing more is waited for
+        self._in_a_row = 0
+
+    @property
+    def has_reader(self) -> bool:
+        return self._lock.locked()
+
+    async def read(self) -> bytes:
+        """The next chunk as soon as there is one; b"" at the end."""
+        async with self._lock:
+            while (chunk := self._take()) is None:
+                self._in_a_row = 0
+                await self._readable()
+            self._in_a_row += 1
+            if self._in_a_row % TURN == 0:
+                await asyncio.sleep(0)
+            return chunk
+
+    def child_died(self) -> None:
+        self._giving_up = self._loop.call_later(LINGER, self._give_up)
+
+    def close(self) -> None:
+        if self._giving_up:
+            self._giving_up.cancel()
+        if self._spawned.stdout >= 0:
+            self._loop.remove_reader(self._spawned.stdout)
+        self._spawned.close("stdout")
+        self._wake()
+
+    def _take(self) -> bytes | None:
+        """A chunk, b"" at the end, None when one has to wait."""
+        if self._spawned.stdout < 0 or (self._leftover is not None and self._leftover <= 0):
+            return b""
+        try:
+            chunk = os.read(self._spawned.stdout, CHUNK)
+        except BlockingIOError:
+            return None if self._leftover is None else b""
+        if self._leftover is not None:
+            self._leftover -= len(chunk)
+        return chunk
+
+    async def _readable(self) -> None:
+        self._waiter = self._loop.create_future()
+        self._loop.add_reader(self._spawned.stdout, self._wake)
+        try:
+            await self._waiter
+        finally:
+            if self._spawned.stdout >= 0:  # else its number may be another file's by now
+                self._loop.remove_reader(self._spawned.stdout)
+
+    def _give_up(self) -> None:
+        self._leftover = LEFTOVER
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Input:
+    """The child's stdin. Whole writes never mix: a cancelled one is completed by the next."""
+
+    def __init__(self, spawned: Spawned) -> None:
+        self._spawned = spawned
+        self._loop = asyncio.get_running_loop()
+        self._lock = asyncio.Lock()
+        self._waiter: asyncio.Future[None] | None = None
+        self._owed = b""  # what is left of a write that was cancelled half way
+
+    async def write(self, payload: bytes) -> None:
+        """Return when the pipe has taken everything.
+
+        Raises:
+            BrokenPipeError: nobody will ever read it, or we closed it ourselves.
+        """
+        async with self._lock:
+            if self._owed:
+                await self._write_all(self._owed, owed=len(self._owed))
+            await self._write_all(payload, owed=0)
+
+    def close(self) -> None:
+        if self._spawned.stdin >= 0:
+            self._loop.remove_writer(self._spawned.stdin)
+        self._spawned.close("stdin")
+        self._wake()
+
+    async def _write_all(self, payload: bytes, *, owed: int) -> None:
+        """Of a payload that nobody has seen the beginning of, nothing is owed when we are cancelled."""
+        rest = memoryview(payload)
+        self._owed = b""
+        try:
+            while rest:
+                if (taken := self._put(rest)) == 0:
+                    await self._writable()
+                rest = rest[taken:]
+        except asyncio.CancelledError:
+            if owed or len(rest) < len(payload):
+                self._owed = bytes(rest)
+            raise
+
+    def _put(self, rest: memoryview) -> int:
+        if self._spawned.stdin < 0:
+            raise BrokenPipeError(errno.EPIPE, "its stdin is closed")
+        try:
+            return os.write(self._spawned.stdin, rest)
+        except BlockingIOError:
+            return 0
+
+    async def _writable(self) -> None:
+        self._waiter = self._loop.create_future()
+        self._loop.add_writer(self._spawned.stdin, self._wake)
+        try:
+            await self._waiter
+        finally:
+            if self._spawned.stdin >= 0:
+                self._loop.remove_writer(self._spawned.stdin)
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Errors:
+    """
+    The child's stderr, drained from the first moment to the last into a tail and, if given, a log.
+
+    Neither ever gets a secret: the redactor comes before the tail cuts lines and the log takes chunks.
+    """
+
+    def __init__(self, spawned: Spawned, log: Callable[[bytes], None] | None) -> None:
+        self.tail = Tail()
+        self._spawned = spawned
+        self._log = log
+        self._redacting = Redacting()
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(spawned.stderr, self._take)
+
+    def child_died(self) -> None:
+        """Take its last words now: all it wrote is in the pipe. The rest is for grandchildren to fill.
+
+        They may go on with what the child began, so the stream does not end here.
+        """
+        taken = 0
+        while taken < LEFTOVER and (got := self._take()):
+            taken += got
+        self._keep(self._redacting.cover())
+
+    def close(self) -> None:
+        if self._spawned.stderr >= 0:
+            self._loop.remove_reader(self._spawned.stderr)
+        self._spawned.close("stderr")
+        self._keep(self._redacting.end())
+
+    def _take(self) -> int:
+        """How many bytes there were."""
+        if self._spawned.stderr < 0:
+            return 0
+        try:
+            chunk = os.read(self._spawned.stderr, CHUNK)
+        except BlockingIOError:
+            return 0
+        if chunk:
+            self._keep(self._redacting.feed(chunk))
+        else:
+            self.close()
+        return len(chunk)
+
+    def _keep(self, chunk: bytes) -> None:
+        self.tail.feed(chunk)
+        if self._log is None or not chunk:
+            return
+        try:
+            self._log(chunk)
+        except (OSError, ValueError) as error:  # the disk is full, the file is closed: draining matters more
+            self._log = None
+            self.tail.feed(f"\nacp-launch: the log stops here, it cannot be written: {error}\n".encode())
+
+
+# Reaping adopted orphans while we run, as init would: else whoever waits for a daemon to vanish waits for ever.
+
+
+_users = 0
+
+
+@contextmanager
+def reaped() -> Iterator[None]:
+    """For as long as the block runs. Needs Linux, the main thread, and a SIGCHLD nobody else listens to; without,
+    orphans are reaped only when their tree is stopped."""
+    global _users
+    if not _users and not _can_listen():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGCHLD, reap_adopted)
+    _users += 1
+    try:
+        yield
+    finally:
+        _users -= 1
+        if not _users:
+            loop.remove_signal_handler(signal.SIGCHLD)
+
+
+def _can_listen() -> bool:
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return False
+    return signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
 
 
 class Child:
@@ -22,7 +292,7 @@ class Child:
     def __init__(self, spawned: Spawned, log: Callable[[bytes], None] | None) -> None:
         self.spawned = spawned
         self.hurry = asyncio.Event()  # set: whoever is stopping it goes straight to the kill
-        self.ending: asyncio.Task[Outcome] | None = None  # the one stop there is; see stop.py
+        self.ending: asyncio.Task[Outcome] | None = None  # the one stop there is; see child.py
         self._exited = asyncio.Event()
         self._output = Output(spawned)
         self._input = Input(spawned)
@@ -95,7 +365,7 @@ async def attach(spawned: Spawned, *, log: Callable[[bytes], None] | None = None
     """
     try:
         child = Child(spawned, log)
-        with orphans.reaped():
+        with reaped():
             try:
                 yield child
             finally:
@@ -129,3 +399,109 @@ async def _see_through(task: "asyncio.Task[Outcome] | asyncio.Task[None]") -> No
     if cancelled is not None:
         raise cancelled
     task.result()
+
+
+# The ladder. Each rung is bounded, and the next is taken only if something of the tree is left:
+#
+# 1. List the whole tree, before anything is disturbed and parents die over their children. 2. Close stdin: what ACP
+# calls the end. Wait `grace` for the process, then a moment for the rest to follow it. 3. TERM every group of the tree
+# once (and CONT what is stopped, or it could not obey). Wait `grace`. 4. STOP, KILL, reap, look again, until nothing is
+# left (tree.py). At most 5 s, in practice milliseconds.
+#
+# `hurry` goes to rung 4 at once, from wherever we are. Where there is no subreaper (macOS) a daemon that left both its
+# parents and its group before step 1 is not found.
+
+
+GRACE = 2.0  # seconds for each polite rung: what the MCP SDK and acp-tck wait; codex with a stubborn server needs 7
+HASTY = 0.6  # the same for what does not react any more, and where a run has failed already
+FOLLOW = 0.25  # seconds for the rest of the tree to end by itself after the process did
+LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have come
+
+
+async def stop(child: Child, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> Outcome:
+    """Climb the ladder, once however often this is called; later callers get the same outcome.
+
+    Cancelling the caller does not cancel the climb: the context of the child sees it through, in a hurry.
+    """
+    if child.ending is None:
+        child.ending = asyncio.create_task(_climb(child, grace))
+    if hurry is None:
+        return await asyncio.shield(child.ending)
+    hasten = asyncio.create_task(_pass_on(hurry, child))
+    try:
+        return await asyncio.shield(child.ending)
+    finally:
+        hasten.cancel()
+
+
+async def _pass_on(hurry: asyncio.Event, child: Child) -> None:
+    await hurry.wait()
+    child.hurry.set()
+
+
+class _Ladder:
+    """Remembers which rungs were taken, and when."""
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._began = self._clock()
+        self.rungs: list[Rung] = []
+
+    def take(self, name: str) -> None:
+        self.rungs.append(Rung(name, self._clock() - self._began))
+
+
+async def _climb(child: Child, grace: float) -> Outcome:
+    ladder = _Ladder()
+    if child.spawned.is_ended:
+        return Outcome(child.exit, (), ())
+    tree = Tree(child.spawned)
+    tree.alive()
+    await _ask(child, tree, grace, ladder)
+    if not child.hurry.is_set() and (left := tree.alive_for_sure()):
+        ladder.take("SIGTERM")
+        terminate(left)
+        await _unless_hurried(child, until_gone(left, within=grace), within=grace)
+    if tree.alive_for_sure():
+        ladder.take("SIGKILL")
+    survivors = await kill_tree(tree)
+    # No await between the last listing and this: of two trees that end together, the later takes unclaimed orphans.
+    child.spawned.mark_ended()
+    return Outcome(await _last_status(child), tuple(ladder.rungs), tuple(survivors))
+
+
+async def _ask(child: Child, tree: Tree, grace: float, ladder: _Ladder) -> None:
+    ladder.take("stdin closed")
+    child.close_stdin()
+    discard = asyncio.create_task(child.discard_output())
+    try:
+        await _unless_hurried(child, _all_follow(child, tree), within=grace)
+    finally:
+        discard.cancel()
+        await asyncio.wait({discard})
+
+
+async def _all_follow(child: Child, tree: Tree) -> None:
+    await child.wait()
+    await until_gone(tree.alive_for_sure(), within=FOLLOW)
+
+
+async def _unless_hurried(child: Child, work: Coroutine[Any, Any, object], *, within: float) -> None:
+    """Until `work` is done, time is up, or somebody is in a hurry."""
+    tasks = {asyncio.create_task(work), asyncio.create_task(child.hurry.wait())}
+    try:
+        done, _ = await asyncio.wait(tasks, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()
+
+
+async def _last_status(child: Child) -> Exit | None:
+    try:
+        async with asyncio.timeout(LAST_STATUS):
+            return await child.wait()
+    except TimeoutError:
+        return child.exit

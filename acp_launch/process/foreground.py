@@ -14,16 +14,13 @@ from typing import Any
 
 from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
-from acp_launch.process import marker, orphans, prepare, spawn
-from acp_launch.process.exit import Exit, from_wait_status
-from acp_launch.process.identity import Process, Table
-from acp_launch.process.kill import rounds
+from acp_launch.process import marker, prepare, spawn
+from acp_launch.process.child import GRACE, reaped
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.program import Program
-from acp_launch.process.signalling import terminate
 from acp_launch.process.spawn import Spawned, spawn_beside_us
-from acp_launch.process.stop import GRACE
-from acp_launch.process.tree import Tree, children_of
+from acp_launch.process.supervisor import Program
+from acp_launch.process.table import Process, Table
+from acp_launch.process.tree import Exit, Tree, children_of, from_wait_status, rounds, terminate
 from acp_launch.process.watch import on_exit, until_gone
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -58,7 +55,7 @@ async def foreground(program: Program) -> Exit:
     tree = _Tree(spawned)
     with terminal.taken_back():
         try:
-            with orphans.reaped():
+            with reaped():
                 ended = await _until_over(tree, terminal)
         finally:
             await _end(tree)

@@ -19,13 +19,11 @@ from acp_launch import leave
 from acp_launch.process import marker, prepare, spawn
 from acp_launch.process.cgroup import Cgroup, of_launch
 from acp_launch.process.guardian import ENDING, Launcher, become
-from acp_launch.process.identity import Process
-from acp_launch.process.kill import end_all_now
 from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
-from acp_launch.process.signalling import send
 from acp_launch.process.spawn import Spawned
-from acp_launch.process.tree import descendants
+from acp_launch.process.table import Process
+from acp_launch.process.tree import descendants, end_all_now, send
 from acp_launch.process.wire import Line, pair
 
 KILL = 2.5  # seconds for the guards to kill all there is; it takes milliseconds

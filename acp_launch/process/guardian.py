@@ -45,11 +45,11 @@ from msgspec import Struct
 
 from acp_launch.process import prepare
 from acp_launch.process.cgroup import Cgroup
-from acp_launch.process.identity import Process
 from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone
 from acp_launch.process.private import hide, rename
 from acp_launch.process.remains import BOUND, POLITE, Remains, end
-from acp_launch.process.signalling import send
+from acp_launch.process.table import Process
+from acp_launch.process.tree import send
 from acp_launch.process.wire import Line
 
 # What would end a guard before its time; restored in what it starts.

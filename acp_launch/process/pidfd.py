@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from errno import EMFILE, ENFILE, ENOSYS, EPERM
 
 from acp_launch.process import prepare
-from acp_launch.process.identity import Process
+from acp_launch.process.table import Process
 
 LOOK_EVERY = 0.01  # seconds
 NONE_TO_BE_HAD = -1

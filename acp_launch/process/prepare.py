@@ -14,7 +14,7 @@ import sys
 import threading
 
 from acp_launch.errors import Exhausted
-from acp_launch.process.identity import Process, Table
+from acp_launch.process.table import Process, Table
 
 IS_LINUX: bool = sys.platform == "linux"  # /proc and the subreaper there; psutil and groups elsewhere
 
@@ -30,10 +30,10 @@ _soft_limit_before: int | None = None
 def table() -> Table:
     """A fresh look at the processes of this machine."""
     if IS_LINUX:
-        from acp_launch.process.platform_linux import ProcTable
+        from acp_launch.process.table import ProcTable
 
         return ProcTable()
-    from acp_launch.process.platform_portable import PsutilTable
+    from acp_launch.process.table import PsutilTable
 
     return PsutilTable()
 

@@ -25,9 +25,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.private import make_private
-from acp_launch.process import boot, marker, prepare
-from acp_launch.process.identity import Process
+from acp_launch.process import marker, prepare
 from acp_launch.process.spawn import Spawned
+from acp_launch.process.table import Process, boot_id, pid_namespace
 
 FOLDER = "launches"  # in the state directory
 ROOM = 1024 * 1024  # bytes of `seen` lines: an agent that runs commands all day long must not fill the disk
@@ -59,9 +59,7 @@ class LaunchRecord:
             return
         self.path = path
         ours = launcher()
-        self._add(
-            "launch", marker.launch_id(), ours.pid, ours.started, boot.boot_id(), boot.pid_namespace(), verb, profile
-        )
+        self._add("launch", marker.launch_id(), ours.pid, ours.started, boot_id(), pid_namespace(), verb, profile)
 
     def guard(self, process: Process) -> None:
         self._add("guard", process.pid, process.started)

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 
 from acp_launch.process import marker, prepare
 from acp_launch.process.cgroup import Cgroup
-from acp_launch.process.identity import Process
-from acp_launch.process.kill import rounds
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.signalling import send
+from acp_launch.process.table import Process
+from acp_launch.process.tree import rounds, send
 
 POLITE = 1.0  # seconds after TERM
 BOUND = 10.0  # seconds for everything; only what the kernel does not let go of takes as long

@@ -20,7 +20,7 @@ from acp_launch.errors import MachineError
 from acp_launch.problem import Problem
 from acp_launch.process import marker, prepare
 from acp_launch.process.failure import explain
-from acp_launch.process.identity import Process
+from acp_launch.process.table import Process
 
 Stream = Literal["stdin", "stdout", "stderr"]
 

@@ -20,23 +20,99 @@ So the last `lost` there is, and there is one however it ends, has a final state
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
 
 from acp_launch.errors import AgentError
 from acp_launch.process import lifecycle
-from acp_launch.process.change import OVERDUE, Change, State
-from acp_launch.process.child import Child, attach
-from acp_launch.process.clock import Alarm, Clock, LoopClock
-from acp_launch.process.exit import Exit
-from acp_launch.process.identity import Process
-from acp_launch.process.life import Life
-from acp_launch.process.outcome import Outcome
-from acp_launch.process.program import Program
+from acp_launch.process.child import GRACE, Child, attach, stop
+from acp_launch.process.lifecycle import OVERDUE, Change, Life, State
 from acp_launch.process.spawn import Spawned, spawn
-from acp_launch.process.stop import GRACE, stop
-from acp_launch.process.watcher import Watcher
+from acp_launch.process.table import Process
+from acp_launch.process.tree import Exit, Outcome
 from acp_launch.profile.model import Restart
+
+# Who hears of the processes of a supervised server; supervisor.py says when.
+
+
+class Watcher(Protocol):
+    """Whoever talks with the processes, one after another. It must neither block nor raise."""
+
+    def started(self, child: Child) -> None:
+        """There is a new process. Its pipes may be used until `lost`."""
+
+    def ending(self) -> None:
+        """Its pipes are about to be closed, so they are not to be used any more. Not told of one that has died."""
+
+    def lost(self, change: Change) -> None:
+        """There is none any more; `change.state` tells whether another will come: resting, or failed or stopped.
+
+        What it wrote can still be read from its pipe, now and not later. Told once more, and resting, of one that had
+        none and will come all the same.
+        """
+
+
+# What a supervised server is started from, with its secrets revealed.
+
+
+class Program(Struct, frozen=True):
+    """`argv` begins with an absolute path; `env` is the whole environment. It shows nothing but its name.
+
+    That is the server's in the profile, or `github#2` for a second process of it.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+
+    def __repr__(self) -> str:
+        return f"Program({self.name!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own has every field
+        return [("name", self.name)]
+
+
+# What tells the time and rings at one: the event loop, or a test's own.
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def time(self) -> float:
+        """Seconds since whenever; they never go back."""
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer: ...
+
+
+class LoopClock:
+    """That of whatever loop is running."""
+
+    def time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def call_later(self, delay: float, callback: Callable[[], None]) -> Timer:
+        return asyncio.get_running_loop().call_later(delay, callback)
+
+
+class Alarm:
+    """Rings once at the moment it is set to; setting it again is forgetting the moment before."""
+
+    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
+        self._clock, self._ring = clock, ring
+        self._timer: Timer | None = None
+
+    def set(self, at: float | None) -> None:
+        """A moment of the clock; one that has passed is now, None is never."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if at is None else self._clock.call_later(max(0.0, at - self._clock.time()), self._ring)
+
 
 LAST_WORDS = 10  # lines of stderr that go with a change
 LOOP_CLOCK = LoopClock()

@@ -9,18 +9,56 @@ server behind `&` does; `end` ends all of that. Whoever starts one must see to i
 """
 
 import asyncio
+import codecs
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from acp_launch.process import watch
-from acp_launch.process.exit import Exit, from_wait_status
-from acp_launch.process.identity import Process
-from acp_launch.process.kill import end_now, kill_tree
-from acp_launch.process.scrollback import Scrollback
-from acp_launch.process.signalling import terminate
 from acp_launch.process.spawn import STATUS_LOST, spawn
-from acp_launch.process.tree import Tree
+from acp_launch.process.table import Process
+from acp_launch.process.tree import Exit, Tree, end_now, from_wait_status, kill_tree, terminate
+from acp_launch.secret.redact import Redactor, redactor
+from acp_launch.secret.streams import Redacting
+
+# What a command has printed, as text: the last of it, within a limit (C-72).
+#
+# Secrets are hidden before anything is cut, so that none loses its beginning and is not recognised.
+
+
+class Scrollback:
+    def __init__(self, limit: int, source: Redactor = redactor) -> None:
+        """`limit` is the most that is kept, in bytes of UTF-8; what is kept begins with a whole character."""
+        self.is_cut = False
+        self._limit = limit
+        self._kept = bytearray()
+        self._redacting = Redacting(source)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def feed(self, data: bytes) -> str:
+        """The text that `data` completes; what may become a character, or a secret, waits for more."""
+        return self._keep(self._decoder.decode(self._redacting.feed(data)))
+
+    def pause(self) -> str:
+        """Perhaps nothing follows: what waits for being a secret is hidden."""
+        return self._keep(self._decoder.decode(self._redacting.cover()))
+
+    def end(self) -> str:
+        """Nothing follows."""
+        return self._keep(self._decoder.decode(self._redacting.end(), final=True))
+
+    def text(self) -> str:
+        return self._kept.decode()
+
+    def _keep(self, text: str) -> str:
+        self._kept += text.encode()
+        if (over := len(self._kept) - self._limit) > 0:
+            self.is_cut = True
+            while over < len(self._kept) and self._kept[over] & 0xC0 == 0x80:  # within a character
+                over += 1
+            del self._kept[:over]
+        return text
+
 
 STEP = 0.05  # seconds between two words to whoever shows it: as often as anybody can look
 BURST = 1024 * 1024  # bytes read in one step

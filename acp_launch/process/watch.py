@@ -9,9 +9,9 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 
-from acp_launch.process.identity import Process
 from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, living, open_pid, opened
 from acp_launch.process.spawn import STATUS_LOST, Spawned
+from acp_launch.process.table import Process
 
 
 def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from acp_launch.errors import StateError
 from acp_launch.private import is_private, make_private
-from acp_launch.settings.grounds import grounds, lies_in
+from acp_launch.settings.load import grounds, lies_in
 
 FOLDER = "workdirs"  # in the state directory
 BEGINNING = "acp-launch-workdir-"

@@ -1,11 +1,15 @@
 """The files a profile is made of, as they were read and understood; `gather` finds them, `merge` makes one of them."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from acp_launch.document.faults import Fault, likeliest
+from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.document.nodes import Node, Place, Plain, found, number_text, shorten
 from acp_launch.problem import Problem
 from acp_launch.profile.discover import Origin
 
@@ -68,3 +72,140 @@ def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Probl
     """By line, those of the profile itself (and of what is no layer) before those of each further one."""
     rank = {layer.label: index for index, layer in enumerate(layers, 1) if layer.role != "profile"}
     return tuple(sorted(problems, key=lambda each: (rank.get(each.file, 0), each.file, each.line, each.column)))
+
+
+# What one file says under `extends`: each entry with its place, or what is wrong with it. Pure; nothing is looked up.
+#
+# An entry is a name or a path that begins with ./ or ../ and is relative to the file. A path that is absolute, or
+# begins with ~, is refused: a profile is shared, and on another machine such a path leads elsewhere or nowhere.
+
+
+KEY = "extends"
+MAX_ENTRIES = 63
+ENTRY = r"^(?:\.\.?/[^\\$]+|[^./\\$~][^/\\$]*)$"  # as far as a pattern can tell
+_PATH = re.compile(r"\.\.?(?:/|$)")  # no name begins with a dot
+_ABSOLUTE = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
+_ELSEWHERE = "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name"
+
+
+def entries(written: Plain) -> list[tuple[KeyPath, str]]:
+    """Each entry with its place in the document; those with a fault, too."""
+    if isinstance(written, str):
+        return [((KEY,), written)]
+    items = enumerate(written) if isinstance(written, list) else ()
+    return [((KEY, index), item) for index, item in items if isinstance(item, str)]
+
+
+def faults(written: Plain) -> Iterator[Fault]:
+    """Everything wrong with the value of `extends`, short of looking for the files."""
+    if not isinstance(written, str | list):
+        yield _misplaced((KEY,), "a profile's name, a ./path or a list of them", written)
+    elif not written:
+        yield Fault((KEY,), "this names no profile to extend", "name one, or remove the key")
+    elif isinstance(written, list) and len(written) > MAX_ENTRIES:
+        what = f"{len(written):,} profiles to extend; at most {MAX_ENTRIES} are allowed"
+        yield Fault((KEY,), what, "put what they share into one")
+    else:
+        for index, item in enumerate(written) if isinstance(written, list) else ():
+            if not isinstance(item, str):
+                yield _misplaced((KEY, index), "a profile's name or a ./path", item)
+        for path, entry in entries(written):
+            if fault := _fault(entry):
+                yield Fault(path, *fault)
+
+
+def _misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    fix = f'quote it: "{number_text(value)}"' if number else "write the name of a profile, or remove the key"
+    return Fault(path, f"expected {expected}, found {found(value)}", fix)
+
+
+def _fault(entry: str) -> tuple[str, str] | None:
+    """What is wrong with one entry, and what to do."""
+    quoted = f'"{shorten(entry)}"'
+    if not entry.strip():
+        return "this names no profile to extend", "name one, or remove the key"
+    if not entry.isprintable():
+        return f"{quoted} holds characters that cannot be printed", "write a profile's name or a ./path"
+    if "$" in entry:
+        return f"{quoted}: no references are filled in here", "write a profile's name or a ./path"
+    if entry.startswith("~"):
+        return f"{quoted} leads to another place for every user, and a profile is shared", _ELSEWHERE
+    if _ABSOLUTE.match(entry):
+        return f"{quoted} is absolute: on another machine there is no such file", _ELSEWHERE
+    return _misspelt(entry, quoted)
+
+
+def _misspelt(entry: str, quoted: str) -> tuple[str, str] | None:
+    if "\\" in entry:
+        return f"{quoted} holds a backslash", f"write {entry.replace(chr(92), '/')}"
+    stem = re.sub(r"\.ya?ml$", "", entry)
+    if stem.endswith(".local"):
+        return f"{quoted} overlays a profile for one person; nothing extends it", "write the profile it overlays"
+    if _PATH.match(entry) or (stem == entry and "/" not in entry and not entry.startswith(".")):
+        return None
+    return f"{quoted} is neither a profile's name nor a ./path", f"write ./{entry}"
+
+
+# Layers become one tree: maps merge by key, everything else replaces, `null` removes (DESIGN §4 "extends"). Pure.
+#
+# Every node keeps the place it was written at, through any number of layers; a map that several of them write is where
+# the last one writes it. A list is one value: a `null` in it is an item, and it is not looked into.
+
+
+MAX_IDLE = 100  # warnings; who reads so many is not helped by more
+# Where `null` is a value: it says what saying nothing says. "*" is a server's name.
+NULLABLE = frozenset(
+    {
+        ("workspace", "cwd"),
+        ("session", "name"),
+        ("session", "mode"),
+        ("mcp_servers", "*", "cwd"),
+        ("mcp_servers", "*", "timeouts", "call"),
+    }
+)
+
+
+def merge(layers: Sequence[Node]) -> tuple[Node, tuple[Problem, ...]]:
+    """The first layer, with each further one over what is there by then; a warning for each `null` that removes
+    nothing. In the first there is nothing to remove, so its nulls are left as they are."""
+    tree, idle = layers[0], list[Problem]()
+    for above in layers[1:]:
+        tree = _over(tree, above, (), idle)
+    return tree, tuple(idle)
+
+
+def _over(below: Node | None, above: Node, path: KeyPath, idle: list[Problem]) -> Node:
+    if not isinstance(above.value, dict):
+        return above
+    under = below.entries if below else {}
+    node = Node(above.place, {})
+    for key, (place, kept) in under.items():
+        if key not in above.entries:
+            node.put(key, place, kept)
+            continue
+        place, new = above.entries[key]
+        if new.value is not None:
+            node.put(key, place, _over(kept, new, (*path, key), idle))
+    for key, place, new in _fresh(under, above):
+        if new.value is not None or _is_value((*path, key)):
+            node.put(key, place, _over(None, new, (*path, key), idle))
+        elif len(idle) < MAX_IDLE:
+            idle.append(_idle((*path, key), place, list(under)))
+    return node
+
+
+def _fresh(under: dict[str, tuple[Place, Node]], above: Node) -> Iterator[tuple[str, Place, Node]]:
+    return ((key, place, new) for key, (place, new) in above.entries.items() if key not in under)
+
+
+def _is_value(path: KeyPath) -> bool:
+    return (*path[:1], "*", *path[2:]) in NULLABLE if path[0] == "mcp_servers" else path in NULLABLE
+
+
+def _idle(path: KeyPath, place: Place, known: Sequence[str]) -> Problem:
+    key = str(path[-1])
+    nearest = likeliest(key, known)
+    hint, fix = (f'; did you mean "{nearest}"?', f"write {nearest}: null") if nearest else ("", "remove this line")
+    what = f'null removes nothing here: no layer below has the key "{shorten(key)}"{hint}'
+    return Problem(place.file, place.line, place.column, dotted(path), what, fix, "warning")

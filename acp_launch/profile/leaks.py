@@ -18,11 +18,35 @@ from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain
 from acp_launch.problem import Severity
-from acp_launch.profile.naming import named, numbered, slug
 from acp_launch.secret.credential import GONE, REFERENCE, Sighting, issued, masked, sightings
 from acp_launch.secret.reference import misspelt
 from acp_launch.secret.value import MASK
 from acp_launch.secret.wording import noun
+
+# What a credential is called when it becomes a secret, and other names of ours that are made from somebody's.
+
+
+LONGEST = 100  # characters
+
+
+def slug(name: str) -> str:
+    """Letters, digits, `_`, `.` and `-`; empty when nothing is left of it."""
+    return re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:LONGEST]
+
+
+def named(found: Sighting, called: str) -> str:
+    """What it is `called` where it stands, without what may be part of a credential; else what it is."""
+    return slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
+
+
+def numbered(name: str) -> Iterator[str]:
+    """It and, for where it is taken, as many others as anybody wants."""
+    yield name
+    number = 2
+    while True:
+        yield f"{name}-{number}"
+        number += 1
+
 
 EXAMINED = ("command", "args", "env", "url", "headers")
 LONGEST_TEXT = 100  # characters; a longer one is not repeated in a fix

@@ -4,19 +4,19 @@ What each layer says, and what they say together: the way that needs YAML and py
 A profile that was understood before comes from the cache and passes by here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from acp_launch.document.faults import Fault, placed
+from acp_launch.document.keypath import dotted
 from acp_launch.document.nodes import Node
 from acp_launch.document.source import OVERLAY, PROFILE
 from acp_launch.document.tree import Document, parse
 from acp_launch.problem import Problem
-from acp_launch.profile import extends
+from acp_launch.profile import layers
 from acp_launch.profile.check import check, version
-from acp_launch.profile.layers import Extends, Gathered, Layer, Part
-from acp_launch.profile.merge import merge
+from acp_launch.profile.layers import Extends, Gathered, Layer, Part, merge
 from acp_launch.profile.model import Profile
 from acp_launch.profile.reading import reading
 
@@ -44,19 +44,19 @@ def understand(layer: Layer) -> Part:
 
 
 def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
-    if extends.KEY not in document.root:
+    if layers.KEY not in document.root:
         return
     if layer.role == "overlay":
         what = "an overlay extends nothing; it lies over the profile and all that this one extends"
-        yield Fault((extends.KEY,), what, "move it to the profile", at_key=True)
+        yield Fault((layers.KEY,), what, "move it to the profile", at_key=True)
     else:
-        yield from extends.faults(document.root[extends.KEY])
+        yield from layers.faults(document.root[layers.KEY])
 
 
 def _entries(document: Document) -> Iterator[Extends]:
-    for path, entry in extends.entries(document.root.get(extends.KEY)):
+    for path, entry in layers.entries(document.root.get(layers.KEY)):
         line, column = document.locate(path)
-        yield Extends(entry, line, column, extends.KEY)
+        yield Extends(entry, line, column, layers.KEY)
 
 
 def together(gathered: Gathered) -> Understood:
@@ -77,13 +77,13 @@ def _is_whole(gathered: Gathered) -> bool:
     """Whether every file that belongs to the profile is there, and is a mapping (or an overlay that is empty)."""
     missing = (part for part in gathered.parts if part.document is None and part.problems)
     cut_off = (
-        part for part in gathered.parts if part.document and extends.KEY in part.document.root and not part.extends
+        part for part in gathered.parts if part.document and layers.KEY in part.document.root and not part.extends
     )
     return not gathered.problems and not any((*missing, *cut_off))
 
 
 def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tuple[Problem, ...]]:
-    if len(documents) == 1 and extends.KEY not in own.root:
+    if len(documents) == 1 and layers.KEY not in own.root:
         return own, ()
     tree, idle = merge([_without_extends(document.tree) for document in documents])
     tree.place = own.tree.place  # what nobody wrote is missing in the profile itself
@@ -93,6 +93,44 @@ def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tup
 def _without_extends(tree: Node) -> Node:
     rest = Node(tree.place, {})
     for key, (place, child) in tree.entries.items():
-        if key != extends.KEY:
+        if key != layers.KEY:
             rest.put(key, place, child)
     return rest
+
+
+# The credentials that a layer gives away, each a Problem at its place (see `leaks`).
+
+
+def exposed(parts: Iterable[Part]) -> tuple[Problem, ...]:
+    """Each layer is looked at for itself: what another one replaces can be read all the same."""
+    return tuple(problem for part in parts for problem in (*_leaks(part), *_strays(part)))
+
+
+def _leaks(part: Part) -> Iterator[Problem]:
+    if part.document is None:
+        return
+    from acp_launch.profile.leaks import leaks
+    from acp_launch.secret.credential import masked
+
+    for leak in leaks(part.document.root):
+        line, column = part.document.locate(leak.path, offset=leak.offset)
+        where = masked(dotted(leak.path))
+        yield Problem(part.layer.label, line, column, where, leak.message, leak.fix, leak.severity)
+
+
+def _strays(part: Part) -> Iterator[Problem]:
+    from acp_launch.profile.leaks import strays
+
+    text = part.layer.text.removeprefix("\ufeff")  # as `parse` counts
+    for (line, column), stray in strays(text, _told(part)):
+        yield Problem(part.layer.label, line, column, "", stray.message, stray.fix, stray.severity)
+
+
+def _told(part: Part) -> Iterator[tuple[tuple[int, int], int, str]]:
+    """The literals that `_leaks` speaks of."""
+    if part.document is None:
+        return
+    from acp_launch.profile.leaks import literals
+
+    for path, offset, literal in literals(part.document.root):
+        yield part.document.locate(path, offset=offset), offset, literal

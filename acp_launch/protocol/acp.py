@@ -5,14 +5,142 @@ A malformed optional member counts as omitted, a bad item of a list is dropped a
 capability is unsupported (C-19). Only what the agent must send is insisted on.
 """
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
 
 from acp_launch import __version__
 from acp_launch.errors import RemoteProtocolError
-from acp_launch.protocol import authmethod
+
+# The ways to log in that an agent lists in `authMethods` (ACP v1 "Authentication"), read leniently (C-22).
+#
+# agent `authenticate` with its id; the agent does the rest. Also what has no type, or one we do not know (C-28)
+# terminal the agent's own program, with further arguments, on the user's terminal; never `authenticate` (C-24)
+#
+# Two forms that are no part of the protocol are still about: `env_var`, which says which variables the agent reads, and
+# `_meta["terminal-auth"]`, a command line of the agent's choosing on a method without a type.
+
+
+LEGACY = "terminal-auth"
+OWN_COMMAND = "log in with the agent's own command, then run this again"  # where no other way is known
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Variable(Struct, frozen=True):
+    """An environment variable the agent reads its credentials from; `label` is empty when it has none."""
+
+    name: str
+    label: str = ""
+    secret: bool = True
+    optional: bool = False
+
+
+class AuthMethod(Struct, frozen=True):
+    """A way to log in.
+
+    `args` and `env` belong to `terminal`; `variables` and `link` to what was an `env_var`; `command` and `command_env`
+    are the agent's command line, and whatever has one is no flow of `authenticate`.
+    """
+
+    id: str
+    name: str
+    description: str = ""
+    type: Literal["agent", "terminal"] = "agent"
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    variables: tuple[Variable, ...] = ()
+    link: str = ""
+    command: tuple[str, ...] = ()
+    command_env: Mapping[str, str] = {}
+
+
+def read(items: object) -> tuple[AuthMethod, ...]:
+    """The methods in `authMethods`. A bad one is dropped alone, and so is one whose id has been taken before."""
+    methods: dict[str, AuthMethod] = {}
+    for item in items if isinstance(items, list) else ():
+        method = _method(item)
+        if method is not None:
+            methods.setdefault(method.id, method)
+    return tuple(methods.values())
+
+
+def _method(item: object) -> AuthMethod | None:
+    said = _mapping(item)
+    id, name = said.get("id"), said.get("name")
+    if not isinstance(id, str) or not isinstance(name, str):
+        return None
+    about = _text(said.get("description"))
+    match said.get("type"):
+        case "terminal":
+            return _terminal(said, id, name, about)
+        case "agent":
+            return AuthMethod(id, name, about)
+        case "env_var":
+            return AuthMethod(id, name, about, variables=_variables(said.get("vars")), link=_text(said.get("link")))
+    command, env = _command(_mapping(said.get("_meta")).get(LEGACY))
+    return AuthMethod(id, name, about, command=command, command_env=env)
+
+
+def _terminal(said: dict[str, Any], id: str, name: str, about: str) -> AuthMethod | None:
+    """None when its arguments are no strings: without them the program would start as an agent (the schema gives
+    them a default for null, and for nothing else)."""
+    args, env = _strings(said.get("args")), _texts(said.get("env"))
+    if args is None or env is None:
+        return None
+    return AuthMethod(id, name, about, "terminal", args, env)
+
+
+def _command(said: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """The whole command line and its variables; empty when it is none: a malformed `_meta` counts as omitted."""
+    form = _mapping(said)
+    command, args, env = _strings([form.get("command")]), _strings(form.get("args")), _texts(form.get("env"))
+    if not command or not command[0] or args is None or env is None:
+        return (), {}
+    return (*command, *args), env
+
+
+def _variables(items: object) -> tuple[Variable, ...]:
+    found = (_variable(_mapping(item)) for item in (items if isinstance(items, list) else ()))
+    return tuple(variable for variable in found if variable is not None)
+
+
+def _variable(said: dict[str, Any]) -> Variable | None:
+    """None for what is no variable's name that a shell, or a profile, could set."""
+    name = said.get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return None
+    return Variable(name, _text(said.get("label")), said.get("secret") is not False, said.get("optional") is True)
+
+
+def _strings(value: object) -> tuple[str, ...] | None:
+    """Nothing for what is omitted or null, None for what is no list of strings that a process could be given."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
+        return None
+    return tuple(value)
+
+
+def _texts(value: object) -> Mapping[str, str] | None:
+    """Nothing for what is omitted or null, None for what are no variables that a process could be given."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        return None
+    fit = all(name and not set("=\0") & set(name) and "\0" not in text for name, text in value.items())
+    return value if fit else None
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
 
 PROTOCOL_VERSION = 1
 CLIENT_INFO = {"name": "acp-launch", "title": "acp-launch", "version": __version__}
@@ -43,7 +171,7 @@ class Negotiated(Struct, frozen=True):
     name: str  # of the agent, for the session store; empty when it does not say
     title: str  # of the agent, for people
     agent_version: str
-    auth_methods: tuple[authmethod.AuthMethod, ...]
+    auth_methods: tuple[AuthMethod, ...]
     raw: Raw
 
 
@@ -70,7 +198,7 @@ def read_negotiated(result: Raw) -> Negotiated:
         name=name,
         title=text(info.get("title")) or name,
         agent_version=text(info.get("version")),
-        auth_methods=authmethod.read(answer.get("authMethods")),
+        auth_methods=read(answer.get("authMethods")),
         raw=result.copy(),
     )
 
@@ -196,3 +324,111 @@ def sequence(value: object) -> list[Any]:
 
 def text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+# What this client offers an agent, and therefore serves (ACP v1 "Client capabilities"). Nothing by halves (C-20).
+
+
+class Offers(Struct, frozen=True, kw_only=True):
+    """Everything is off until somebody is there to serve it."""
+
+    read_files: bool = False
+    write_files: bool = False
+    terminals: bool = False
+    forms: bool = False
+    urls: bool = False
+    terminal_login: bool = False  # there is a terminal to run the agent's own login on (C-25)
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The requests of the agent that are served; any other is answered with "method not found" (C-68)."""
+        served: set[str] = set()
+        if self.read_files:
+            served.add("fs/read_text_file")
+        if self.write_files:
+            served.add("fs/write_text_file")
+        if self.terminals:
+            served |= {f"terminal/{verb}" for verb in ("create", "output", "release", "wait_for_exit", "kill")}
+        if self.forms or self.urls:
+            served.add("elicitation/create")
+        return frozenset(served)
+
+    def as_json(self) -> dict[str, Any]:
+        """The `clientCapabilities` of `initialize`. An empty `elicitation` would offer nothing, so it is left out."""
+        said: dict[str, Any] = {
+            "fs": {"readTextFile": self.read_files, "writeTextFile": self.write_files},
+            "terminal": self.terminals,
+            "session": {"configOptions": {"boolean": {}}, "notices": {}, "compaction": {}},
+        }
+        if elicitation := self._elicitation():
+            said["elicitation"] = elicitation
+        if self.terminal_login:
+            said["auth"] = {"terminal": True}
+            said["_meta"] = {"terminal-auth": True}  # what agents look for that are older than `auth.terminal`
+        return said
+
+    def _elicitation(self) -> dict[str, Any]:
+        return {name: {} for name, is_offered in (("form", self.forms), ("url", self.urls)) if is_offered}
+
+
+# The words that ACP v1 itself says: its member names, the values it fixes, and which of its members are numbers.
+#
+# They are the structure of a message, not anybody's text: whoever changes texts (the redactor) leaves these alone.
+# Taken from the schema, with what agents send of its unstable part; the tests compare.
+
+
+_NAMES = """
+    _meta action additionalDirectories agentCapabilities agentInfo amount annotations args audience audio auth
+    authMethods availableCommands availableModes blob boolean cachedReadTokens cachedWriteTokens category
+    clientCapabilities clientInfo close code command compaction compactionId configId configOptions content cost
+    currency currentModeId currentValue cursor cwd data default delete description elicitation elicitationId
+    embeddedContext entries env error exitCode exitStatus form fs group headers hint http id image input inputTokens
+    jsonrpc kind lastModified limit line list loadSession locations logout mcpCapabilities mcpServers message messageId
+    method methodId mimeType mode modeId modes name newText nextCursor notices oldText optionId options outcome output
+    outputByteLimit outputTokens params path plan planId priority prompt promptCapabilities protocolVersion rawInput
+    rawOutput readTextFile requestId requestedSchema resource result resume session sessionCapabilities sessionId
+    sessionUpdate sessions severity signal size sse status stopReason summary terminal terminalId text thoughtTokens
+    title toolCall toolCallId totalTokens truncated type update updatedAt uri url usage used value version
+    writeTextFile
+    anyOf const enum format items maxItems maxLength maximum minItems minLength minimum oneOf pattern properties
+    required
+"""
+NAMES = frozenset(_NAMES.split())
+
+# Not those of JSON-RPC (id, code): in what agents tell, they are anybody's.
+_NUMBERS = """
+    amount cachedReadTokens cachedWriteTokens exitCode inputTokens limit line outputByteLimit outputTokens
+    protocolVersion size thoughtTokens totalTokens used
+"""
+NUMBERS = frozenset(_NUMBERS.split())
+
+_VALUES = {
+    "action": "accept cancel decline",
+    "audience": "assistant user",
+    "category": "mode model model_config thought_level",
+    "jsonrpc": "2.0",
+    "kind": "allow_always allow_once delete edit execute fetch move other read reject_always reject_once search"
+    " switch_mode think",
+    "mimeType": "application/json application/octet-stream application/pdf audio/mpeg audio/wav image/gif image/jpeg"
+    " image/png image/svg+xml image/webp text/html text/markdown text/plain",
+    "mode": "form url",
+    "outcome": "cancelled selected",
+    "priority": "high low medium",
+    "role": "assistant user",
+    "sessionUpdate": "agent_message_chunk agent_thought_chunk available_commands_update compaction_summary_chunk"
+    " compaction_update config_option_update current_mode_update notice plan session_info_update tool_call"
+    " tool_call_update usage_update user_message_chunk",
+    "severity": "error info warning",
+    "status": "cancelled completed failed in_progress pending",
+    "stopReason": "cancelled end_turn max_tokens max_turn_requests refusal",
+    "type": "agent array audio boolean content diff env_var http image integer number object resource resource_link"
+    " select sse string terminal text",
+}
+VALUES = {name: frozenset(words.split()) for name, words in _VALUES.items()}
+
+
+def is_structure(name: str, value: object) -> bool:
+    """Whether a member's value is nobody's text: a word of the protocol, or a number where one belongs."""
+    if isinstance(value, str):
+        return value in VALUES.get(name, ())
+    return name in NUMBERS

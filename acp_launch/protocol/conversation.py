@@ -19,6 +19,7 @@ from msgspec import Raw, Struct, field
 
 from acp_launch.errors import AgentError, LocalProtocolError
 from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.early import Early
 from acp_launch.protocol.event import (
     Completed,
@@ -31,8 +32,7 @@ from acp_launch.protocol.event import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.offers import Offers
-from acp_launch.protocol.peer import Answered, Call, Called, Junk, Notified, Peer
+from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
 
 ELICITATION = "elicitation/create"
 

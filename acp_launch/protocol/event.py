@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Raw, Struct
 
-from acp_launch.protocol.peer import Answered, Junk
+from acp_launch.protocol.jsonrpc import Answered, Junk
 
 How = Literal["new", "load", "resume"]
 

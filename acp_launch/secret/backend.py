@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from acp_launch.secret.boundary import USE_A_FILE, sentence
 from acp_launch.secret.outcome import StoreFault
-from acp_launch.settings.grounds import grounds, lies_in
+from acp_launch.settings.load import grounds, lies_in
 from acp_launch.settings.model import KeyringSettings
 
 SECRET_SERVICE = "keyring.backends.SecretService.Keyring"

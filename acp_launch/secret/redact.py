@@ -11,7 +11,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from acp_launch.protocol.words import NAMES, is_structure
+from acp_launch.protocol.acp import NAMES, is_structure
 from acp_launch.secret.needles import Needles
 from acp_launch.secret.value import MASK, Secret
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from acp_launch.problem import ours
 from acp_launch.profile.agents import known
-from acp_launch.protocol.authmethod import OWN_COMMAND, AuthMethod, Variable
+from acp_launch.protocol.acp import OWN_COMMAND, AuthMethod, Variable
 from acp_launch.secret.redact import redactor
 
 # What agents keep a key in; error codes look like that too.

@@ -6,24 +6,81 @@ the turn is. Several may be open at the same time (C-11, C-60, C-61).
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acp_launch.errors import LaunchError
+from acp_launch.errors import AgentRefused, LaunchError, WaitExpired
 from acp_launch.protocol import acp, jsonrpc
+from acp_launch.protocol.conversation import ELICITATION
 from acp_launch.protocol.event import WORDS, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
-from acp_launch.session.observer import Permission, SessionReady
+from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.permission.gate import Decision, Gate
 from acp_launch.session.permission.subject import Subject
-from acp_launch.session.service import Services
-from acp_launch.session.serving import Serving
+from acp_launch.session.service import Refusal, Services
 from acp_launch.session.toolcall import KINDS, ToolCalls, call_id, title
+
+# The requests of the agent that we serve, each beside the pump, so that a slow one holds up nothing (C-11).
+#
+# Every one is answered exactly once: with its result, its refusal, or -32800 when the agent takes it back (C-65). Those
+# that ask a person are answered `cancel` when their turn is cancelled; a file or a command of a cancelled turn goes on,
+# since it is the agent that knows what depends on it.
+
+
+class Serving:
+    def __init__(self, connection: Connection, services: Services) -> None:
+        self._connection = connection
+        self._services = services
+        self._open: dict[bytes, tuple[ServiceAsked, asyncio.Task[None]]] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the agent waits for us."""
+        return bool(self._open)
+
+    def asked(self, question: ServiceAsked) -> None:
+        self._open[bytes(question.id)] = (question, self._connection.beside(self._served(question)))
+
+    def withdrawn(self, id: bytes) -> bool:
+        """Stop serving a request. Whether it was one of ours."""
+        _, task = self._open.pop(id, (None, None))
+        if task is not None:
+            task.cancel()
+        return task is not None
+
+    def cancel(self, session_id: str) -> None:
+        """The turn of a session is being cancelled: nobody is asked about it any longer."""
+        for id, (question, task) in list(self._open.items()):
+            if question.method == ELICITATION and question.session_id in ("", session_id):
+                del self._open[id]
+                task.cancel()
+                self._connection.send(self._connection.conversation.serve(question.id, {"action": "cancel"}))
+
+    async def _served(self, question: ServiceAsked) -> None:
+        serve = self._services.get(question.method)
+        conversation = self._connection.conversation
+        try:
+            if serve is None:
+                raise Refusal(jsonrpc.METHOD_NOT_FOUND, "method not found")
+            result = await serve(question.params)
+        except Refusal as refusal:
+            line = conversation.refuse(question.id, refusal.code, refusal.message, refusal.data)
+        except LaunchError:
+            raise
+        except Exception as error:  # a bug of ours costs the request, not the session
+            self._connection.mishaps.add(AGENT, error)
+            line = conversation.refuse(question.id, jsonrpc.INTERNAL_ERROR, BROKEN)
+        else:
+            line = conversation.serve(question.id, result)
+        self._open.pop(bytes(question.id), None)
+        self._connection.reply(line)
+
 
 DENIED = "it was denied"
 HISTORY = WORDS | KINDS  # updates of which a history is made; others may tell at any time how things stand
@@ -248,3 +305,93 @@ def usage(result: msgspec.Raw) -> dict[str, Any] | None:
     """The `usage` member many agents add to a turn's answer."""
     found = acp.mapping(acp.decoded(result)).get("usage")
     return found if isinstance(found, dict) else None
+
+
+# One prompt turn: prompt → updates… → stop reason (ACP v1 "prompt turn").
+
+
+KNOB = "silence"
+CANCELLED = Raw(b'{"stopReason":"cancelled"}')
+# Seconds for an agent to end a turn that is cancelled; real ones need less than 0.2. Then the agent counts as hung.
+GRACE = 3.0
+LATE_GRACE = 1.0  # when the run has taken as long as it may: nobody waits who could say that it is enough
+STUCK_GRACE = 0.5  # when nobody takes our output, so that we cannot read how it ends
+
+
+class Turn:
+    """A turn that can be cancelled while it runs."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        client: Client,
+        session_id: str,
+        *,
+        silence: float,
+        over: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`silence` is the longest silence in seconds; while a person is being asked, nobody is silent.
+
+        `over` is called before the observer is told of the end, which is the last thing it is told of a turn.
+        """
+        self._over = over
+        self._connection = connection
+        self._client = client
+        self._session_id = session_id
+        self._silence = silence
+        self._patience = asyncio.timeout(None)
+        self._grace: float | None = None  # once it is being cancelled
+        self.is_running = False  # the prompt was sent and is not answered
+
+    def cancel(self, grace: float = GRACE) -> None:
+        """Ask the agent to end the turn; it is over when the agent answers, or after the grace (C-62).
+
+        Nothing for a turn that is over, or is being cancelled.
+        """
+        if self.is_running and self._grace is None:
+            self._grace = min(grace, STUCK_GRACE) if self._connection.held_back else grace
+            self._client.cancel(self._session_id, self._grace)
+            self._patience.reschedule(asyncio.get_running_loop().time() + self._grace)
+
+    async def run(self, blocks: Sequence[object]) -> TurnEnd:
+        """Send the prompt and wait for the turn's end.
+
+        Raises:
+            AgentError, AuthRequired: as `Connection.call`.
+            WaitExpired: the agent was silent too long, or went on after being cancelled.
+        """
+        self._client.new_turn()
+        call = self._connection.conversation.prompt(self._session_id, blocks)
+        try:
+            async with self._patience:
+                self.is_running = True
+                result = await self._connection.call(
+                    call,
+                    what="sign of life from the agent in its turn",
+                    limit=self._silence,
+                    knob=KNOB,
+                    since=self._alive,
+                )
+        except TimeoutError:
+            if self._connection.held_back:
+                return self._end(CANCELLED)
+            hung = WaitExpired(f"the agent went on for {self._grace:g} s after its turn was cancelled")
+            raise self._connection.blamed(hung) from None
+        except AgentRefused:
+            if self._grace is None:
+                raise
+            result = CANCELLED  # agents must not turn a cancellation into an error, and some do
+        finally:
+            self.is_running = False
+        return self._end(result)
+
+    def _alive(self) -> float:
+        """What is being cancelled has a deadline of its own, and no silence is mentioned any more."""
+        return self._client.alive() if self._grace is None else asyncio.get_running_loop().time()
+
+    def _end(self, result: Raw) -> TurnEnd:
+        reason = acp.text(acp.mapping(acp.decoded(result)).get("stopReason")) or "unknown"
+        turn = TurnEnd(reason, usage(result), self._client.denied, self._client.title, result)
+        self._over()
+        self._connection.observer.ended(turn)
+        return turn

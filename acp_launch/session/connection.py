@@ -8,8 +8,9 @@ ended and its last words (C-12).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Raw
@@ -26,20 +27,141 @@ from acp_launch.errors import (
     first,
 )
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.authmethod import OWN_COMMAND
+from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
 from acp_launch.protocol.conversation import Conversation
 from acp_launch.protocol.event import Completed, Event, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
-from acp_launch.protocol.framing import LineFramer
+from acp_launch.protocol.jsonrpc import Answered, Call, Junk, LineFramer
 from acp_launch.protocol.mishap import Mishaps
-from acp_launch.protocol.offers import Offers
-from acp_launch.protocol.peer import Answered, Call, Junk
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.session.observer import Observer
-from acp_launch.session.waits import Budget, awaited, dealt_with, in_profile
 from acp_launch.transport.base import Transport, TransportClosed
 
+# Every wait has a name, a deadline and a word on stderr (DESIGN §6). All the waits of a run together may have one, too.
+
+
+FIRST_WORD = 3.0  # seconds until we say what we wait for
 T = TypeVar("T")
+
+
+def seconds(amount: float) -> str:
+    """`0.3 s`, `3 s`, `2 min`."""
+    if amount >= 120:
+        return f"{amount / 60:.3g} min"
+    return f"{amount:.3g} s"
+
+
+def in_profile(wait: str) -> str:
+    """What makes a wait for the agent longer: `initialize`, `session` or `silence`."""
+    return f"agent.timeouts.{wait} in the profile"
+
+
+def on_command_line(wait: str) -> str:
+    """The same for `run --agent`."""
+    return f"--timeout {wait}=DURATION"
+
+
+class Budget:
+    """The seconds that a run may take in all (`--timeout`), or None for as many as it needs."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.is_spent = False
+        self.seconds = seconds
+        self._left = inf if seconds is None else seconds
+        self._until: float | None = None  # loop time, while it is being spent
+        self._timer: asyncio.TimerHandle | None = None
+        self._over: Callable[[], None] = lambda: None
+
+    def __str__(self) -> str:
+        return f"--timeout {self.seconds:g}s"
+
+    @contextmanager
+    def spending(self, over: Callable[[], None]) -> Iterator[None]:
+        """Spend it while the block runs; `over` is called when nothing is left."""
+        self._over = over
+        self._go()
+        try:
+            yield
+        finally:
+            self._rest()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Spend nothing while this block within the other runs."""
+        self._rest()
+        try:
+            yield
+        finally:
+            self._go()
+
+    def clamped(self, waited: float, limit: float) -> float:
+        """After how many seconds a wait that has taken `waited` so far ends, if its own limit is `limit`."""
+        if self._until is None:
+            return limit
+        return min(limit, round(waited + self._until - asyncio.get_running_loop().time(), 1))
+
+    def _go(self) -> None:
+        if self.seconds is not None and not self.is_spent:
+            loop = asyncio.get_running_loop()
+            self._until = loop.time() + self._left
+            self._timer = loop.call_at(self._until, self._end)
+
+    def _rest(self) -> None:
+        if self._timer is not None and self._until is not None:
+            self._timer.cancel()
+            self._left = max(0.0, self._until - asyncio.get_running_loop().time())
+            self._timer = self._until = None
+
+    def _end(self) -> None:
+        self.is_spent = True
+        self._timer = None
+        self._over()
+
+
+def dealt_with() -> None:
+    """The current task was cancelled, and goes on: what waits in it later is not cancelled once more."""
+    task = asyncio.current_task()
+    assert task is not None, "only a task can be cancelled"
+    task.uncancel()
+
+
+async def awaited(
+    future: asyncio.Future[T],
+    *,
+    what: str,
+    limit: float,
+    waiting: Callable[[str, float, float], None],
+    since: Callable[[], float] | None = None,
+) -> T:
+    """The future's result, if it comes within `limit` seconds of silence.
+
+    `since` gives the loop time of the last sign of life and is asked again after each step, so that a lively turn
+    never expires; the clock starts now at the earliest. Words come after 3 s, then at growing intervals: within one
+    wait a later silence is mentioned only if it outlasts the earlier ones.
+
+    Raises:
+        WaitExpired: the deadline passed; the future is left as it is.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    word = FIRST_WORD
+
+    def last() -> float:
+        return max(begun, since()) if since else begun
+
+    while True:
+        left = last() + min(word, limit) - loop.time()
+        if left > 0:
+            done, _ = await asyncio.wait([future], timeout=left)
+            if done:
+                return future.result()
+        elif word >= limit:
+            raise WaitExpired(f"no {what} within {seconds(limit)}")
+        else:
+            waiting(what, word, limit)
+            word = min(word * 3, word + 60)
+
+
 AGENT = "the agent"
 MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers an agent may leave unread
 LAST_WORDS = 1.0  # seconds for an agent that closed its stdin to end, so that we can say how
@@ -364,3 +486,41 @@ async def connect(
                 connection.close()
     except BaseExceptionGroup as failures:
         raise first(failures) from None
+
+
+# `initialize`, alone and first: what the agent is and what it can do.
+
+
+KNOB = "initialize"
+ACP_MODE = "is the command right? many agents speak ACP only with a flag or as an adapter of their own"
+
+
+async def negotiate(connection: Connection, *, limit: float, offers: Offers | None = None) -> Negotiated:
+    """Shake hands within `limit` seconds; without `offers` the agent is offered nothing.
+
+    Raises:
+        AgentError: the agent ended, refused, or is no ACP agent: it printed text and did not answer in time.
+        RemoteProtocolError: it speaks another version (C-17).
+        WaitExpired: it said nothing in time.
+    """
+    connection.offered = offers or Offers()
+    call = connection.conversation.initialize(connection.offered)
+    try:
+        result = await connection.call(call, what="answer to initialize from the agent", limit=limit, knob=KNOB)
+        connection.negotiated = connection.conversation.negotiated(result)
+    except (AgentError, WaitExpired) as error:
+        raise connection.blamed(_explained(error, connection.noise)) from None
+    except RemoteProtocolError as error:
+        raise connection.blamed(error) from None
+    connection.observer.negotiated(connection.negotiated)
+    return connection.negotiated
+
+
+def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
+    """The same error with the reason most likely behind it: a program that is not an ACP agent."""
+    printed = [f"it printed: {line}" for line in noise]
+    if noise and isinstance(error, WaitExpired) and not isinstance(error, RunExpired):
+        return AgentError(f"this is no ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed)
+    error.fix = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
+    error.detail = (*printed, *error.detail)
+    return error

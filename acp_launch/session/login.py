@@ -21,9 +21,9 @@ from msgspec import Struct
 
 from acp_launch.errors import AgentRefused, AuthRequired, SessionError, UsageError, WaitExpired
 from acp_launch.plan.executable import CannotRun, find
-from acp_launch.process.exit import Exit
-from acp_launch.process.program import Program
-from acp_launch.protocol.authmethod import AuthMethod, Variable
+from acp_launch.process.supervisor import Program
+from acp_launch.process.tree import Exit
+from acp_launch.protocol.acp import AuthMethod, Variable
 from acp_launch.secret.redact import redactor
 from acp_launch.session.advice import Advice
 from acp_launch.session.connection import Connection

@@ -1,19 +1,33 @@
 """Open a session: new, or one from the store, loaded with its history or resumed without (ACP v1 "session setup")."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.errors import AgentRefused, AuthRequired, RunExpired, SessionError, WaitExpired
-from acp_launch.protocol import jsonrpc
+from acp_launch.document.keypath import KeyPath
+from acp_launch.errors import (
+    AgentRefused,
+    AuthRequired,
+    RemoteProtocolError,
+    RunExpired,
+    SessionError,
+    UsageError,
+    WaitExpired,
+)
+from acp_launch.problem import ours
+from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.protocol.event import How
+from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady
+from acp_launch.session.options.option import Option, Options, Value, match, one_line
+from acp_launch.session.options.state import SessionState
+from acp_launch.session.options.wanted import NotOffered, find, value_of
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
@@ -131,3 +145,166 @@ async def _settled(connection: Connection, quiet: float) -> None:
         if left <= 0:
             return
         await asyncio.sleep(left)
+
+
+# What can be done with an agent's sessions besides talking in them: list, close, delete.
+
+
+EMPTY_PAGES = 100  # in a row; a page may be empty when the agent filters after paging
+
+
+async def list_sessions(connection: Connection, *, cwd: str | None, limit: float) -> AsyncIterator[dict[str, Any]]:
+    """Every session the agent knows, page after page; `limit` seconds for each (C-45, C-46).
+
+    Raises:
+        RemoteProtocolError: a cursor came a second time, or page after page is empty: the list would never end.
+    """
+    seen: set[str] = set()
+    empty = 0
+    cursor: str | None = None
+    while True:
+        call = connection.conversation.list_sessions(cwd=cwd, cursor=cursor)
+        result = await connection.call(call, what="list of sessions from the agent", limit=limit, knob=KNOB)
+        page = acp.mapping(acp.decoded(result))
+        sessions = [session for session in acp.sequence(page.get("sessions")) if isinstance(session, dict)]
+        for session in sessions:
+            yield session
+        cursor = acp.text(page.get("nextCursor")) or None
+        if cursor is None:
+            return
+        if cursor in seen:
+            raise RemoteProtocolError("the agent's list of sessions goes in circles: a cursor came twice")
+        seen.add(cursor)
+        empty = 0 if sessions else empty + 1
+        if empty == EMPTY_PAGES:
+            raise RemoteProtocolError(f"the agent's list of sessions has no end: {EMPTY_PAGES} empty pages in a row")
+
+
+async def end_session(
+    connection: Connection, how: Literal["close", "delete"], session_id: str, *, limit: float, name: str = "NAME"
+) -> bool:
+    """Close or delete a session at the agent; False when the agent does not offer it. `name` is ours for it.
+
+    A session the agent does not know is as good as closed or deleted (-32002, C-47).
+    """
+    able = connection.agent.capabilities
+    if not (able.close if how == "close" else able.delete):
+        return False
+    call = connection.conversation.end(how, session_id)
+    try:
+        await connection.call(call, what=f"answer to session/{how} from the agent", limit=limit, knob=KNOB)
+    except AgentRefused as refusal:
+        if refusal.code != jsonrpc.NOT_FOUND:
+            forget = f"forget it here, and leave it with the agent: {ours('session', 'rm', name, '--local')}"
+            refusal.fix = refusal.fix or (forget if how == "delete" else "")
+            raise
+    return True
+
+
+# Set what the profile and the command line want of a session: mode, then `session.config`, then `--set`.
+#
+# One after the other, each looked up in the list as the last answer left it, for one change may alter the other options
+# (C-52). What holds already is not sent. What the agent does not offer is an error that says what it offers.
+
+
+class Setting(Struct, frozen=True):
+    """`option` is an id, a category or a name; `origin` begins every message about it: a place, or `--set …`."""
+
+    option: str
+    value: Value
+    origin: str
+
+
+def wished(text: str) -> Setting:
+    """The value of one `--set`: all after the first `=` is the value.
+
+    Raises:
+        UsageError: there is no `=`, or nothing before it.
+    """
+    option, equals, value = text.partition("=")
+    if not equals or not option.strip():
+        raise UsageError(f'--set takes option=value, not "{text}"', fix="for example: --set model=opus")
+    return Setting(option.strip(), value, f"--set {text}")
+
+
+def wishes(
+    mode: str | None, config: Mapping[str, Value], sets: Sequence[str], *, place: Callable[[KeyPath], str]
+) -> list[Setting]:
+    """Everything wanted of a session, in the order in which it is set; `place` says where in the profile a key is.
+
+    Raises:
+        UsageError: as `wished`.
+    """
+    found = [] if mode is None else [Setting("mode", mode, place(("session", "mode")))]
+    found += [Setting(option, value, place(("session", "config", option))) for option, value in config.items()]
+    return found + [wished(text) for text in sets]
+
+
+async def configure(
+    connection: Connection, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
+) -> None:
+    """Fulfil every wish, `limit` seconds for each; of two about one option only the later.
+
+    The observer is told of a wish that does not hold in the end: the agent decides what it says its value is.
+
+    Raises:
+        As `fulfil`.
+    """
+    done: dict[str, tuple[Setting, Value]] = {}
+    for wish in _latest(state.options, wanted):
+        option, value = await fulfil(connection, state, session_id, wish, limit=limit)
+        done[option.id] = (wish, value)
+    for id, (wish, value) in done.items():
+        _check(connection, state, id, wish, value)
+
+
+async def fulfil(
+    connection: Connection, state: SessionState, session_id: str, wish: Setting, *, limit: float
+) -> tuple[Option, Value]:
+    """Set one option; gives it as it was, and the value as it was sent.
+
+    Raises:
+        NotOffered: the agent has no such option, or no such value for it.
+        SessionError: it refused to set it.
+        AgentError, AuthRequired, WaitExpired: as `Connection.call`.
+    """
+    try:
+        option = find(state.options, wish.option)
+        value = value_of(option, wish.value)
+    except NotOffered as error:
+        raise NotOffered(f"{wish.origin}: {error.message}", fix=error.fix) from None
+    if option.current == value:
+        return option, value
+    call = _call(connection, session_id, option, value)
+    lists = state.lists
+    try:
+        result = await connection.call(call, what=f"answer to {call.method} from the agent", limit=limit, knob=KNOB)
+    except AgentRefused as error:
+        raise SessionError(f"{wish.origin}: {error.message}", fix=error.fix, detail=error.detail) from None
+    state.answered(option, value, acp.decoded(result), lists=lists)
+    return option, value
+
+
+def _check(connection: Connection, state: SessionState, id: str, wish: Setting, value: Value) -> None:
+    """An agent may make another of a value, or change one option with the next; that is worth a word."""
+    found = next((option for option in state.options if option.id == id), None)
+    if found is not None and found.current != value:
+        wanted = one_line(wish.value) or str(wish.value).lower()
+        connection.observer.note(f'{wish.origin}: the agent has "{one_line(id)}" at "{found.shown}", not "{wanted}"')
+
+
+def _call(connection: Connection, session_id: str, option: Option, value: Value) -> Call:
+    say = connection.conversation
+    if option.source == "option":
+        return say.set_option(session_id, option.id, value)
+    way = say.set_mode if option.source == "mode" else say.set_model
+    return way(session_id, str(value))
+
+
+def _latest(options: Options, wanted: Sequence[Setting]) -> list[Setting]:
+    """Without those that a later one is about too: the command line goes before the profile."""
+    latest: dict[str, Setting] = {}
+    for wish in wanted:
+        option = match(options, wish.option)
+        latest[option.id if option else wish.option] = wish
+    return list(latest.values())

@@ -8,7 +8,7 @@ from typing import Any
 
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.health import Health
-from acp_launch.bridge.refusal import Lost
+from acp_launch.bridge.messages import Lost
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
 

@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import pytest
 
-from acp_launch.bridge import fromagent
-from acp_launch.bridge.fromserver import FromServer
+from acp_launch.bridge import exchange
+from acp_launch.bridge.exchange import FromServer
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
 from tests.bridge.talker import (
@@ -127,7 +127,7 @@ def test_an_answer_we_fail_to_handle_is_made_good_and_costs_nothing_beside_it(mo
     ]
     assert not talker.exchange.is_waiting
     (note,) = [event for event in talker.events if event.startswith("note")]  # for both: they failed at one place
-    place = r"\(BugError in bridge\.fromserver:\d+\)"
+    place = r"\(BugError in bridge\.exchange:\d+\)"
     said = "note: a message of the MCP server github is left out: a bug in acp-launch, please report it "
     assert re.fullmatch(said + place, note)
 
@@ -157,7 +157,7 @@ def test_an_answer_of_the_agent_we_fail_to_handle_is_made_good(monkeypatch: pyte
     talker = Talker().introduced(sampling={})
     talker.server(ask(5, "sampling/createMessage"))
     with monkeypatch.context() as patch:
-        patch.setattr(fromagent, "key", bug)
+        patch.setattr(exchange, "key", bug)
         talker.agent(answer(5, "sampled"))
     assert talker.server_hears() == [{"jsonrpc": "2.0", "id": 5, "error": BROKEN}]
 

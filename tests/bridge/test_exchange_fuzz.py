@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.profile.model import Tools
-from acp_launch.protocol.framing import LineFramer
+from acp_launch.protocol.jsonrpc import LineFramer
 from tests import rawjson
 from tests.bridge.talker import ANEW, DEAD, HELLO, INITIALIZED, KILLED, Talker, answer, ask, line, tell
 

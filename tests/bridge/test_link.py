@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-from acp_launch.bridge.link import Link, Over
+from acp_launch.bridge.relay import Link, Over
 
 
 def test_a_line_that_breaks_whoever_takes_it_costs_no_other() -> None:

@@ -18,11 +18,10 @@ from typing import Any
 
 import pytest
 
-from acp_launch.bridge import peeruid, seatdir, shim
 from acp_launch.bridge import seat as module
-from acp_launch.bridge.greeting import LONGEST, Unwelcome, welcome
-from acp_launch.bridge.peeruid import peer_uid
-from acp_launch.bridge.seat import MOST, Guest, Seat, seat
+from acp_launch.bridge import shim
+from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
+from acp_launch.bridge.seat import MOST, Guest, Seat, Unwelcome, peer_uid, seat, welcome
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Lent
 
@@ -633,7 +632,7 @@ def test_one_that_belongs_to_somebody_else_is_not_used(
 ) -> None:
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
-    with seatdir.directory() as made:
+    with module.directory() as made:
         assert made.parent == a_place_of_its_own
 
 
@@ -641,7 +640,7 @@ def test_a_relative_one_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     (tmp_path / "run").mkdir(mode=0o700)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", "run")
-    with seatdir.directory() as made:
+    with module.directory() as made:
         assert made.parent == a_place_of_its_own
 
 
@@ -665,8 +664,8 @@ def test_where_temporary_files_have_long_names_it_goes_to_tmp(tmp_path: Path, mo
 def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excess: int
 ) -> None:
-    rest = len(os.fsencode(f"/acp-launch-{os.getpid()}-12345678/{seatdir.SOCKET}"))
-    long = Path(str(tmp_path / "x").ljust(seatdir.LONGEST - rest + excess, "x"))
+    rest = len(os.fsencode(f"/acp-launch-{os.getpid()}-12345678/{module.SOCKET}"))
+    long = Path(str(tmp_path / "x").ljust(module.LONGEST - rest + excess, "x"))
     long.mkdir()
     monkeypatch.setenv("TMPDIR", str(long))
 
@@ -679,15 +678,15 @@ def test_a_name_is_too_long_exactly_when_the_kernel_says_so(
 
 def test_a_place_that_cannot_be_written_to_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with seatdir.directory() as made:
+    with module.directory() as made:
         assert made.parent == Path("/tmp")
 
 
 def test_without_any_place_it_is_said_where_it_looked(
     monkeypatch: pytest.MonkeyPatch, a_place_of_its_own: Path
 ) -> None:
-    monkeypatch.setattr(seatdir, "LONGEST", 10)
-    with pytest.raises(LaunchError) as raised, seatdir.directory():
+    monkeypatch.setattr(module, "LONGEST", 10)
+    with pytest.raises(LaunchError) as raised, module.directory():
         pytest.fail("there is none")
     assert (raised.value.message, raised.value.fix, raised.value.detail) == (
         "there is no place for the socket that connects agent and servers",
@@ -733,11 +732,11 @@ def test_what_a_killed_launch_left_is_taken_away_and_what_others_use_is_not(
     for directory in (elsewhere, fresh, starting, unrelated):
         directory.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as deaf:
-        listener.bind(str(elsewhere / seatdir.SOCKET))
+        listener.bind(str(elsewhere / module.SOCKET))
         listener.listen()
-        deaf.bind(str(starting / seatdir.SOCKET))
+        deaf.bind(str(starting / module.SOCKET))
         assert left.parent.parent == home and left.exists()
-        with seatdir.directory() as ours, seatdir.directory() as ours_too:
+        with module.directory() as ours, module.directory() as ours_too:
             assert set(home.iterdir()) == {elsewhere, fresh, starting, unrelated, ours, ours_too}
 
 
@@ -746,7 +745,7 @@ def test_what_is_not_what_a_killed_launch_leaves_is_not_taken_away(left: str, a_
     is_ours = left != "a name of another shape"
     directory = a_place_of_its_own / f"acp-launch-999999999-{'notes123' if is_ours else 'notes'}"
     directory.mkdir(mode=0o700)
-    place = directory / seatdir.SOCKET
+    place = directory / module.SOCKET
     with socket.socket(socket.AF_UNIX) as deaf, socket.socket(socket.AF_UNIX) as elsewhere:
         match left:
             case "a file":
@@ -761,7 +760,7 @@ def test_what_is_not_what_a_killed_launch_leaves_is_not_taken_away(left: str, a_
         if left == "a socket and a file":
             (directory / "notes").write_text("mine")
         before = {*directory.iterdir()}
-        with seatdir.directory():
+        with module.directory():
             pass
     assert {*directory.iterdir()} == before
     shutil.rmtree(directory)
@@ -790,7 +789,7 @@ class Told(socket.socket):
 
 
 def test_macos_says_it_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peeruid, "PLATFORM", "darwin")
+    monkeypatch.setattr(module, "PLATFORM", "darwin")
     with Told(socket.AF_UNIX) as told:
         assert peer_uid(told) == 501
         assert told.asked == (0, 1, 76)  # SOL_LOCAL, LOCAL_PEERCRED, sizeof(struct xucred)
@@ -798,7 +797,7 @@ def test_macos_says_it_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_who_has_gone_on_macos_and_who_is_anywhere_else_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_UNIX) as alone:
-        monkeypatch.setattr(peeruid, "PLATFORM", "darwin")
+        monkeypatch.setattr(module, "PLATFORM", "darwin")
         assert peer_uid(alone) is None
-        monkeypatch.setattr(peeruid, "PLATFORM", "sunos5")
+        monkeypatch.setattr(module, "PLATFORM", "sunos5")
         assert peer_uid(alone) is None

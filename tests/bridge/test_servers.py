@@ -14,7 +14,7 @@ from acp_launch.bridge.relay import own_time
 from acp_launch.bridge.seat import Guest
 from acp_launch.bridge.servers import Needs, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
-from acp_launch.process.change import Change
+from acp_launch.process.lifecycle import Change
 
 SERVER = Path(__file__).parents[1] / "servers" / "polite.py"
 PATIENCE = 20.0  # seconds

@@ -8,8 +8,8 @@ from msgspec import Raw
 from acp_launch.checks import answers
 from acp_launch.checks.parts import Part
 from acp_launch.errors import AgentError, AuthRequired, ServerError, WaitExpired
+from acp_launch.mcp.client import Survey
 from acp_launch.mcp.message import Server
-from acp_launch.mcp.survey import Survey
 from acp_launch.plan.model import StdioPlan
 from acp_launch.protocol.acp import read_negotiated
 

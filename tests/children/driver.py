@@ -12,8 +12,8 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.process.kill import end_now
 from acp_launch.process.spawn import Spawned, spawn
+from acp_launch.process.tree import end_now
 
 GRACE = 0.05
 
@@ -38,8 +38,7 @@ def now(spawned: Spawned) -> None:
 def in_loop(spawned: Spawned, how: str) -> None:
     import asyncio
 
-    from acp_launch.process.child import attach
-    from acp_launch.process.stop import stop
+    from acp_launch.process.child import attach, stop
 
     async def use() -> None:
         async with attach(spawned) as child:

@@ -12,12 +12,12 @@ import os
 import sys
 from pathlib import Path
 
+from acp_launch.launch.loop import kept
 from acp_launch.process import guard as guard_module
 from acp_launch.process.guard import Guard
-from acp_launch.process.kill import end_all_now
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import Spawned, spawn
-from acp_launch.process.vigil import kept
+from acp_launch.process.tree import end_all_now
 
 
 def say(what: object) -> None:

@@ -13,11 +13,11 @@ import termios
 from pathlib import Path
 
 from acp_launch.errors import LaunchError
+from acp_launch.launch.loop import kept
 from acp_launch.process.foreground import foreground
 from acp_launch.process.guard import Guard
-from acp_launch.process.program import Program
 from acp_launch.process.records import LaunchRecord
-from acp_launch.process.vigil import kept
+from acp_launch.process.supervisor import Program
 
 
 def children() -> list[int]:

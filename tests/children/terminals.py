@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from acp_launch.launch.loop import kept
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import live
-from acp_launch.process.vigil import kept
 from acp_launch.session.service import TerminalServed
 from acp_launch.session.terminals.service import Terminals
 

@@ -10,12 +10,13 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.process import orphans, outside
+from acp_launch.launch.loop import kept
+from acp_launch.process import child as orphans
+from acp_launch.process import outside
 from acp_launch.process.guard import Guard
-from acp_launch.process.kill import end_all_now
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import spawn
-from acp_launch.process.vigil import kept
+from acp_launch.process.tree import end_all_now
 
 
 async def visit(guard: Guard) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.negotiate import ACP_MODE
+from acp_launch.session.connection import ACP_MODE
 from tests.cli.launcher import AGENTS, PATIENCE, ROOT, Ended, Launcher, command
 from tests.cli.terminal import on_terminal
 from tests.secret.bus import Desktop

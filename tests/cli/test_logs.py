@@ -13,9 +13,9 @@ import pytest
 from acp_launch.console.logs import Shown
 from acp_launch.console.logwatch import Watch
 from acp_launch.errors import LaunchError
-from acp_launch.process import logfile, logread
-from acp_launch.process.logfile import LogFile
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process import logs as logfile
+from acp_launch.process import logs as logread
+from acp_launch.process.logs import LogFile, ServerLogs
 from tests.cli.launcher import PATIENCE, Launcher, Running
 from tests.cli.terminal import on_terminal
 

@@ -25,8 +25,8 @@ from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.plain import Plain, Quiet
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
-from acp_launch.process.change import Change, Standing
-from acp_launch.protocol.authmethod import AuthMethod
+from acp_launch.process.lifecycle import Change, Standing
+from acp_launch.protocol.acp import AuthMethod
 from acp_launch.session.elicitation.form import Field, Form, Link
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from acp_launch.session.person import Choice, ToolQuestion

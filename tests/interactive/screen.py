@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyte
 
-from acp_launch.interactive.tty import BEGIN, END
+from acp_launch.interactive.screen import BEGIN, END
 from tests.process.liveness import PATIENCE
 
 ROOT = Path(__file__).parents[2]

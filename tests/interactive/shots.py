@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.interactive.tty import END
+from acp_launch.interactive.screen import END
 from tests.interactive.screen import Terminal, on_screen
 
 COLUMNS, ROWS = 90, 24

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.interactive.tty import BEGIN, END
+from acp_launch.interactive.screen import BEGIN, END
 from tests.interactive.screen import Terminal, driver
 from tests.process.liveness import PATIENCE
 

@@ -16,14 +16,10 @@ from rich.segment import ControlType, Segment
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.interactive.above import streams_above
+from acp_launch.interactive.application import _complete as tab
+from acp_launch.interactive.application import entered, of_choice
 from acp_launch.interactive.asking import Asking
-from acp_launch.interactive.canvas import Board
-from acp_launch.interactive.fragments import fragments
-from acp_launch.interactive.keyboard import entered
-from acp_launch.interactive.keys import _complete as tab
-from acp_launch.interactive.keys import of_choice
-from acp_launch.interactive.tty import BEGIN, END, Tty
+from acp_launch.interactive.screen import BEGIN, END, Board, Tty, fragments, streams_above
 
 
 def board(columns: int = 20) -> Board:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.utils import get_cwidth
 
 from acp_launch.interactive.front import Status
-from acp_launch.interactive.statusline import cut, statusline
+from acp_launch.interactive.layout import cut, statusline
 
 FULL = Status(
     agent="claude",

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from acp_launch.interactive.asking import Question
-from acp_launch.interactive.ways import room, ways
+from acp_launch.interactive.layout import room, ways
 from acp_launch.session.person import Choice
 
 THREE = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Deny"))

@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.errors import RemoteProtocolError
-from acp_launch.mcp.calling import read_result
+from acp_launch.mcp.client import read_result
 from acp_launch.mcp.message import VERSIONS, read_server, read_tools
 
 LABEL = 'the MCP server "x"'

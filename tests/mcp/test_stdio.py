@@ -20,12 +20,8 @@ from acp_launch.errors import (
     ServerRefused,
     WaitExpired,
 )
-from acp_launch.mcp.calling import Limit, call_tool
-from acp_launch.mcp.client import Client, Event
-from acp_launch.mcp.handshake import STDIO, shake_hands
-from acp_launch.mcp.listing import everything
+from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_tool, connect, everything, shake_hands
 from acp_launch.mcp.message import Progress, Said
-from acp_launch.mcp.stdio import Connection, connect
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
 
@@ -224,4 +220,4 @@ def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no
     assert left_out == 'the answer of the MCP server "x" to tools/call was left out, by a bug in acp-launch'
     said = 'a message of the MCP server "x" is left out: a bug in acp-launch, please report it'
     (note,) = ear.heard
-    assert re.fullmatch(rf"{said} \(LookupError in mcp\.stdio:\d+\)", str(note))
+    assert re.fullmatch(rf"{said} \(LookupError in mcp\.client:\d+\)", str(note))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process import prepare
-from acp_launch.process.kill import end_all_now
+from acp_launch.process.tree import end_all_now
 
 from .liveness import Liveness, liveness
 

@@ -7,11 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from acp_launch.process.change import Change
 from acp_launch.process.child import Child
-from acp_launch.process.clock import Clock, LoopClock, Timer
-from acp_launch.process.program import Program
-from acp_launch.process.supervisor import Supervisor
+from acp_launch.process.lifecycle import Change
+from acp_launch.process.supervisor import Clock, LoopClock, Program, Supervisor, Timer
 from acp_launch.profile.model import Restart
 
 from .liveness import PATIENCE, Liveness

@@ -14,8 +14,8 @@ from rich.pretty import pretty_repr
 from acp_launch.errors import AgentError, LaunchError
 from acp_launch.process import capture as module
 from acp_launch.process.capture import MOST, Captured, capture
-from acp_launch.process.exit import Exit
 from acp_launch.process.pidfd import NONE_TO_BE_HAD
+from acp_launch.process.tree import Exit
 from acp_launch.secret.outcome import MAX_VALUE
 
 from .liveness import PATIENCE, Liveness, program

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import pidfd, pipes
+from acp_launch.process import child as pipes
+from acp_launch.process import pidfd
 from acp_launch.process.child import Child, attach
-from acp_launch.process.exit import Exit
 from acp_launch.process.spawn import spawn
+from acp_launch.process.tree import Exit
 from acp_launch.secret.streams import Redacting
 from tests.secret.canaries import knowing
 

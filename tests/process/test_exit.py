@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from acp_launch.process.exit import Exit, from_wait_status
 from acp_launch.process.spawn import STATUS_LOST
+from acp_launch.process.tree import Exit, from_wait_status
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ import pytest
 
 from acp_launch.errors import MachineError
 from acp_launch.process.foreground import TIDY, available, foreground
-from acp_launch.process.program import Program
 from acp_launch.process.records import read_all
+from acp_launch.process.supervisor import Program
 from tests.cli.terminal import Terminal
 
 from .launches import bury, gone

@@ -13,19 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from acp_launch.launch import loop as vigil
 from acp_launch.process import guard as guard_module
-from acp_launch.process import prepare, spawn, vigil
+from acp_launch.process import prepare, spawn
 from acp_launch.process.capture import capture
-from acp_launch.process.child import attach
-from acp_launch.process.exit import Exit
+from acp_launch.process.child import attach, stop
 from acp_launch.process.guard import Guard, stand_by, stand_down
-from acp_launch.process.identity import Process
-from acp_launch.process.kill import end_all_now, end_now
 from acp_launch.process.leftovers import clear
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import LaunchRecord, files, read_all
-from acp_launch.process.stop import stop
-from acp_launch.process.tree import Tree, descendants
+from acp_launch.process.table import Process
+from acp_launch.process.tree import Exit, Tree, descendants, end_all_now, end_now
 
 from .launches import Running, gone, launched
 from .liveness import CHILDREN, PATIENCE, Liveness, program

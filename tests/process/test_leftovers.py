@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import boot, leftovers, prepare
-from acp_launch.process.family import family
-from acp_launch.process.leftovers import Left, clear, standing
+from acp_launch.process import leftovers, prepare
+from acp_launch.process import table as boot
+from acp_launch.process.leftovers import Left, clear, family, standing
 from acp_launch.process.records import files, launcher, read_all
 from acp_launch.process.remains import Remains, end
 

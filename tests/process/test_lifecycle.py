@@ -8,18 +8,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from acp_launch.document.duration import Duration
-from acp_launch.process.change import Change, State
-from acp_launch.process.life import UNPROVEN, Life
 from acp_launch.process.lifecycle import (
     BY_HAND,
+    UNPROVEN,
     Answered,
     Awaited,
+    Change,
     Condemned,
     Ended,
     Event,
+    Life,
     Ready,
     Renewed,
     Started,
+    State,
     Stop,
     Stuck,
     step,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acp_launch.process import logdir, logfile, logname, serverlog
-from acp_launch.process.logdir import logs
-from acp_launch.process.logfile import LogFile
-from acp_launch.process.logname import LogName, began, kept, this_launch, written
-from acp_launch.process.serverlog import ServerLogs
+from acp_launch.process import logs as logdir
+from acp_launch.process import logs as logfile
+from acp_launch.process import logs as logname
+from acp_launch.process import logs as serverlog
+from acp_launch.process.logs import LogFile, LogName, ServerLogs, began, kept, logs, this_launch, written
 from tests.secret.canaries import knowing
 
 LAUNCH = "20200101T000000.000Z-1"

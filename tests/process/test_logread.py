@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.process import logfile
-from acp_launch.process.logfile import LogFile
-from acp_launch.process.logread import Trail
+from acp_launch.process import logs as logfile
+from acp_launch.process.logs import LogFile, Trail
 
 LAUNCH = "20200101T000000.000Z-1"
 

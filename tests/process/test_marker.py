@@ -6,9 +6,8 @@ import sys
 from pathlib import Path
 
 from acp_launch.process import marker, prepare
-from acp_launch.process.kill import end_now
 from acp_launch.process.spawn import spawn
-from acp_launch.process.tree import adopted
+from acp_launch.process.tree import adopted, end_now
 
 from .liveness import Liveness, program
 

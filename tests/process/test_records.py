@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import boot, marker, records
-from acp_launch.process.identity import Process
+from acp_launch.process import marker, records
+from acp_launch.process import table as boot
 from acp_launch.process.records import LaunchRecord, files, launcher, read, read_all
 from acp_launch.process.spawn import Spawned
+from acp_launch.process.table import Process
 
 
 def child(pid: int, name: str = "github", restarts: int = 0) -> Spawned:

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acp_launch.process.scrollback import Scrollback
+from acp_launch.process.terminal import Scrollback
 from tests.secret.canaries import knowing
 
 

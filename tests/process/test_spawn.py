@@ -15,8 +15,8 @@ import pytest
 from acp_launch.errors import AgentError, MachineError
 from acp_launch.process import prepare
 from acp_launch.process.failure import explain
-from acp_launch.process.kill import end_now
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
+from acp_launch.process.tree import end_now
 
 from .liveness import PATIENCE, Liveness, program
 
@@ -76,7 +76,7 @@ def test_the_child_keeps_the_descriptor_limit_we_were_started_with(tmp_path: Pat
         "s = spawn(['/bin/sh', '-c', 'read _; ulimit -Sn'], env={}, cwd=Path('/'))\n"
         "os.write(s.stdin, b'go\\n'); select.select([s.stdout], [], [], 10)\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], os.read(s.stdout, 100).decode().strip())\n"
-        "from acp_launch.process.kill import end_now; end_now(s)\n"
+        "from acp_launch.process.tree import end_now; end_now(s)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout.strip(), done.stderr) == ("4096 128", "")
@@ -93,7 +93,7 @@ def test_our_ends_are_not_inheritable_and_do_not_block() -> None:
 def test_starting_imports_no_event_loop_and_no_psutil() -> None:
     code = (
         "import sys; from pathlib import Path; from acp_launch.process.spawn import spawn\n"
-        "from acp_launch.process.kill import end_now\n"
+        "from acp_launch.process.tree import end_now\n"
         "before = set(sys.modules); end_now(spawn(['/bin/cat'], env={}, cwd=Path('/')))\n"
         "print([name for name in ('asyncio', 'psutil', 'pydantic', 'rich') if name in sys.modules])\n"
     )

@@ -13,14 +13,10 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process import prepare
-from acp_launch.process.child import Child, attach
-from acp_launch.process.exit import Exit
-from acp_launch.process.identity import Process
-from acp_launch.process.kill import end_all_now, end_now
-from acp_launch.process.outcome import Outcome
-from acp_launch.process.signalling import send
+from acp_launch.process.child import GRACE, Child, attach, stop
 from acp_launch.process.spawn import spawn
-from acp_launch.process.stop import GRACE, stop
+from acp_launch.process.table import Process
+from acp_launch.process.tree import Exit, Outcome, end_all_now, end_now, send
 
 from .liveness import CHILDREN, PATIENCE, Liveness, program
 

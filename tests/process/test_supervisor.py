@@ -9,12 +9,11 @@ from rich.pretty import pretty_repr
 
 from acp_launch.document.duration import Duration
 from acp_launch.process import prepare, supervisor
-from acp_launch.process.change import Change
 from acp_launch.process.child import Child
-from acp_launch.process.exit import Exit
-from acp_launch.process.identity import Process
-from acp_launch.process.outcome import Outcome
-from acp_launch.process.program import Program
+from acp_launch.process.lifecycle import Change
+from acp_launch.process.supervisor import Program
+from acp_launch.process.table import Process
+from acp_launch.process.tree import Exit, Outcome
 from acp_launch.profile.model import Backoff, Restart
 
 from .liveness import Liveness, program

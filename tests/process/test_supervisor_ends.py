@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from acp_launch.process.exit import Exit
-from acp_launch.process.outcome import Outcome
+from acp_launch.process.tree import Exit, Outcome
 
 from .liveness import Liveness, program
 from .supervising import HandClock, Watched, alive_of, kill, supervise

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process.change import Change
-from acp_launch.process.exit import Exit
-from acp_launch.process.lifecycle import BY_HAND
+from acp_launch.process.lifecycle import BY_HAND, Change
+from acp_launch.process.tree import Exit
 from acp_launch.profile.model import Restart
 
 from .liveness import Liveness, program

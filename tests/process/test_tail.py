@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.process.tail import LINE_LENGTH, LINES, Tail
+from acp_launch.process.child import LINE_LENGTH, LINES, Tail
 
 
 def tail_of(*chunks: bytes) -> list[str]:

@@ -13,10 +13,9 @@ import pytest
 
 from acp_launch.errors import AgentError
 from acp_launch.process import terminal as module
-from acp_launch.process.exit import Exit
-from acp_launch.process.scrollback import Scrollback
 from acp_launch.process.spawn import live
-from acp_launch.process.terminal import Terminal
+from acp_launch.process.terminal import Scrollback, Terminal
+from acp_launch.process.tree import Exit
 
 from .liveness import PATIENCE, Liveness, program
 

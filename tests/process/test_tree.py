@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import orphans, platform_linux, prepare
-from acp_launch.process.child import attach
-from acp_launch.process.kill import end_now
-from acp_launch.process.platform_linux import ProcTable
-from acp_launch.process.platform_portable import PsutilTable
+from acp_launch.process import child as orphans
+from acp_launch.process import prepare
+from acp_launch.process import table as platform_linux
+from acp_launch.process.child import attach, stop
 from acp_launch.process.spawn import Spawned, spawn
-from acp_launch.process.stop import stop
-from acp_launch.process.tree import Tree, adopted, reap_adopted
+from acp_launch.process.table import ProcTable, PsutilTable
+from acp_launch.process.tree import Tree, adopted, end_now, reap_adopted
 
 from .liveness import PATIENCE, Liveness, program
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.document.nodes import Plain
-from acp_launch.profile.accepted import changes, content, digest
+from acp_launch.profile.trust import changes, content, digest
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
 KEYS = st.sampled_from(["a", "b", "a.b", "a[0]", "", '"', "ä", "A"]) | st.text(max_size=4)

@@ -389,7 +389,7 @@ def test_an_edit_of_a_large_file_takes_no_time_to_speak_of() -> None:
 @pytest.mark.parametrize("key", ["a", "a.b", "a[0]", 'a."b.c"', 'a."x\\"y".b[1][2]', 'a."x y"', "é.b-c_d"])
 def test_a_key_is_read_as_problems_print_it(key: str) -> None:
     from acp_launch.document.keypath import dotted
-    from acp_launch.profile.keytext import parse_key
+    from acp_launch.profile.edit import parse_key
 
     assert parse_key(key) == parse_key(dotted(parse_key(key)))
     assert dotted(parse_key(key)).replace('"é"', "é") == key
@@ -399,7 +399,7 @@ def test_a_key_is_read_as_problems_print_it(key: str) -> None:
     "key", ["", ".", "a.", ".a", "a..b", "[0]", "a[x]", "a[-1]", 'a."b', "a b.", "a" * 2000, "a." * 20]
 )
 def test_what_is_no_key_is_refused(key: str) -> None:
-    from acp_launch.profile.keytext import NoKey, parse_key
+    from acp_launch.profile.edit import NoKey, parse_key
 
     with pytest.raises(NoKey):
         parse_key(key)

@@ -14,9 +14,8 @@ import pytest
 from acp_launch.document.source import MAX_SIZE
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.resolve import resolve
-from acp_launch.profile.cache import Written
 from acp_launch.profile.discover import Found, built_in, discover, find
-from acp_launch.profile.load import Loaded, examine, inspect, load
+from acp_launch.profile.load import Loaded, Written, examine, inspect, load
 from acp_launch.settings import load as settings
 
 AGENT = "version: 1\nagent: {command: cat}\n"

@@ -10,9 +10,8 @@ import pytest
 
 from acp_launch.document.source import MAX_SIZE
 from acp_launch.errors import ProfileError
-from acp_launch.profile.cache import Written
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import examine, inspect, load, shown
+from acp_launch.profile.load import Written, examine, inspect, load, shown
 
 
 def at(file: Path) -> Found:

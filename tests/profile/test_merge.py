@@ -10,7 +10,7 @@ from msgspec.structs import fields
 from acp_launch.document.nodes import Node, Place, Plain
 from acp_launch.document.tree import Document, parse
 from acp_launch.profile import model
-from acp_launch.profile.merge import NULLABLE, merge
+from acp_launch.profile.layers import NULLABLE, merge
 
 KEYS = ["a", "b", "c", "d"]
 LEAVES = st.one_of(

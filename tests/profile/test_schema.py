@@ -11,8 +11,7 @@ from msgspec.structs import fields
 
 from acp_launch.document.tree import Document, parse
 from acp_launch.profile.check import check
-from acp_launch.profile.extends import faults
-from acp_launch.profile.merge import merge
+from acp_launch.profile.layers import faults, merge
 from acp_launch.profile.model import Agent
 from acp_launch.profile.schema import schema, text
 from acp_launch.secret.environment import PREFIX

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.protocol.authmethod import AuthMethod, Variable, read
+from acp_launch.protocol.acp import AuthMethod, Variable, read
 
 TTY = {"id": "tty", "name": "Terminal", "type": "terminal"}
 LEGACY = {"command": "/opt/agent", "args": ["auth", "login"], "env": {"A": "b"}, "label": "Log in"}

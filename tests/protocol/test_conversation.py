@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.errors import AgentError, LocalProtocolError, RemoteProtocolError
+from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.conversation import (
     Conversation,
 )
@@ -23,8 +24,7 @@ from acp_launch.protocol.event import (
     Updated,
     Withdrawn,
 )
-from acp_launch.protocol.offers import Offers
-from acp_launch.protocol.peer import Answered, Call, Junk
+from acp_launch.protocol.jsonrpc import Answered, Call, Junk
 from tests.oracle import check_client_message
 
 EVERYTHING = {

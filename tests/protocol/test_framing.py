@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.protocol.framing import LineFramer, LineTooLong
+from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
 
 
 def fed(data: bytes, size: int, limit: int = 1 << 20) -> list[bytes]:

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.conversation import Conversation
-from acp_launch.protocol.offers import Offers
 from tests.oracle import check_client_message
 
 NAMES = Offers.__struct_fields__

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.errors import LocalProtocolError
-from acp_launch.protocol.peer import Answered, Called, Junk, Notified, Peer
+from acp_launch.protocol.jsonrpc import Answered, Called, Junk, Notified, Peer
 
 
 @pytest.mark.parametrize(

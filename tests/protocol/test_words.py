@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.protocol.words import NAMES, NUMBERS, VALUES, is_structure
+from acp_launch.protocol.acp import NAMES, NUMBERS, VALUES, is_structure
 from tests.judges import SCHEMA
 
 # Of JSON-RPC, or of the JSON Schema within an elicitation: not numbers that agents report of themselves.

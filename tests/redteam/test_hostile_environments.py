@@ -106,7 +106,7 @@ def test_a_cache_in_the_project_does_not_say_what_a_profile_means(clone: Clone) 
 
 def test_a_home_that_is_a_repository_is_still_the_users() -> None:
     """Told to the function itself: the home of whoever runs the tests is no place for a test."""
-    from acp_launch.settings.grounds import grounds, lies_in
+    from acp_launch.settings.load import grounds, lies_in
 
     home = Path("~root" if os.getuid() == 0 else "~").expanduser()
     assert not lies_in(home / ".config", [home])

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from acp_launch.__main__ import main
-from acp_launch.bridged import Bridged
+from acp_launch.launch.servers import Bridged
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running

@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from acp_launch.process.change import Change, Standing
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.profile.model import Approval
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated
 from acp_launch.session.client import Client
-from acp_launch.session.connection import Connection, connect
-from acp_launch.session.negotiate import negotiate
+from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Approve, Policy

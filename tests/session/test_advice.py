@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.protocol.authmethod import AuthMethod, Variable
+from acp_launch.protocol.acp import AuthMethod, Variable
 from acp_launch.session.advice import Advice, more
 
 OWN = "log in with the agent's own command, then run this again"

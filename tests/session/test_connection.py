@@ -22,9 +22,8 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.event import Updated
 from acp_launch.session import connection as module
 from acp_launch.session.client import Client
-from acp_launch.session.housekeeping import end_session, list_sessions
-from acp_launch.session.negotiate import ACP_MODE, negotiate
-from acp_launch.session.opening import Stay, open_session
+from acp_launch.session.connection import ACP_MODE, negotiate
+from acp_launch.session.opening import Stay, end_session, list_sessions, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.person import ToolQuestion

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
-from acp_launch.process.exit import Exit
-from acp_launch.process.program import Program
-from acp_launch.protocol.authmethod import AuthMethod, read
+from acp_launch.process.supervisor import Program
+from acp_launch.process.tree import Exit
+from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session import login as module
-from acp_launch.session.connection import Connection
+from acp_launch.session.connection import Connection, negotiate
 from acp_launch.session.login import Begun, Place, begin, log_in, log_out, prepare, run_on_terminal
-from acp_launch.session.negotiate import negotiate
 from tests.secret.canaries import knowing
 from tests.session.recording import Agent, connected
 

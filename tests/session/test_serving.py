@@ -8,16 +8,14 @@ from typing import Any
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
-from acp_launch.protocol.offers import Offers
-from acp_launch.session.client import Client
-from acp_launch.session.connection import Connection
-from acp_launch.session.negotiate import negotiate
+from acp_launch.protocol.acp import Offers
+from acp_launch.session.client import Client, Turn
+from acp_launch.session.connection import Connection, negotiate
 from acp_launch.session.opening import Stay, open_session
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.person import Answer, Ask, ToolQuestion
 from acp_launch.session.service import Services, missing
-from acp_launch.session.turn import Turn
 from tests.session.recording import Agent, Recorder, connected, update
 
 EVERYTHING = Offers(read_files=True, write_files=True, terminals=True, forms=True, urls=True)

@@ -10,12 +10,11 @@ from acp_launch.errors import AgentError, AgentRefused, SessionError, WaitExpire
 from acp_launch.profile.agents import Replay
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import opening
-from acp_launch.session.client import Client
+from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Stay, how_to_continue, open_session
 from acp_launch.session.person import Answer, ToolQuestion
-from acp_launch.session.turn import Turn
 from tests.session.recording import Agent, negotiated, question, update
 from tests.turnedclock import run
 

@@ -21,7 +21,7 @@ from acp_launch.bridge.servers import Needs, running
 from acp_launch.document.duration import Duration
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process import prepare
-from acp_launch.process.change import Change
+from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import Backoff, Restart, ServerTimeouts
 
 SERVER = Path(__file__).with_name("server.py")

@@ -146,7 +146,7 @@ def test_a_server_for_whom_there_is_no_descriptor_fails_and_says_so_and_the_othe
         assert stage.guest(good).introduce().call("echo", text="here") == "here"
 
 
-PACED = [PACKAGE / f"process/{name}.py" for name in ("clock", "flow", "life", "lifecycle", "supervisor")]
+PACED = [PACKAGE / f"process/{name}.py" for name in ("flow", "lifecycle", "supervisor")]
 WALL = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "time.strftime", "datetime"}
 
 

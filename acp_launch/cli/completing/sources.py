@@ -96,7 +96,7 @@ def _understood(layer: "Layer") -> "Part":
 
 def _logs(line: Line, settings: Settings) -> Candidates:
     """What the profile's launches have left; `agent` is always there."""
-    from acp_launch.process.logdir import logs
+    from acp_launch.process.logs import logs
 
     profile = line.first("logged")
     yield "agent", "the agent's own"
@@ -107,7 +107,7 @@ def _logs(line: Line, settings: Settings) -> Candidates:
 
 def _logged(line: Line, settings: Settings) -> Candidates:
     """Profiles that have logs may be gone."""
-    from acp_launch.process.logdir import logs
+    from acp_launch.process.logs import logs
 
     yield from _profiles(line, settings)
     for name in reversed(logs(settings.state / "log").values()):

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, nullcontext
 from acp_launch.console.ask.aloud import Aloud
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import harmless
-from acp_launch.process.program import Program
-from acp_launch.protocol.authmethod import AuthMethod
+from acp_launch.process.supervisor import Program
+from acp_launch.protocol.acp import AuthMethod
 from acp_launch.secret.redact import redactor
 from acp_launch.session.advice import secret_name
 from acp_launch.session.person import Choice, Person

@@ -11,8 +11,7 @@ from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import harmless
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.permission.likeness import WORDS
-from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, plain
+from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
 from acp_launch.session.person import Answer, Ask, Person, Tone, ToolQuestion
 from acp_launch.session.toolcall import server, title, tool
 

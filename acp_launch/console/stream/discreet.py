@@ -18,7 +18,7 @@ from acp_launch.console.stream.plain import SAME_MESSAGE
 from acp_launch.console.stream.seams import Seams
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.problem import Problem
-from acp_launch.process.change import Change, Standing
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import WORDS, Updated

@@ -12,7 +12,7 @@ from acp_launch.console.problems import closing
 from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.process.change import Change, Standing
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import WORDS, Updated
 from acp_launch.protocol.written import visible_bytes, written

@@ -6,13 +6,13 @@ from typing import Any
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
 from acp_launch.console.stream import servernotes, servicenotes
 from acp_launch.errors import LaunchError
-from acp_launch.process.change import Change, Standing, State
+from acp_launch.process.lifecycle import Change, Standing, State
 from acp_launch.protocol.acp import Negotiated
 from acp_launch.protocol.event import Updated
+from acp_launch.session.connection import seconds
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.toolcall import title
-from acp_launch.session.waits import seconds
 
 ENDINGS = {
     "max_tokens": "the agent stopped: its token limit is reached",

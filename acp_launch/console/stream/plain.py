@@ -15,10 +15,10 @@ from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import JOINED, Outlet
 from acp_launch.errors import LaunchError
 from acp_launch.mark import unmarked
-from acp_launch.process.change import Standing
+from acp_launch.process.lifecycle import Standing
 from acp_launch.protocol import acp
+from acp_launch.protocol.acp import VALUES
 from acp_launch.protocol.event import Updated
-from acp_launch.protocol.words import VALUES
 from acp_launch.session.observer import Permission, TurnEnd, When
 from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, harmless
-from acp_launch.process.change import Change, Standing, State
-from acp_launch.session.waits import seconds
+from acp_launch.process.lifecycle import Change, Standing, State
+from acp_launch.session.connection import seconds
 
 Line = tuple[str, str]  # what to say, and in which style
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.session.permission.spelling import Links
+from acp_launch.session.permission.globs import Links
 
 
 def of_launch(plan: LaunchPlan, home: str) -> Links:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from acp_launch.errors import LaunchError
-from acp_launch.process.exit import Exit
 from acp_launch.process.terminal import Terminal
+from acp_launch.process.tree import Exit
 from acp_launch.protocol import jsonrpc
 from acp_launch.session.files.service import Allowed
 from acp_launch.session.service import Refusal, Services, TerminalServed, missing

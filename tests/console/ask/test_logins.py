@@ -13,8 +13,8 @@ import pytest
 from acp_launch.console.ask import logins
 from acp_launch.console.ask.aloud import Aloud
 from acp_launch.console.ask.logins import Logins, as_json, command_line, table
-from acp_launch.process.program import Program
-from acp_launch.protocol.authmethod import AuthMethod, read
+from acp_launch.process.supervisor import Program
+from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session.person import Choice, Tone
 from tests.secret.canaries import knowing
 

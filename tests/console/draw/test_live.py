@@ -11,7 +11,7 @@ from acp_launch.console.draw.region import Region
 from acp_launch.console.stderr import TYPED
 from acp_launch.console.stillclock import StillClock
 from acp_launch.errors import AgentError
-from acp_launch.process.change import Change
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import SessionReady
 from tests.console.drawn import Screen

@@ -20,7 +20,7 @@ from acp_launch.console.stream.plain import Plain
 from acp_launch.console.stream.seams import MOST, SHOWN
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
-from acp_launch.process.change import Change, Standing
+from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated, read_negotiated
 from acp_launch.protocol.event import Updated
 from acp_launch.secret.forms import forms

@@ -13,7 +13,7 @@ from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.plain import Quiet
-from acp_launch.process.change import Change, Standing
+from acp_launch.process.lifecycle import Change, Standing
 
 CRASH = Change(
     server="github",

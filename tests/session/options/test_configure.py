@@ -12,9 +12,8 @@ from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
 from acp_launch.protocol import acp
 from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
-from acp_launch.session.connection import Connection, connect
-from acp_launch.session.negotiate import negotiate
-from acp_launch.session.options.configure import Wish, configure, fulfil, wished, wishes
+from acp_launch.session.connection import Connection, connect, negotiate
+from acp_launch.session.opening import Setting, configure, fulfil, wished, wishes
 from acp_launch.session.options.option import config_options
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.options.wanted import NotOffered
@@ -38,7 +37,7 @@ class Scene:
         self.recorder = recorder
         self.state = SessionState()
 
-    def configured(self, *wanted: Wish, limit: float = 5) -> asyncio.Task[None]:
+    def configured(self, *wanted: Setting, limit: float = 5) -> asyncio.Task[None]:
         return asyncio.create_task(configure(self.connection, self.state, "s1", wanted, limit=limit))
 
     async def is_asked(self, config: str, value: object, listed: Sequence[object], **more: object) -> None:
@@ -83,23 +82,23 @@ def place(path: KeyPath) -> str:
     return f"review.yaml:12:9 {dotted(path)}"
 
 
-MODE_PLAN = Wish("mode", "plan", place(("session", "mode")))
+MODE_PLAN = Setting("mode", "plan", place(("session", "mode")))
 
 
 def test_mode_config_and_set_are_wished_in_that_order() -> None:
     wanted = wishes("plan", {"model": "opus", "web": True}, ["effort=high"], place=place)
     assert wanted == [
-        Wish("mode", "plan", "review.yaml:12:9 session.mode"),
-        Wish("model", "opus", "review.yaml:12:9 session.config.model"),
-        Wish("web", True, "review.yaml:12:9 session.config.web"),
-        Wish("effort", "high", "--set effort=high"),
+        Setting("mode", "plan", "review.yaml:12:9 session.mode"),
+        Setting("model", "opus", "review.yaml:12:9 session.config.model"),
+        Setting("web", True, "review.yaml:12:9 session.config.web"),
+        Setting("effort", "high", "--set effort=high"),
     ]
     assert wishes(None, {}, [], place=place) == []
 
 
 def test_a_set_is_split_at_its_first_equals_sign() -> None:
-    assert wished("a = b=c ") == Wish("a", " b=c ", "--set a = b=c ")
-    assert wished("a=") == Wish("a", "", "--set a=")
+    assert wished("a = b=c ") == Setting("a", " b=c ", "--set a = b=c ")
+    assert wished("a=") == Setting("a", "", "--set a=")
 
 
 @pytest.mark.parametrize("text", ["fast", "", "=x", " =x"])
@@ -115,7 +114,7 @@ def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer
 
     async def story(scene: Scene) -> None:
         task = scene.configured(
-            MODE_PLAN, Wish("model", "Sonnet", "b"), Wish("effort", "HIGH", "c"), Wish("web", True, "d")
+            MODE_PLAN, Setting("model", "Sonnet", "b"), Setting("effort", "HIGH", "c"), Setting("web", True, "d")
         )
         await scene.is_asked("mode", "plan", [now(MODE, "plan"), MODEL])
         await scene.is_asked("m", "sonnet", [now(MODE, "plan"), now(MODEL, "sonnet"), EFFORT, WEB])
@@ -130,7 +129,7 @@ def test_options_are_set_one_after_the_other_each_in_the_list_of_the_last_answer
 
 def test_the_next_option_is_not_sent_before_the_last_one_is_answered() -> None:
     async def story(scene: Scene) -> None:
-        task = scene.configured(MODE_PLAN, Wish("model", "sonnet", "b"))
+        task = scene.configured(MODE_PLAN, Setting("model", "sonnet", "b"))
         first = await scene.agent.hears("session/set_config_option")
         barrier = asyncio.create_task(scene.agent.hears())
         await scene.agent.says({"id": "x", "method": "nonsense/ask", "params": {}})
@@ -144,7 +143,7 @@ def test_the_next_option_is_not_sent_before_the_last_one_is_answered() -> None:
 
 def test_what_holds_already_is_not_sent() -> None:
     async def story(scene: Scene) -> None:
-        await scene.configured(Wish("mode", "Ask", "a"), Wish("web", False, "b"), Wish("model", "opus", "c"))
+        await scene.configured(Setting("mode", "Ask", "a"), Setting("web", False, "b"), Setting("model", "opus", "c"))
 
     play({"configOptions": [MODE, WEB, MODEL]}, story)
 
@@ -154,7 +153,7 @@ def test_the_command_line_goes_before_the_profile_and_keeps_its_place() -> None:
 
     async def story(scene: Scene) -> None:
         task = scene.configured(
-            Wish("mode", "gone", "p"), Wish("model", "sonnet", "p"), Wish("Mode", "plan", "--set Mode=plan")
+            Setting("mode", "gone", "p"), Setting("model", "sonnet", "p"), Setting("Mode", "plan", "--set Mode=plan")
         )
         await scene.is_asked("mode", "plan", [now(MODE, "plan"), MODEL])
         await scene.is_asked("m", "sonnet", [now(MODE, "plan"), now(MODEL, "sonnet")])
@@ -181,7 +180,7 @@ def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() 
     """ACP does not know session/set_model any more, so the oracle has no say."""
 
     async def story(scene: Scene) -> None:
-        task = scene.configured(Wish("model", "m2", "--set model=m2"))
+        task = scene.configured(Setting("model", "m2", "--set model=m2"))
         request = json.loads(await scene.theirs.read())
         assert request["method"] == "session/set_model"
         assert request["params"] == {"sessionId": "s1", "modelId": "m2"}
@@ -197,13 +196,13 @@ def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() 
     [
         (
             {"configOptions": [MODE]},
-            Wish("mode", "plam", place(("session", "mode"))),
+            Setting("mode", "plam", place(("session", "mode"))),
             'review.yaml:12:9 session.mode: the agent offers no mode "plam"; did you mean "plan"?',
             "use one of ask, plan",
         ),
         (
             {"configOptions": [MODE]},
-            Wish("model", "opus", place(("session", "config", "model"))),
+            Setting("model", "opus", place(("session", "config", "model"))),
             "review.yaml:12:9 session.config.model: the agent offers no models to choose from",
             "leave it out; it offers mode",
         ),
@@ -217,7 +216,7 @@ def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() 
     ],
 )
 def test_what_the_agent_does_not_offer_is_an_error_that_says_who_wished_it(
-    result: object, wish: Wish, message: str, fix: str
+    result: object, wish: Setting, message: str, fix: str
 ) -> None:
     async def story(scene: Scene) -> None:
         with pytest.raises(NotOffered) as caught:
@@ -229,7 +228,7 @@ def test_what_the_agent_does_not_offer_is_an_error_that_says_who_wished_it(
 
 def test_a_refusal_says_who_wished_it_and_what_the_agent_said() -> None:
     async def story(scene: Scene) -> None:
-        task = scene.configured(MODE_PLAN, Wish("model", "sonnet", "b"))
+        task = scene.configured(MODE_PLAN, Setting("model", "sonnet", "b"))
         request = await scene.agent.hears("session/set_config_option")
         await scene.agent.refuses(request, -32602, "not today", data={"why": "rain"})
         with pytest.raises(SessionError) as caught:
@@ -297,7 +296,7 @@ def test_an_option_that_a_later_one_changed_back_is_told_of() -> None:
     """Also when it held from the start and nothing was sent for it."""
 
     async def story(scene: Scene) -> None:
-        task = scene.configured(Wish("web", False, "w"), MODE_PLAN, Wish("model", "sonnet", "c"))
+        task = scene.configured(Setting("web", False, "w"), MODE_PLAN, Setting("model", "sonnet", "c"))
         await scene.is_asked("mode", "plan", [now(MODE, "plan"), MODEL, WEB])
         await scene.is_asked("m", "sonnet", [MODE, now(MODEL, "sonnet"), now(WEB, True)])
         await task
@@ -312,7 +311,7 @@ def test_one_wish_alone_gives_the_option_as_it_was_and_the_value_that_was_sent()
     """What a command of an interactive session needs."""
 
     async def story(scene: Scene) -> None:
-        wish = Wish("model", "SONNET", ":set model SONNET")
+        wish = Setting("model", "SONNET", ":set model SONNET")
         task = asyncio.create_task(fulfil(scene.connection, scene.state, "s1", wish, limit=5))
         await scene.is_asked("m", "sonnet", [now(MODEL, "sonnet")])
         assert await task == (config_options([MODEL])[0], "sonnet")
@@ -357,7 +356,7 @@ def test_an_update_that_arrives_with_the_answer_is_not_undone_by_it() -> None:
         )
         await scene.agent.answers(await scene.agent.hears("session/new"), {"sessionId": "s1"})
         await opening
-        task = scene.configured(Wish("model", "sonnet", "a"), Wish("effort", "high", "b"))
+        task = scene.configured(Setting("model", "sonnet", "a"), Setting("effort", "high", "b"))
         request = await scene.agent.hears("session/set_config_option")
         newer = {"sessionUpdate": "config_option_update", "configOptions": [now(MODEL, "sonnet"), EFFORT]}
         await scene.agent.says(

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.session.permission.commandparts import parts
-from acp_launch.session.permission.globs import OPERATORS, in_path, is_allowed, is_caught, script
+from acp_launch.session.permission.globs import OPERATORS, in_path, is_allowed, is_caught, parts, script
 
 
 @pytest.mark.parametrize(

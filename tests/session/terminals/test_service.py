@@ -15,8 +15,8 @@ import pytest
 
 from acp_launch.process import terminal as process
 from acp_launch.process.records import files
-from acp_launch.process.scrollback import Scrollback
 from acp_launch.process.spawn import live
+from acp_launch.process.terminal import Scrollback
 from acp_launch.secret.redact import Redactor
 from acp_launch.session.service import Refusal, TerminalServed
 from acp_launch.session.terminals import service as module

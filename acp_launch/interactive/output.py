@@ -1,0 +1,110 @@
+"""The output of an interactive session, which also tells the story what it needs to know."""
+
+from collections import deque
+from collections.abc import Callable
+
+from acp_launch.console.draw.canvas import Canvas
+from acp_launch.console.draw.live import Live
+from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.outlet import Outlet
+from acp_launch.console.stream.plain import Plain
+from acp_launch.process.lifecycle import Change
+from acp_launch.protocol import acp
+from acp_launch.protocol.event import Updated
+from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
+
+# What was said in a session, for `:export`: the prompts, the agent's words, what it did. Markdown.
+
+
+MOST = 32 * 1024 * 1024  # characters; what is older is left out, and the transcript says so
+
+
+def _besides(update: Updated) -> str:
+    """What went along with a prompt."""
+    content = acp.mapping(acp.mapping(acp.decoded(update.update)).get("content"))
+    about = acp.mapping(content.get("resource")) or content
+    return f"\n\n*({acp.text(content.get('type'))}: {acp.text(about.get('uri'))})*\n\n"
+
+
+class Transcript:
+    """Takes what was shown, secrets and all that must not be shown being gone already."""
+
+    def __init__(self) -> None:
+        self._parts: deque[str] = deque()
+        self._size = 0
+        self._is_cut = False
+        self._speaker = ""
+        self._calls = ToolCalls()
+
+    def prompt(self, text: str) -> None:
+        """What a person asked."""
+        self._add("you", text)
+
+    def update(self, update: Updated) -> None:
+        """An update, live or of a history."""
+        if update.kind == "agent_message_chunk":
+            self._add("agent, outside a turn" if update.outside else "agent", acp.read_chunk(update.update)[0])
+        elif update.kind == "user_message_chunk" and update.replay:
+            self._add("you", acp.read_chunk(update.update)[0] or _besides(update))
+        elif update.kind in KINDS:
+            call = self._calls.merge(acp.mapping(acp.decoded(update.update)))
+            if call.get("status") in OVER:
+                self._add("", f"- {title(call)}: {call['status']}")
+
+    def markdown(self, heading: str) -> str:
+        """The whole of it."""
+        cut = "*The beginning is left out: it was too long.*\n\n" if self._is_cut else ""
+        return f"# {heading}\n\n{cut}{''.join(self._parts).strip()}\n"
+
+    def _add(self, speaker: str, text: str) -> None:
+        if speaker != self._speaker:
+            self._speaker = speaker
+            text = (f"\n\n## {speaker.capitalize()}\n\n" if speaker else "\n\n") + text
+        elif not speaker:
+            text = "\n" + text
+        self._parts.append(text)
+        self._size += len(text)
+        while self._size > MOST:
+            self._size -= len(self._parts.popleft())
+            self._is_cut = True
+
+
+SETTINGS = ("config_option_update", "current_mode_update")
+
+
+class Heard(Notices):
+    """Goes before an output; what it hears has no secrets any more."""
+
+    transcript: Transcript
+    is_drawn = True  # or written, line by line, beneath what is typed
+    settings_told = 0  # how often the agent said that its mode or its options are others
+    is_history_hidden = False  # a history that was on the screen already is not shown again
+    server_changed: Callable[[], None] = staticmethod(lambda: None)
+
+    def update(self, update: Updated) -> None:
+        if update.replay and self.is_history_hidden:
+            return
+        self.transcript.update(update)
+        self.settings_told += update.kind in SETTINGS
+        super().update(update)
+
+    def server(self, change: Change) -> None:
+        super().server(change)
+        self.server_changed()
+
+
+class HeardLive(Heard, Live):
+    """On a terminal."""
+
+
+class HeardPlain(Heard, Plain):
+    """Lines, for a dumb terminal or a pipe."""
+
+    is_drawn = False
+
+
+def heard(canvas: Canvas | None, clock: Callable[[], float]) -> "HeardLive | HeardPlain":
+    """What a session is shown by, where there is a canvas and where there is none. `clock` measures what is drawn."""
+    output = HeardPlain(Outlet(), is_watched=True) if canvas is None else HeardLive(canvas, history=True, clock=clock)
+    output.transcript = Transcript()
+    return output

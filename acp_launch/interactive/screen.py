@@ -1,0 +1,374 @@
+"""
+The canvas of an interactive session: prints go into the scrollback above the application, what is drawn again and
+again is one of its rows.
+
+Nothing is written here. Both are kept for the next frame, at most twelve a second and fewer when frames are dear, so
+that however much is printed no key waits for it. While somebody is asked (`hold`) prints wait: what stands above a
+question does not scroll away while it is read.
+"""
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from math import ceil
+from time import monotonic
+from typing import Any
+
+from prompt_toolkit import Application
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.utils import get_cwidth
+from rich.color import Color, ColorType
+from rich.console import Console, RenderableType
+from rich.segment import Segment
+from rich.style import Style
+
+# What rich has rendered, as prompt_toolkit draws it.
+
+
+ANSI = (
+    *("ansiblack", "ansired", "ansigreen", "ansiyellow", "ansiblue", "ansimagenta", "ansicyan", "ansigray"),
+    *("ansibrightblack", "ansibrightred", "ansibrightgreen", "ansibrightyellow"),
+    *("ansibrightblue", "ansibrightmagenta", "ansibrightcyan", "ansiwhite"),
+)
+ATTRIBUTES = ("bold", "dim", "italic", "underline", "blink", "reverse", "strike")
+
+
+def fragments(segments: Iterable[Segment]) -> StyleAndTextTuples:
+    """One row. Control codes are left out: they would move the cursor that somebody else counts from."""
+    return [(_style(segment.style), segment.text) for segment in segments if not segment.control]
+
+
+@lru_cache(maxsize=1024)
+def _style(style: Style | None) -> str:
+    if style is None:
+        return ""
+    words = [name for name in ATTRIBUTES if getattr(style, name)]
+    words += [f"fg:{_color(style.color)}"] if style.color else []
+    words += [f"bg:{_color(style.bgcolor)}"] if style.bgcolor else []
+    return " ".join(words)
+
+
+def _color(color: Color) -> str:
+    if color.type is ColorType.DEFAULT:
+        return "default"
+    if color.number is not None and color.number < len(ANSI):
+        return ANSI[color.number]
+    return color.get_truecolor().hex
+
+
+FRAMES = 12  # a second
+SHARE = 0.2  # of our time, at most, that frames may take
+
+
+class Board:
+    """A `Canvas`."""
+
+    def __init__(self, console: Console, size: Callable[[], Size], frame: Callable[[], None]) -> None:
+        """`console` renders and never writes; `frame` asks for a frame soon."""
+        self._console = console
+        self._size = size
+        self._frame = frame
+        self._pending: list[str] = []
+        self._held: list[str] | None = None
+        self._content: RenderableType | None = None
+        self._rows: list[StyleAndTextTuples] = []
+        self._rendered: tuple[RenderableType | None, int] = (None, 0)
+        self._timer: asyncio.TimerHandle | None = None
+        self._begun = self._next = 0.0
+
+    @property
+    def width(self) -> int:
+        return self._size().columns
+
+    def print(self, what: RenderableType) -> None:
+        self.write(self._ansi(what))
+
+    def write(self, text: str) -> None:
+        """Print whole lines that are made for a terminal already."""
+        (self._pending if self._held is None else self._held).append(text)
+        self._schedule()
+
+    def say(self, what: RenderableType) -> None:
+        """Print at once, also while prints are held back."""
+        self._pending.append(self._ansi(what))
+        self._schedule()
+
+    def show(self, what: RenderableType) -> None:
+        self._content = what
+        self._schedule()
+
+    def erase(self) -> bool:
+        """Nothing to do: whatever is written now is put above by itself."""
+        return self._content is not None
+
+    def close(self) -> None:
+        self._content = None
+        self._schedule()
+
+    def touch(self) -> None:
+        """Something else than the canvas has changed: it is drawn with the next frame."""
+        self._schedule()
+
+    def hold(self) -> None:
+        self._held = []
+
+    def release(self) -> None:
+        self._pending += self._held or []
+        self._held = None
+        self._schedule()
+
+    def take(self) -> str:
+        """What is to be written above, for the frame that is drawn now. The rows are rendered anew with it: what was
+        printed may have stood there."""
+        text, self._pending = "".join(self._pending), []
+        if text:
+            self._rendered = (None, 0)
+        return text.replace("\n", "\r\n")
+
+    def rows(self, width: int) -> list[StyleAndTextTuples]:
+        """What stands below it, row by row; nothing while prints are held back. Rendered anew once a frame, however
+        often it changes."""
+        if self._held is not None or self._content is None:
+            return []
+        if self._rendered[1] != width or (self._rendered[0] is not self._content and monotonic() >= self._next):
+            self._rendered = (self._content, width)
+            options = self._sized().options.update(width=width)
+            self._rows = [fragments(row) for row in self._console.render_lines(self._content, options, pad=False)]
+        elif self._rendered[0] is not self._content:
+            self._schedule()
+        return self._rows
+
+    def begin(self) -> None:
+        """A frame is about to be drawn."""
+        self._begun = monotonic()
+
+    def end(self) -> None:
+        """It has been drawn."""
+        now = monotonic()
+        if now >= self._next:  # else it was drawn for a key, which waits for nobody
+            self._next = self._begun + max(1 / FRAMES, (now - self._begun) / SHARE)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ansi(self, what: RenderableType) -> str:
+        console = self._sized()
+        with console.capture() as captured:
+            console.print(what)
+        return captured.get()
+
+    def _sized(self) -> Console:
+        """For the size of now; rich would believe COLUMNS and LINES."""
+        size = self._size()
+        self._console.size = (size.columns, size.rows)
+        return self._console
+
+    def _schedule(self) -> None:
+        if self._timer is None and (loop := _running()) is not None:
+            self._timer = loop.call_later(max(0.0, self._next - monotonic()), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._frame()
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:  # before the session; the first frame will have it
+        return None
+
+
+# The terminal as prompt_toolkit writes to it: one write a frame.
+#
+# prompt_toolkit flushes several times while it erases, prints and draws. Between `begin` and `end` all of that is kept
+# and leaves as one piece, marked as one frame (DEC private mode 2026), so that nobody sees half of it. Terminals that
+# do not know the mark ignore it.
+
+
+BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
+
+
+class Tty:
+    """As much of a text stream as `Vt100_Output` uses. Not Python's own: what that could not write it tries again at
+    the interpreter's exit."""
+
+    def __init__(self, descriptor: int, encoding: str, lost: Callable[[], None]) -> None:
+        """`lost` is called when the terminal is gone: nothing can be shown any more."""
+        self.encoding = encoding
+        self._descriptor = descriptor
+        self._lost = lost
+        self._pieces: list[str] = []
+        self._is_framing = False
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, text: str) -> int:
+        self._pieces.append(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if not self._is_framing:
+            self._send()
+
+    def begin(self) -> None:
+        self._is_framing = True
+
+    def end(self) -> None:
+        self._is_framing = False
+        text = "".join(self._pieces)
+        self._pieces = [BEGIN, text, END] if text else []
+        self._send()
+
+    def _send(self) -> None:
+        data = memoryview("".join(self._pieces).encode(self.encoding, "replace"))
+        self._pieces = []
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+        except OSError:  # EIO: whoever showed it has ended; there is nobody to tell
+            self._lost()
+
+
+# One frame: take the application off the screen if something goes above it, print that, draw the application again.
+#
+# All of it is one write (`tty`). prompt_toolkit draws only what has changed since the last frame, except after a print,
+# after the screen got another size and when the application became lower: rows below it would stay.
+
+
+FALLBACK = Size(rows=24, columns=80)  # of a terminal that does not know
+
+
+def terminal_size(descriptor: int) -> Size:
+    try:
+        columns, rows = os.get_terminal_size(descriptor)
+    except OSError:  # it is gone
+        return FALLBACK
+    return Size(rows=rows or FALLBACK.rows, columns=columns or FALLBACK.columns)
+
+
+class Drawing:
+    def __init__(self, app: "Application[None]", tty: Tty, board: Board, drawn: Any) -> None:
+        """`drawn` is called after each frame."""
+        self._app = app
+        self._tty = tty
+        self._board = board
+        self._drawn = drawn
+        self._size = app.output.get_size()  # of the last frame
+        app.before_render += self._before
+        app.after_render += self._after
+
+    def finish(self) -> None:
+        """Write what is still to be printed; the application is not on the screen."""
+        self._app.output.write_raw(self._board.take())
+        self._app.output.flush()
+        self._tty.end()
+
+    def clear(self) -> None:
+        """Begin at the top of the screen. What stands there scrolls away, where it can be scrolled back to."""
+        self._erase()
+        self._app.output.write_raw("\r\n" * self._app.output.get_size().rows)
+        self._app.output.cursor_goto(0, 0)
+        self._app.invalidate()
+
+    def _before(self, sender: object) -> None:
+        self._tty.begin()
+        self._board.begin()
+        size = self._app.output.get_size()
+        text = self._board.take()
+        if text or size != self._size or self._is_lower(size):
+            self._erase()
+            self._app.output.write_raw(text)
+        self._size = size
+
+    def _after(self, sender: object) -> None:
+        self._tty.end()
+        self._board.end()
+        self._drawn()
+
+    def _is_lower(self, size: Size) -> bool:
+        screen = self._app.renderer.last_rendered_screen
+        wanted = self._app.layout.container.preferred_height(size.columns, size.rows).preferred
+        return screen is not None and min(wanted, size.rows) < screen.height
+
+    def _erase(self) -> None:
+        self._app.output.cursor_up(self._wrapped())
+        self._app.renderer.erase()
+
+    def _wrapped(self) -> int:
+        """How many rows more than we drew there are above the cursor: a terminal that became narrower has wrapped
+        those that are too long for it, as nearly all do. One that cuts them loses as many rows of what was above."""
+        screen, columns = self._app.renderer.last_rendered_screen, self._app.output.get_size().columns
+        if screen is None or columns >= self._size.columns:
+            return 0
+        cursor = screen.get_cursor_position(self._app.layout.current_window)
+        above = sum(max(1, ceil(_used(screen.data_buffer[row]) / columns)) - 1 for row in range(cursor.y))
+        return above + cursor.x // columns
+
+
+def _used(row: Any) -> int:
+    """The columns of a row up to its last mark."""
+    return max((column + max(1, get_cwidth(cell.char)) for column, cell in row.items() if cell.char != " "), default=0)
+
+
+# What is written to stdout or stderr while the screen is ours: it goes above what is drawn, line by line.
+
+
+class Above(io.TextIOBase):
+    """Stands in for a stream that is a terminal; whoever asks is told so."""
+
+    def __init__(self, write: Callable[[str], None], encoding: str) -> None:
+        self._write = write
+        self._begun = ""
+        self._encoding = encoding
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+    def isatty(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:
+        lines, end, rest = (self._begun + text).rpartition("\n")
+        self._begun = rest
+        if end:
+            self._write(lines + end)
+        return len(text)
+
+    def finish(self) -> None:
+        """Let go of a last line without an end."""
+        if self._begun:
+            self.write("\n")
+
+
+@contextmanager
+def streams_above(write: Callable[[str], None]) -> Iterator[None]:
+    """While the block runs, what is written to `sys.stdout` and `sys.stderr` is given to `write` as whole lines.
+
+    A stream that is no terminal stays what it is: somebody keeps a log there.
+    """
+    before = sys.stdout, sys.stderr
+    put = [Above(write, stream.encoding) if stream is not None and stream.isatty() else None for stream in before]
+    sys.stdout, sys.stderr = (new or old for new, old in zip(put, before, strict=True))
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+        for stream in put:
+            if stream is not None:
+                stream.finish()

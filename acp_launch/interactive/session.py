@@ -1,0 +1,535 @@
+"""
+The story of an interactive session: one agent after the other, one session after the other, turn by turn.
+
+The agent is started again when it died or a login needs it, and its session loaded again with its history left out.
+Its servers are started again with it: a process of theirs has one conversation, and that ended with the agent
+(`bridge.servers`). What was not answered is offered for editing, never sent by itself.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from acp_launch.console.stderr import DIM
+from acp_launch.console.stream.discreet import Output
+from acp_launch.errors import (
+    AgentError,
+    AgentRefused,
+    AuthRequired,
+    LaunchError,
+    RemoteProtocolError,
+    Stopped,
+    WaitExpired,
+    first,
+)
+from acp_launch.interactive import commands
+from acp_launch.interactive.front import Event, Front, Interrupted, Left, Submitted
+from acp_launch.interactive.output import Heard
+from acp_launch.interactive.state import Current, Desk, Leave, Move, Room, Rooms, Showing, is_the_end
+from acp_launch.interactive.which import Seat
+from acp_launch.launch.loop import Interrupts, kept
+from acp_launch.launch.run import Reconnect, Talks, after_login, call_on, check, once, open_wanted
+from acp_launch.launch.servers import Supplies, bridged
+from acp_launch.launch.services import served
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.process.spawn import Spawned
+from acp_launch.protocol.acp import Capabilities
+from acp_launch.session.client import Client, Turn
+from acp_launch.session.connection import Connection
+from acp_launch.session.observer import TurnEnd
+from acp_launch.session.opening import Setting
+from acp_launch.session.person import Choice, Person
+from acp_launch.session.prompt.attachments import Block, told
+
+# Who takes what comes from the keyboard: always somebody, so that Ctrl-C is never in vain.
+
+
+Taker = Callable[[Event], None]
+T = TypeVar("T")
+
+
+class GivenUp(Exception):  # noqa: N818 - it reads as what happened
+    """Raised when a person did not want to wait any longer; `leaves` when they want to be gone altogether."""
+
+    def __init__(self, *, leaves: bool) -> None:
+        super().__init__()
+        self.leaves = leaves
+
+
+class Attention:
+    def __init__(self, front: Front, otherwise: Taker) -> None:
+        """`otherwise` takes what nobody else does."""
+        self._front = front
+        self._taker = otherwise
+
+    async def pump(self) -> None:
+        """Hand on every event, until cancelled."""
+        while True:
+            event = await self._front.events.get()
+            self._taker(event)  # whoever it is by now
+
+    @contextmanager
+    def of(self, taker: Taker) -> Iterator[None]:
+        """While the block runs, `taker` takes them."""
+        before, self._taker = self._taker, taker
+        try:
+            yield
+        finally:
+            self._taker = before
+
+    async def while_waiting(self, work: Coroutine[Any, Any, T], enter: Callable[[str], None]) -> T:
+        """What `work` gives; `enter` takes what is entered meanwhile.
+
+        Raises:
+            GivenUp: after Ctrl-C or the end of input.
+        """
+        running = asyncio.ensure_future(work)
+        given_up: list[GivenUp] = []
+
+        def take(event: Event) -> None:
+            match event:
+                case Submitted(text):
+                    enter(text)
+                case Interrupted() | Left():
+                    given_up.append(GivenUp(leaves=isinstance(event, Left)))
+                    running.cancel()
+
+        with self.of(take):
+            try:
+                return await running
+            except asyncio.CancelledError:
+                if not given_up or not running.cancelled():
+                    raise
+                raise given_up[0] from None
+
+
+# One turn of an interactive session, and what comes from the keyboard meanwhile.
+
+
+TITLE = 80  # characters of the first prompt that stand in for a title
+
+
+class Turning:
+    def __init__(
+        self,
+        desk: Desk,
+        showing: Showing,
+        attention: Attention,
+        blocks: Callable[[str, Capabilities], Sequence[Block]],
+    ) -> None:
+        self._desk, self._showing, self._attention, self._blocks = desk, showing, attention, blocks
+        self.queue: list[str] = []
+        self._unanswered = ""  # the prompt that was sent and not answered
+        self._turn: Turn | None = None
+        self._outcome: Leave | None = None
+        self._is_cancelled = False
+
+    def enter(self, text: str) -> None:
+        """What was entered while something else goes on: its turn comes."""
+        self.queue.append(text)
+        self._desk.front.queued(self.queue)
+
+    def dequeued(self) -> str:
+        """The first of what was entered during a turn."""
+        text = self.queue.pop(0)
+        self._desk.front.queued(self.queue)
+        return text
+
+    def give_back(self) -> str:
+        """What was not answered, with all that waited for its answer: nothing of it is sent by itself."""
+        parts = [self._unanswered, *self.queue]
+        self._unanswered = ""
+        self.queue.clear()
+        self._desk.front.queued(self.queue)
+        return "\n".join(filter(None, parts))
+
+    async def take(self, current: Current, text: str) -> Leave | None:
+        """Send a prompt and see its turn through; gives how the session is to be left, if it is.
+
+        Raises:
+            AgentError, WaitExpired: the agent died, or hung.
+        """
+        desk = self._desk
+        try:
+            blocks = self._blocks(text, current.connection.agent.capabilities)
+        except LaunchError as error:
+            desk.failed(error)
+            desk.front.offer(text)
+            return None
+        self._unanswered, self._outcome, self._is_cancelled = text, None, False
+        current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
+        desk.prompted(text)
+        if blocks[1:]:
+            desk.say(f"attached: {told(blocks[1:])}", DIM)
+        self._showing.mood = "working"
+        try:
+            await self._seen_through(current, blocks)
+        except (AgentRefused, AuthRequired) as error:
+            desk.failed(error)
+            desk.front.offer(self.give_back())
+        except WaitExpired:
+            if self._outcome is None:  # else nobody wants the agent back
+                raise
+        self._unanswered = ""
+        if self._is_cancelled and self.queue:  # it may have been meant for the answer
+            desk.front.offer(self.give_back())
+        self._showing.mood = "idle"
+        return self._outcome
+
+    async def _seen_through(self, current: Current, blocks: Sequence[object]) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(self._run(current, blocks))
+                beside: set[asyncio.Task[None]] = set()  # commands that were entered meanwhile
+
+                def take(event: Event) -> None:
+                    if work := self._taken(event, running, current):
+                        task = tasks.create_task(work)
+                        beside.add(task)
+                        task.add_done_callback(beside.discard)
+
+                with self._attention.of(take):
+                    await asyncio.wait({running})
+                for task in beside:
+                    task.cancel()
+        except BaseExceptionGroup as failures:
+            raise first(failures) from None
+
+    async def _run(self, current: Current, blocks: Sequence[object]) -> None:
+        desk = self._desk
+
+        async def prompted() -> TurnEnd:
+            self._turn = Turn(
+                current.connection,
+                current.client,
+                current.ready.session_id,
+                silence=desk.plan.timeouts.silence,
+                over=desk.servers.first_turn_over if current.turns == 0 else lambda: None,
+            )
+            return await self._turn.run(blocks)
+
+        current.last = await after_login(prompted, current.connection, desk.needs.log_in)
+        current.turns += 1
+        current.room.used(current.last.title or current.first_prompt)
+        await desk.observer.drain()
+
+    def _taken(self, event: Event, running: "asyncio.Task[None]", current: Current) -> Coroutine[Any, Any, None] | None:
+        """What is to be done beside the turn, if anything."""
+        match event:
+            case Submitted(text) if commands.is_ours(text) and commands.works_in_turn(text):
+                return self._carried_out(text, current)
+            case Submitted(text):
+                self.enter(text)
+            case Interrupted() if self._is_cancelled:
+                self._outcome = Leave(INTERRUPTED)
+                self._desk.interrupts.hurry.set()
+                running.cancel()
+            case Interrupted():
+                self._cancel(running)
+            case Left():
+                self._outcome = Leave(0)
+                self._cancel(running)
+        return None
+
+    async def _carried_out(self, text: str, current: Current) -> None:
+        outcome = await commands.run(self._desk, current, text)
+        assert outcome is None, "what works in a turn does not end it"
+
+    def _cancel(self, running: "asyncio.Task[None]") -> None:
+        """The turn, or what comes before it can be tried again: a login."""
+        self._is_cancelled = True
+        self._showing.mood = "cancelling"
+        if self._turn is not None and self._turn.is_running:
+            self._turn.cancel()
+        else:
+            running.cancel()
+
+
+# An agent died or hung in the midst of a session: whether somebody wants it started again.
+
+
+LEAVE = Choice("n", "Leave")
+AGAIN = (Choice("y", "Start it again and go on with this session"), LEAVE)
+ANEW = (Choice("y", "Start it again with a new session; it cannot go on with this one"), LEAVE)
+
+
+def can_go_on(able: Capabilities) -> bool:
+    """Whether such an agent finds back into a session."""
+    return able.load or able.resume
+
+
+async def is_wanted_again(
+    able: Capabilities, person: Person, attention: Attention, enter: Callable[[str], None]
+) -> bool:
+    """`able` is what it could do; `enter` takes what is entered meanwhile.
+
+    Raises:
+        Stopped: after a SIGINT.
+    """
+    choices = AGAIN if can_go_on(able) else ANEW
+    try:
+        return await attention.while_waiting(_is_chosen(person, choices), enter)
+    except GivenUp as given_up:
+        if given_up.leaves:
+            return False
+        raise Stopped("stopped", signal_number=signal.SIGINT) from None
+
+
+async def _is_chosen(person: Person, choices: Sequence[Choice]) -> bool:
+    async with person.floor():
+        return await person.choose("The agent is gone.", choices) == "y"
+
+
+TWICE = 2.0  # seconds within which a second Ctrl-C leaves
+INTERRUPTED = 130
+
+
+class Seating(Struct, frozen=True, kw_only=True):
+    """What an interactive session takes besides its plan."""
+
+    needs: Talks
+    front: Seat
+    observer: Output
+    heard: Heard
+    rooms: Rooms
+    room: Room  # the first
+    replay: bool
+    wishes: Sequence[Setting]
+    blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
+    here: Path  # where the command was typed
+
+
+async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
+    """Until it is left; gives the exit code.
+
+    Raises:
+        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+    """
+    needs = seating.needs
+    supplies = Supplies(secrets=needs.secrets, max_line=needs.max_line, logs=needs.server_logs)
+    try:
+        async with (
+            kept(needs.guard),
+            Interrupts(seating.front.interrupt) as interrupts,
+            bridged(plan, supplies, seating.observer, interrupts) as servers,
+            asyncio.TaskGroup() as tasks,
+        ):
+            desk = Desk(
+                plan=plan,
+                needs=needs,
+                front=seating.front,
+                observer=seating.observer,
+                heard=seating.heard,
+                rooms=seating.rooms,
+                here=seating.here,
+                servers=servers,
+                interrupts=interrupts,
+            )
+            tasks.create_task(seating.front.run(), name="front")
+            story = _Sitting(desk, seating)
+            keyboard = tasks.create_task(story.attention.pump(), name="keyboard")
+            is_orderly = False
+            try:
+                code = await story.run(spawned)
+                is_orderly = True
+            finally:
+                servers.stopping(is_orderly=is_orderly)
+                keyboard.cancel()
+                seating.front.close()
+            check(interrupts)
+            return code
+    except BaseExceptionGroup as failures:
+        raise first(failures) from None
+
+
+class _Sitting:
+    def __init__(self, desk: Desk, seating: Seating) -> None:
+        self._desk = desk
+        self._showing = Showing(desk, commands.words())
+        self.attention = Attention(desk.front, self._while_starting)
+        self._turning = Turning(desk, self._showing, self.attention, seating.blocks)
+        self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # what came while nothing was going on
+        self._room = seating.room
+        self._replay = seating.replay
+        self._wishes = seating.wishes
+        self._log_in = seating.needs.log_in
+        self._interrupted = 0.0  # loop time of a Ctrl-C that meant nothing
+        desk.heard.server_changed = self._showing.changed
+
+    async def run(self, spawned: Spawned) -> int:
+        desk = self._desk
+        try:
+            while True:
+                try:
+                    return await call_on(
+                        desk.plan, desk.needs, spawned, desk.observer, desk.interrupts, self._talk, None
+                    )
+                except Reconnect:
+                    self._log_in = once(desk.needs.log_in)
+                    desk.say("the agent is started again, it knows the login now")
+                except (AgentError, WaitExpired, RemoteProtocolError) as error:
+                    if isinstance(error, AgentRefused) or not await desk.interrupts.watch(self._again(error)):
+                        raise
+                self._replay = False
+                spawned = desk.needs.respawn()
+        finally:
+            self._showing.close()
+            self._room.leave()
+
+    def _while_starting(self, event: Event) -> None:
+        """Before a session is open, and between two agents: Ctrl-C is the end, as in a run of one prompt."""
+        match event:
+            case Submitted(text):
+                self._turning.enter(text)
+            case Interrupted() | Left():
+                self._desk.interrupts.interrupt()
+
+    async def _again(self, error: LaunchError) -> bool:
+        """Whether an agent that died or hung is to be started again. One that never opened a session is not."""
+        desk, current = self._desk, self._desk.current
+        if current is None:
+            return False
+        able = current.connection.agent.capabilities
+        desk.current = None
+        desk.failed(error)
+        self._showing.mood = "down"
+        is_wanted = await is_wanted_again(able, desk.front.person, self.attention, self._turning.enter)
+        if is_wanted and not can_go_on(able):
+            self._room.leave()
+            self._room = desk.rooms.fresh()
+        if is_wanted and (unanswered := self._turning.give_back()):
+            desk.front.offer(unanswered)
+            desk.say("the prompt it did not answer is ready to be edited and sent again")
+        return is_wanted
+
+    async def _talk(self, connection: Connection) -> int:
+        self._showing.mood = "starting"
+        current = await self._enter(connection, self._room, [*self._wishes, *self._desk.chosen])
+        try:
+            while True:
+                self._desk.current = current
+                self._showing.mood = "idle"
+                outcome = await self._converse(current)
+                if isinstance(outcome, Leave):
+                    return outcome.code
+                current = await self._moved(current, outcome.room)
+        finally:
+            await current.leaving.aclose()
+
+    async def _enter(self, connection: Connection, room: Room, wishes: Sequence[Setting]) -> Current:
+        desk, needs = self._desk, self._desk.needs
+        leaving = AsyncExitStack()
+        try:
+            serving = await leaving.enter_async_context(
+                served(desk.plan, connection, needs.means, desk.interrupts.hurry)
+            )
+            client = Client(
+                connection,
+                name=room.name,
+                gate=needs.means.gate,
+                services=serving.services,
+                completed=serving.completed,
+                changed=self._showing.changed,
+            )
+            wanted = room.wanted(wishes, replay=self._replay)
+            desk.heard.is_history_hidden = not self._replay
+            ready = await open_wanted(desk.plan, wanted, needs.secrets, connection, client, desk.servers, self._log_in)
+            room.opened()
+            self._log_in = needs.log_in
+            desk.rooms.records()  # for completion
+        except BaseException:
+            await leaving.aclose()
+            raise
+        return Current(connection, client, ready, room, leaving)
+
+    async def _moved(self, current: Current, room: Room) -> Current:
+        """Go to another session, or stay where we are when it cannot be opened."""
+        self._showing.mood = "starting"
+        self._replay = True
+        entering = self._enter(current.connection, room, ())
+        try:
+            entered = await self.attention.while_waiting(entering, self._turning.enter)
+        except (LaunchError, Reconnect, GivenUp) as error:
+            room.leave()
+            if isinstance(error, Reconnect) or (isinstance(error, LaunchError) and is_the_end(error)):
+                raise
+            current.client.attend()
+            self._tell_why(error)
+            return current
+        await self._left(current)
+        self._room, self._wishes = room, ()
+        self._desk.chosen.clear()
+        return entered
+
+    async def _left(self, current: Current) -> None:
+        """The agent may forget what it holds for a session that was left."""
+        await current.leaving.aclose()
+        connection, limit = current.connection, self._desk.plan.timeouts.session
+        if connection.agent.capabilities.close:
+            call = connection.conversation.end("close", current.ready.session_id)
+            try:
+                await connection.call(call, what="answer to session/close from the agent", limit=limit)
+            except AgentRefused as error:
+                self._desk.observer.note(f"the session {current.room.name} was left open: {error.message}")
+        current.room.leave()
+
+    def _tell_why(self, error: LaunchError | GivenUp) -> None:
+        if isinstance(error, LaunchError):
+            self._desk.failed(error)
+            return
+        self._desk.say("given up")
+        if error.leaves:
+            self._inbox.put_nowait(Left())
+
+    async def _converse(self, current: Current) -> Leave | Move:
+        while True:
+            text = await self._next(current)
+            if text is None:
+                return Leave(0)
+            if not text:
+                return Leave(INTERRUPTED)
+            if commands.is_ours(text):
+                outcome = await self._carried_out(current, text)
+            else:
+                outcome = await self._turning.take(current, commands.prompt_of(text))
+            if outcome is not None:
+                return outcome
+
+    async def _carried_out(self, current: Current, text: str) -> Leave | Move | None:
+        running = commands.run(self._desk, current, text)
+        try:
+            return await self.attention.while_waiting(running, self._turning.enter)
+        except GivenUp as error:
+            self._tell_why(error)
+            return None
+        finally:
+            self._showing.refresh()
+
+    async def _next(self, current: Current) -> str | None:
+        """What is to be done next; None at the end of input, empty after a second Ctrl-C.
+
+        Raises:
+            AgentError: the agent ended meanwhile.
+        """
+        if self._turning.queue:
+            return self._turning.dequeued()
+        while True:
+            with self.attention.of(self._inbox.put_nowait):
+                event = await current.connection.unless_over(self._inbox.get())
+            match event:
+                case Submitted(text):
+                    self._interrupted = 0.0
+                    return text
+                case Left():
+                    return None
+                case Interrupted():
+                    now = asyncio.get_running_loop().time()
+                    if now - self._interrupted < TWICE:
+                        return ""
+                    self._interrupted = now
+                    self._desk.say("Ctrl-C again, or Ctrl-D, ends the session")

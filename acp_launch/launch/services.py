@@ -1,0 +1,87 @@
+"""What this launch does for its agent besides answering: files and commands, forms and links."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.protocol.acp import Offers
+from acp_launch.session.connection import Connection
+from acp_launch.session.permission.gate import Gate
+from acp_launch.session.service import Serve, Services
+
+if TYPE_CHECKING:
+    from acp_launch.session.elicitation.service import Elicitation
+
+# The elicitation of an agent of that name, and where its notes go.
+Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
+
+
+class Means(Struct, frozen=True, kw_only=True):
+    """With what it is done."""
+
+    offers: Offers
+    gate: Gate
+    env: Mapping[str, str]  # of the commands that are run for the agent
+    elicit: Elicit | None  # None when there is no one to ask
+
+
+class Served(Struct, frozen=True):
+    """`completed` is to hear of each `elicitation/complete`."""
+
+    services: Services
+    completed: Callable[[str], None] = lambda elicitation_id: None
+
+
+def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
+    """What the profile grants, and what a person at the terminal makes possible."""
+    return Offers(
+        read_files=plan.client.fs is not False,
+        write_files=plan.client.fs is True,
+        terminals=plan.client.terminal,
+        forms=has_person,
+        urls=has_person,
+        terminal_login=has_person,
+    )
+
+
+@asynccontextmanager
+async def served(plan: LaunchPlan, connection: Connection, means: Means, hurry: asyncio.Event) -> AsyncIterator[Served]:
+    """Serve what was offered, for as long as the block runs; leaving ends what still does, at once if `hurry` is."""
+    allowed, tell = means.gate.serve, connection.observer.served
+    completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
+
+    def files() -> Services:
+        from acp_launch.session.files.service import Files
+
+        roots = (plan.cwd, *plan.additional_directories)
+        return Files(roots, may_write=means.offers.write_files, allowed=allowed, tell=tell).services()
+
+    def terminals() -> Services:
+        from acp_launch.session.terminals.service import Terminals
+
+        made = Terminals(plan.cwd, means.env, allowed=allowed, tell=tell)
+        ending.push_async_callback(made.close, hurry)
+        return made.services()
+
+    async with AsyncExitStack() as ending:
+        services = {**_later("fs/", files, means.offers), **_later("terminal/", terminals, means.offers)}
+        if means.elicit is not None:
+            eliciting = means.elicit(connection.agent.title or "the agent", connection.observer.note)
+            services |= eliciting.services()
+            completed = eliciting.completed
+        yield Served(services, completed)
+
+
+def _later(family: str, make: Callable[[], Services], offers: Offers) -> dict[str, Serve]:
+    """The methods of a family, made when the first of them is asked for: most agents never do."""
+    made = cache(make)
+
+    async def serve(method: str, params: dict[str, Any]) -> object:
+        return await made()[method](params)
+
+    return {method: partial(serve, method) for method in offers.methods if method.startswith(family)}

@@ -1,0 +1,362 @@
+"""A log file for each server of a launch, beside its agent's; lines of ours say when each process began and ended."""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from io import FileIO
+from pathlib import Path
+from urllib.parse import quote, unquote
+from zlib import crc32
+
+from msgspec import Struct
+
+from acp_launch.secret.redact import Redactor, redactor
+
+# What log files are called.
+#
+# 20261121T121300.123Z-4711+demo.log an agent's 20261121T121300.123Z-4711+demo+github.log its server's; github#2 for a
+# second process of it
+#
+# Before the first `+` is the launch: when it began (UTC, so that names sort by age) and its pid. What is neither a
+# letter, a digit nor one of `_.-~#` in the two names is written `%2B`, so that a file's name can be read back.
+
+
+SUFFIX = ".log"
+OLDER = ".1"  # after the suffix of a file that was full
+LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
+_STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
+_SHAPE = re.compile(rf"({_STAMP}-[0-9]{{1,10}})\+([^+]+)(?:\+([^+]+))?\.log")
+_EARLIER = re.compile(r"[0-9]{8}-[0-9]{6}-.*-[0-9]{1,10}\.log")  # what version 0.1 has left
+
+
+class LogName(Struct, frozen=True):
+    """`server` is empty for the agent's."""
+
+    launch: str
+    profile: str
+    server: str = ""
+
+
+@cache
+def this_launch() -> str:
+    """The launch that this process is."""
+    now = time.time()
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
+    return f"{stamp}.{int(now * 1000) % 1000:03d}Z-{os.getpid()}"
+
+
+def began(launch: str) -> float:
+    """When a launch began, in Unix seconds; a 31st of February is a day in March."""
+    from calendar import timegm
+
+    date, clock, milliseconds = launch[:8], launch[9:15], launch[16:19]
+    moment = (int(date[:4]), int(date[4:6]), int(date[6:]), int(clock[:2]), int(clock[2:4]), int(clock[4:]))
+    return timegm(moment) + int(milliseconds) / 1000
+
+
+def written(name: LogName) -> str:
+    return "+".join([name.launch, *map(_quoted, filter(None, (name.profile, name.server)))]) + SUFFIX
+
+
+def read(file: str) -> LogName | None:
+    """The other way round; None for a file that is no log of ours. A very long name comes back as `kept` gives it."""
+    if not (found := _SHAPE.fullmatch(file)):
+        return None
+    launch, profile, server = found.groups(default="")
+    return LogName(launch, _unquoted(profile), _unquoted(server))
+
+
+def launch_of(file: str) -> str | None:
+    """The launch whose log it is; what an earlier version left is one of its own. None for what is no log of ours."""
+    if name := read(file):
+        return name.launch
+    return file if _EARLIER.fullmatch(file) else None
+
+
+def kept(name: str) -> str:
+    """`name` as a file's name keeps it: cut, with a checksum, when it is very long."""
+    return _unquoted(_quoted(name))
+
+
+def _quoted(name: str) -> str:
+    text = quote(name, safe="#", errors="surrogateescape")
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST - 9]}~{crc32(text.encode()):08x}"
+
+
+def _unquoted(text: str) -> str:
+    return unquote(text, errors="surrogateescape")
+
+
+# The log files that are there, by launch; the oldest launches go. What is not ours stays, and is not looked at.
+
+
+KEPT = 50  # launches; an agent writes some 10 lines a session
+
+
+def logs(directory: Path) -> dict[Path, LogName]:
+    """Every log, the oldest launch first, in each the agent's first and then its servers' by name.
+
+    A path may not exist for a moment: what was full has just been renamed.
+    """
+    found = {file.with_name(file.name.removesuffix(OLDER)) for file in _files(directory)}
+    names = {file: name for file in found if (name := read(file.name))}
+    return dict(sorted(names.items(), key=lambda item: (item[1].launch, item[1].profile, item[1].server)))
+
+
+def forget_the_oldest(directory: Path, launch: str) -> None:
+    """Make room for `launch`: all files of those beyond the newest `KEPT` are removed."""
+    launches: dict[str, list[Path]] = {}
+    for file in sorted(_files(directory)):
+        if (of := launch_of(file.name.removesuffix(OLDER))) is not None:
+            launches.setdefault(of, []).append(file)
+    launches.pop(launch, None)
+    for old in list(launches)[: max(0, len(launches) - KEPT + 1)]:  # names begin with the time
+        for file in launches[old]:
+            file.unlink(missing_ok=True)  # another launch may be tidying up too
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Whatever is called a log: files, and neither pipes, which would make us wait, nor links."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith((SUFFIX, SUFFIX + OLDER)) and entry.is_file(follow_symlinks=False):
+                    yield directory / entry.name
+    except OSError:
+        return  # nothing was logged yet, or nobody can know
+
+
+# What a child says on stderr, in a file, made with its first byte.
+#
+# A file that is full is renamed, `.1` after its name, and a new one begins: a child in a loop fills the disk no
+# further, and its last words are the ones that are kept. Both files together are what it said, byte for byte.
+
+
+LIMIT = 10 * 1024 * 1024  # bytes of one file
+
+
+class LogFile:
+    """Call it with bytes. OSError when it cannot be written: the caller says so once and goes on.
+
+    The agent's without `server`. `launch` is this process's unless another is given.
+    """
+
+    def __init__(self, directory: Path, profile: str, server: str = "", *, launch: str = "") -> None:
+        self._launch = launch or this_launch()
+        self._file = directory / written(LogName(self._launch, profile, server))
+        self._descriptor = -1
+        self._size = 0
+        self._last = b""  # byte; unknown where a file of ours was left before
+        self._is_made = self._is_closed = False
+
+    def __call__(self, data: bytes) -> None:
+        if data:
+            self._begin()
+        while data:
+            if length := self._fitting(data):
+                self._write(data[:length])
+                data = data[length:]
+            else:
+                self._turn_over()
+
+    def mark(self, text: str) -> None:
+        """A line of ours between what the child says. It must hold no secret."""
+        self._begin()
+        line = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(text.split())} ---\n"
+        self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))
+
+    def rest(self) -> None:
+        """Hold no descriptor until there is something to write again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.rest()
+
+    def _fitting(self, data: bytes) -> int:
+        """How many bytes of `data` this file takes: whole lines, unless one alone fills a file."""
+        room = LIMIT - self._size
+        if len(data) <= room:
+            return len(data)
+        lines = data.rfind(b"\n", 0, max(0, room)) + 1
+        return lines or (0 if self._size else room)
+
+    def _write(self, piece: bytes) -> None:
+        self._last = piece[-1:]
+        rest = memoryview(piece)
+        while rest:
+            count = os.write(self._descriptor, rest)
+            self._size += count
+            rest = rest[count:]
+
+    def _begin(self) -> None:
+        if self._is_closed:
+            raise ValueError("the log is closed")
+        if self._descriptor >= 0:
+            return
+        if self._is_made:
+            self._open()
+            return
+        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        forget_the_oldest(self._file.parent, self._launch)
+        self._open()
+        self._last = b"" if self._size else b"\n"
+        self._is_made = True
+
+    def _turn_over(self) -> None:
+        with suppress(FileNotFoundError):  # this launch is old, and a newer one has removed its files
+            self._file.rename(f"{self._file}{OLDER}")
+        full = self._descriptor
+        self._open()
+        os.close(full)
+
+    def _open(self) -> None:
+        self._descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
+
+
+OPEN = 8  # files at once; the others are opened again when there is something to write
+
+
+class ServerLogs:
+    """`server` is a name as in `process.change`: `github#2` has a file of its own."""
+
+    def __init__(self, directory: Path, profile: str, *, launch: str = "", source: Redactor = redactor) -> None:
+        self._directory = directory
+        self._profile = profile
+        self._launch = launch
+        self._redactor = source
+        self._logs: dict[str, LogFile] = {}
+        self._open: dict[LogFile, None] = {}  # the one that was written last at the end
+        self._is_closed = False
+
+    def of(self, server: str) -> Callable[[bytes], None]:
+        """Takes what it says on stderr, redacted already (`process.pipes`). OSError when it cannot be written."""
+        log = self._log(server)
+
+        def write(data: bytes) -> None:
+            self._make_room(log)
+            log(data)
+
+        return write
+
+    def mark(self, server: str, text: str) -> None:
+        """Note something between the lines: "started (pid 123), restart 1". Never raises, and is redacted here."""
+        if self._is_closed:
+            return
+        with suppress(OSError):  # the next bytes run into the same, and who sends them says so
+            log = self._log(server)
+            self._make_room(log)
+            log.mark(f"{server} {self._redactor.text(text)}")
+
+    def close(self) -> None:
+        """What is still said goes nowhere: a write after this is a ValueError."""
+        self._is_closed = True
+        for log in self._logs.values():
+            log.close()
+
+    def end(self, server: str) -> None:
+        """This process of the server will not come back; its file is closed."""
+        if log := self._logs.pop(server, None):
+            self._open.pop(log, None)
+            log.close()
+
+    def _make_room(self, log: LogFile) -> None:
+        """`log` is about to be written."""
+        self._open.pop(log, None)
+        self._open[log] = None
+        if len(self._open) > OPEN:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.rest()
+
+    def _log(self, server: str) -> LogFile:
+        if server not in self._logs:
+            self._logs[server] = LogFile(self._directory, self._profile, server, launch=self._launch)
+        return self._logs[server]
+
+
+# Read a log while it is written.
+
+
+CHUNK = 256 * 1024  # bytes
+
+
+class Trail:
+    """One log from its beginning, over every file it fills."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._older = Path(f"{file}{OLDER}")
+        self._sources: list[FileIO] = []  # the last one is the one that grows
+        self._open: list[bytes] = []  # pieces of the line that has no end yet
+
+    @property
+    def is_within_a_line(self) -> bool:
+        return any(self._open)
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines that have come to their end since the last time, without it.
+
+        Raises:
+            OSError: the log is there and cannot be read.
+        """
+        for chunk in self._chunks():
+            first, *others = chunk.split(b"\n")
+            self._open.append(first)
+            if others:
+                yield b"".join(self._open)
+                yield from others[:-1]
+                self._open = [others[-1]]
+
+    def rest(self) -> bytes:
+        """What there is of a line that has no end; it will not come again."""
+        rest, self._open = b"".join(self._open), []
+        return rest
+
+    def close(self) -> None:
+        while self._sources:
+            self._sources.pop().close()
+
+    def _chunks(self) -> Iterator[bytes]:
+        self._look()
+        while self._sources:
+            while chunk := self._sources[0].read(CHUNK):
+                yield chunk
+            if len(self._sources) == 1:
+                return
+            self._sources.pop(0).close()
+
+    def _look(self) -> None:
+        """Find the files that came since. The one we hold is full once another has its name; its rest is read first."""
+        current = self._new(self._file)
+        if current or not self._sources:
+            older = self._new(self._older, current)
+            self._sources += [source for source in (older, current) if source]
+
+    def _new(self, file: Path, *known: FileIO | None) -> FileIO | None:
+        """The file, unless it is gone, no file, `known` or one that we hold."""
+        try:
+            found = FileIO(file, opener=_without_waiting)
+        except FileNotFoundError:
+            return None
+        status = os.fstat(found.fileno())
+        held = [source for source in (*self._sources, *known) if source]
+        is_held = any(os.path.samestat(status, os.fstat(source.fileno())) for source in held)
+        if is_held or not stat.S_ISREG(status.st_mode):
+            found.close()
+            return None
+        return found
+
+
+def _without_waiting(file: str, flags: int) -> int:
+    """For a writer, should it be a pipe."""
+    return os.open(file, flags | os.O_NONBLOCK)

@@ -1,0 +1,220 @@
+"""
+Processes as the system shows them: a value for each, and the tables they are read from.
+
+Linux is read from /proc, without a library: it is looked at while a launch starts, and again and again while one ends.
+"""
+
+import os
+import sys
+from functools import cache
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Process(Struct, frozen=True, eq=False):
+    """One living process. Two are the same when pid *and* start time are: a pid alone is recycled.
+
+    `started` is what the platform counts in (clock ticks since boot on Linux, seconds since 1970 elsewhere) and
+    is only ever compared. The rest describes the moment it was looked at.
+    """
+
+    pid: int
+    started: float
+    parent: int
+    group: int
+    session: int
+    is_stopped: bool = False
+    is_dead: bool = False  # a zombie: only its parent's wait is missing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Process) and (self.pid, self.started) == (other.pid, other.started)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has one of its own, which goes by identity
+
+    def __hash__(self) -> int:
+        return hash((self.pid, self.started))
+
+
+class Table(Protocol):
+    """The machine's processes, as far as we ask: made fresh for every listing."""
+
+    def read(self, pid: int) -> Process | None:
+        """None when there is no such process (any more)."""
+
+    def children(self, pid: int) -> list[int]:
+        """The pids whose parent is `pid` now, zombies included."""
+
+    def all(self) -> dict[int, Process]:
+        """Every process that can be seen, by its pid."""
+
+
+# Processes as /proc shows them. Costs about 20 µs a process and imports nothing.
+
+
+_STATE, _PARENT, _GROUP, _SESSION, _THREADS, _STARTED = 0, 1, 2, 3, 17, 19  # proc(5), counted after the name
+
+
+class ProcTable:
+    """`children` asks the kernel's own list (CONFIG_PROC_CHILDREN) and walks all of /proc only without it."""
+
+    def __init__(self) -> None:
+        self._by_parent: dict[int, list[int]] | None = None
+
+    def read(self, pid: int) -> Process | None:
+        text = _content(f"/proc/{pid}/stat")
+        if not text:
+            return None
+        fields = text[text.rindex(b")") + 2 :].split()  # the name may hold spaces and brackets
+        state = fields[_STATE]
+        return Process(
+            pid=pid,
+            started=int(fields[_STARTED]),
+            parent=int(fields[_PARENT]),
+            group=int(fields[_GROUP]),
+            session=int(fields[_SESSION]),
+            is_stopped=state in b"Tt",
+            # A main thread that ended before the others shows as Z too; such a process lives on.
+            is_dead=state in b"ZX" and int(fields[_THREADS]) <= 1,
+        )
+
+    def all(self) -> dict[int, Process]:
+        pids = [int(name) for name in _names("/proc") if name.isdigit()]
+        return {pid: seen for pid in pids if (seen := self.read(pid))}
+
+    def children(self, pid: int) -> list[int]:
+        found: set[int] = set()
+        threads = _names(f"/proc/{pid}/task")
+        if not threads:
+            return self._scan().get(pid, []) if _lives(pid) else []
+        for thread in threads:
+            text = _content(f"/proc/{pid}/task/{thread}/children")
+            if text is None and _is_there(f"/proc/{pid}/task/{thread}"):
+                return self._scan().get(pid, [])
+            found.update(int(child) for child in (text or b"").split())
+        return sorted(found)
+
+    def _scan(self) -> dict[int, list[int]]:
+
+        if self._by_parent is None:
+            self._by_parent = {}
+            for process in self.all().values():
+                self._by_parent.setdefault(process.parent, []).append(process.pid)
+        return self._by_parent
+
+
+def _content(path: str) -> bytes | None:
+    """The whole file, or None when its process has gone (ESRCH while reading included)."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib would double the cost of a listing
+            return file.readall()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
+
+
+def _lives(pid: int) -> bool:
+    """Although /proc does not show it: a guard is hidden from us where `hidepid` is set, its children are not."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path)  # noqa: PTH110
+
+
+# Processes as psutil shows them, for macOS and the BSDs.
+#
+# Weaker than Linux: there is no child subreaper, so a descendant that daemonised before we first listed it is not
+# found, unless it stayed in a process group we know.
+
+
+class PsutilTable:
+    """One pass over the machine when first asked for children. psutil is imported where it is used alone."""
+
+    def __init__(self) -> None:
+        self._by_parent: dict[int, list[int]] | None = None
+
+    def read(self, pid: int) -> Process | None:
+        import psutil
+
+        try:
+            seen = psutil.Process(pid)
+            with seen.oneshot():
+                status = seen.status()
+                return Process(
+                    pid=pid,
+                    started=seen.create_time(),
+                    parent=seen.ppid(),
+                    group=os.getpgid(pid),
+                    session=os.getsid(pid),
+                    is_stopped=status in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP),
+                    is_dead=status in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD),
+                )
+        except (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, PermissionError):
+            return None
+
+    def all(self) -> dict[int, Process]:
+        import psutil
+
+        return {pid: seen for pid in psutil.pids() if (seen := self.read(pid))}
+
+    def children(self, pid: int) -> list[int]:
+        return self._scan().get(pid, [])
+
+    def _scan(self) -> dict[int, list[int]]:
+        import psutil
+
+        if self._by_parent is None:
+            self._by_parent = {}
+            for seen in psutil.process_iter(["ppid"]):
+                self._by_parent.setdefault(seen.info["ppid"], []).append(seen.pid)
+        return self._by_parent
+
+
+# Which start of which machine this is: a pid and a time of start mean nothing after the next one.
+
+
+@cache
+def boot_id() -> str:
+    """The same until this machine is started again; empty where it does not tell."""
+    if sys.platform == "darwin":
+        return _by_sysctl(b"kern.bootsessionuuid")
+    return _text("/proc/sys/kernel/random/boot_id").strip()
+
+
+@cache
+def pid_namespace() -> str:
+    """Pids count within this alone (Linux containers); empty where there is but one."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
+    except OSError:
+        return ""
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 - it is asked for at every start
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _by_sysctl(name: bytes) -> str:
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    size = ctypes.c_size_t(64)
+    value = ctypes.create_string_buffer(size.value)
+    failed = library.sysctlbyname(name, value, ctypes.byref(size), None, 0)
+    return "" if failed else value.value.decode(errors="replace")

@@ -1,0 +1,482 @@
+"""
+A profile's text with the places of its values: what `edit` cuts, joins and writes between. Pure.
+
+It does what is likely to be right; `edit` compares what came out with what was meant.
+"""
+
+import json
+import math
+import re
+from bisect import bisect, bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ruamel.yaml import YAML
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    DocumentStartEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    StreamStartEvent,
+)
+
+from acp_launch.document.keypath import KeyPath, dotted
+from acp_launch.document.nodes import Plain, scalar
+
+# Where each value of a YAML text begins and ends, so that one can be changed and every other byte left alone. Pure.
+#
+# Only for text that `document.tree.parse` takes: that one bounds its size, its depth and its aliases.
+
+
+LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
+_NOTHING = re.compile(r"(?:\s|(?<!\S)#[^\n\r]*)*")  # blanks, line breaks and comments
+_BLANKS = re.compile(r"[ \t]*")
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor and a tag
+_LAST_BREAK = re.compile("(?:\r\n|[\n\r\x85\u2028\u2029])\\Z")
+_MERGE = "<<"
+
+
+@dataclass(slots=True)
+class Span:
+    """
+    The text from `start` to `end`, anchor and tag included, without comments around it.
+
+    `after` is where the ":" or "-" before it ends, None where nothing can be put there. `column` is where the keys, or
+    the dashes, of a block stand. `style` is a scalar's quote, `|` or `>`. One that `keeps_breaks` ends in a text
+    that a blank line after it would be part of.
+    """
+
+    kind: Literal["scalar", "mapping", "sequence", "alias"]
+    start: int
+    end: int
+    after: int | None = None
+    flow: bool = False
+    column: int = 0
+    style: str = ""
+    is_null: bool = False
+    keeps_breaks: bool = False
+    parts: list["Part"] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text stands for it, as in `key:`."""
+        return self.start == self.end
+
+    def part(self, step: str | int) -> "Part | None":
+        """The entry of that key, or the item of that number."""
+        if isinstance(step, int):
+            is_item = self.kind == "sequence" and step < len(self.parts)
+            return self.parts[step] if is_item else None
+        return next((part for part in self.parts if self.kind == "mapping" and part.key == step), None)
+
+
+@dataclass(slots=True)
+class Part:
+    """An entry of a mapping, from its key, or an item of a sequence, from its dash. No `key` for an item, for `<<`, and
+    for what is no text."""
+
+    start: int
+    value: Span
+    key: str | None = None
+    key_end: int = 0
+    is_explicit: bool = False
+
+    @property
+    def end(self) -> int:
+        return max(self.value.end, self.key_end)
+
+
+def spans(text: str) -> Span:
+    """The spans of the first document of `text`, which holds no byte order mark."""
+    events = YAML(typ="safe", pure=True).parse(text)
+    first = next(event for event in events if not isinstance(event, StreamStartEvent | DocumentStartEvent))
+    return _Reader(text, events).value(first)
+
+
+class Lines:
+    """Where the lines of a text begin and end; without their line breaks."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._breaks = [found.span() for found in LINE_BREAK.finditer(text)]
+
+    def start(self, index: int) -> int:
+        """Of the line that `index` is on."""
+        before = bisect(self._breaks, index, key=lambda found: found[1])
+        return self._breaks[before - 1][1] if before else 0
+
+    def end(self, index: int) -> int:
+        found = self._after(index)
+        return found[0] if found else len(self.text)
+
+    def next(self, index: int) -> int:
+        """Where the following line begins; the end of the text when there is none."""
+        found = self._after(index)
+        return found[1] if found else len(self.text)
+
+    def _after(self, index: int) -> tuple[int, int] | None:
+        before = bisect_left(self._breaks, index, key=lambda found: found[0])
+        return self._breaks[before] if before < len(self._breaks) else None
+
+
+class _Reader:
+    def __init__(self, text: str, events: Iterator[Any]) -> None:
+        self.text = text
+        self.events = events
+        self.lines = Lines(text)
+
+    def value(self, event: Any) -> Span:
+        start, end = event.start_mark.index, event.end_mark.index
+        if isinstance(event, AliasEvent):
+            return Span("alias", start, end)
+        if isinstance(event, ScalarEvent):
+            return self._scalar(event, start, end)
+        is_mapping = isinstance(event, MappingStartEvent)
+        span = Span("mapping" if is_mapping else "sequence", start, end, flow=bool(event.flow_style))
+        while not isinstance(child := next(self.events), CollectionEndEvent):
+            span.parts.append(self._entry(child, span) if is_mapping else self._item(child, span))
+        if span.flow:
+            span.end = child.end_mark.index
+        elif span.parts:
+            first = span.parts[0].start
+            span.end, span.column = span.parts[-1].end, first - self.lines.start(first)
+            span.keeps_breaks = span.parts[-1].value.keeps_breaks
+        return span
+
+    def _scalar(self, event: Any, start: int, end: int) -> Span:
+        is_null = event.implicit[0] and scalar(event.value) is None
+        span = Span("scalar", start, end, style=event.style or "", is_null=is_null)
+        if event.style in ("|", ">"):
+            written = self.text[start:end]
+            span.keeps_breaks = "+" in LINE_BREAK.split(written, maxsplit=1)[0].partition("#")[0]
+            # Without a "+", the line breaks after the text are not its own.
+            span.end = start + len(_LAST_BREAK.sub("", written) if span.keeps_breaks else written.rstrip())
+        return span
+
+    def _entry(self, key: Any, owner: Span) -> Part:
+        named = self.value(key)
+        value = self.value(next(self.events))
+        explicit = self.text[self.lines.start(named.start) : named.start].rstrip().endswith("?")
+        colon = _end(_BLANKS, self.text, named.end)
+        after = colon + 1 if self.text[colon : colon + 1] == ":" else None
+        if value.is_empty:
+            value.start = value.end = after or named.end
+        value.after = None if owner.flow or explicit else after
+        return Part(named.start, value, _name(key), named.end, explicit)
+
+    def _item(self, event: Any, owner: Span) -> Part:
+        value = self.value(event)
+        if owner.flow:
+            return Part(value.start, value)
+        begin = owner.parts[-1].end if owner.parts else _end(_PROPERTIES, self.text, owner.start)
+        dash = _end(_NOTHING, self.text, begin)
+        value.after = dash + 1
+        if value.is_empty:
+            value.start = value.end = dash + 1
+        return Part(dash, value)
+
+
+def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
+    match = pattern.match(text, start)
+    return match.end() if match else start
+
+
+def _name(key: Any) -> str | None:
+    if not isinstance(key, ScalarEvent) or (key.value == _MERGE and key.implicit[0]):
+        return None
+    return str(key.value)
+
+
+# Values as YAML text, the way people write profiles: plain where that is possible, short lists on one line. Pure.
+
+
+WIDTH = 100  # columns; a list or a small mapping that is longer gets lines of its own
+STEP = 2  # columns of indentation
+_PLAIN = re.compile(r"(?:[^\W\d_]|[\w./$~+(;<^]|-+(?=[^\s-]))[^\n]*")
+_OLD_WORDS = {"yes", "no", "on", "off", "y", "n"}  # truth values to readers of YAML 1.1
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def inline(value: Plain, *, in_flow: bool = False, quote: str = "") -> str:
+    """On one line. `in_flow`: between brackets. `quote`: how the text that it replaces was quoted."""
+    if isinstance(value, str):
+        return _text(str.__str__(value), in_flow, quote)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name(key)}: {inline(entry, in_flow=True)}" for key, entry in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(inline(item, in_flow=True) for item in value) + "]"
+    return _number(value)
+
+
+def lines(key: str, value: Plain, *, column: int, level: int, step: int = STEP) -> Iterator[str]:
+    """An entry of a mapping whose keys stand at `column`, `level` levels deep in its profile (from 1)."""
+    head = f"{' ' * column}{name(key)}:"
+    short = f"{head} {inline(value)}"
+    if is_inline(value, level=level) and (len(short) <= WIDTH or not isinstance(value, Mapping | list | tuple)):
+        yield short
+        return
+    yield head
+    yield from below(value, column=column + step, level=level + 1, step=step)
+
+
+def below(value: Plain, *, column: int, level: int, step: int = STEP) -> Iterator[str]:
+    """The entries of a mapping, or the items of a list, each on lines of its own."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from lines(key, entry, column=column, level=level, step=step)
+    else:
+        yield from (f"{' ' * column}- {inline(item)}" for item in value)
+
+
+def is_inline(value: Plain, *, level: int) -> bool:
+    """Whether people would write it on one line, if there is room."""
+    if not value or not isinstance(value, Mapping):
+        return True
+    is_section = level == 1 or not value.keys().isdisjoint(("command", "url"))  # of a profile; or a program
+    return not is_section and not any(isinstance(entry, Mapping | list | tuple) for entry in value.values())
+
+
+def name(key: str) -> str:
+    """As it can stand before a colon."""
+    return _quoted(key) if key == "<<" else _text(key, True, "")
+
+
+def _text(text: str, in_flow: bool, quote: str) -> str:
+    if not quote or quote not in "\"'":
+        return text if _is_plain(text, in_flow) else _quoted(text)
+    single = quote == "'" and text.isprintable()
+    return "'" + text.replace("'", "''") + "'" if single else _quoted(text, always_double=quote == '"')
+
+
+def _is_plain(text: str, in_flow: bool) -> bool:
+    """Whether it means itself without quotes, to readers of YAML 1.1 too."""
+    if not text.isprintable() or text != text.strip() or not _PLAIN.fullmatch(text):
+        return False
+    if ": " in text or " #" in text or text.endswith(":") or text.startswith(("---", "...")):
+        return False
+    if in_flow and re.search(r"[,\[\]{}]|:(?=[\"'])", text):
+        return False
+    return isinstance(scalar(text), str) and text.lower() not in _OLD_WORDS and not _is_old_number(text)
+
+
+def _is_old_number(text: str) -> bool:
+    """What YAML 1.1 reads as a number or a date: `1_000`, `12:30`, `2026-01-31`."""
+    return re.fullmatch(r"[-+]?[0-9][0-9_,.:-]*", text) is not None and not text.startswith("-")
+
+
+def _quoted(text: str, *, always_double: bool = False) -> str:
+    if not always_double and text.isprintable() and re.search(r'["\\]', text) and "'" not in text:
+        return f"'{text}'"
+    return '"' + "".join(_ESCAPES.get(mark) or (mark if mark.isprintable() else _escaped(mark)) for mark in text) + '"'
+
+
+def _escaped(mark: str) -> str:
+    code = ord(mark)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _number(value: Plain) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    return json.dumps(value)
+
+
+HEAD = ("version", "description", "extends", "agent", "workspace", "session", "permissions", "client")
+ORDER = (*HEAD, "mcp_servers")  # of a profile's sections, as people write them
+
+
+class CannotEdit(Exception):  # noqa: N818 - it reads as what happened
+    """Raised when a text stays as it is; `path` is where, `fix` what a person can do."""
+
+    def __init__(self, path: KeyPath, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.path, self.message, self.fix = path, message, fix
+
+
+def by_hand(path: KeyPath) -> CannotEdit:
+    what = "this cannot be changed alone: an alias, a merge or an unusual notation is in the way"
+    return CannotEdit(path, what, "edit the file by hand")
+
+
+class Page:
+    def __init__(self, text: str) -> None:
+        """`text` is one that `document.tree.parse` takes, without a byte order mark."""
+        self.text = text
+        self.root = spans(text)
+        self.lines = Lines(text)
+
+    def put(self, path: KeyPath, value: Plain, comments: Sequence[str]) -> str:
+        node = self.root
+        for depth, step in enumerate(path):
+            part = node.part(step)
+            if part is None:
+                return self._added(node, path, depth, value, comments)
+            if depth == len(path) - 1 or _is_vacant(part.value, path[depth + 1]):
+                return self._replaced(node, part, _nested(path, depth + 1, value), level=depth + 1)
+            node = self._inner(part.value, path[: depth + 1])
+        raise CannotEdit((), "a profile is changed key by key", "name a key: agent.command")
+
+    def remove(self, path: KeyPath) -> str:
+        node, owner, part = self.root, self.root, self.root.part(path[0]) if path else None
+        for depth, step in enumerate(path[1:], 1):
+            if part is not None:
+                owner, owning, node = node, part, self._inner(part.value, path[:depth])
+                part = node.part(step)
+        if part is None:
+            raise CannotEdit(path, "this is not written in the file", "")
+        if len(node.parts) > 1:
+            return self._cut_flow(node, part) if node.flow else self._cut_block(node, part)
+        if node is self.root:
+            raise CannotEdit(path, "nothing would be left of the profile", "delete the file")
+        return self._replaced(owner, owning, {} if node.kind == "mapping" else [], level=0)
+
+    def _inner(self, span: Span, path: KeyPath) -> Span:
+        if span.kind == "alias":
+            fix = "write out what the alias stands for, then change that"
+            raise CannotEdit(path, f"{dotted(path)} is an alias: {self.text[span.start : span.end]}", fix)
+        if span.kind == "scalar":
+            raise CannotEdit(path, f"{dotted(path)} is a single value, with nothing below it", "set it as a whole")
+        return span
+
+    def _added(self, node: Span, path: KeyPath, depth: int, value: Plain, comments: Sequence[str]) -> str:
+        step, place = path[depth], dotted(path[:depth]) or "a profile"
+        if node.kind == "mapping" and isinstance(step, int):
+            raise CannotEdit(path, f"{place} is a mapping, whose entries have names", "give a name instead of a number")
+        if node.kind == "sequence" and step != len(node.parts):
+            what = f"{place} is a list of {len(node.parts)}"
+            raise CannotEdit(path, what, f"{dotted((*path[:depth], len(node.parts)))} appends to it")
+        nested = _nested(path, depth + 1, value)
+        if node.flow:
+            return self._joined(node, step, nested)
+        if isinstance(step, int):
+            return self._below(node.parts[-1], [f"{' ' * node.column}- {inline(nested)}"])
+        return self._listed(node, step, nested, depth + 1, comments)
+
+    def _joined(self, node: Span, step: str | int, value: Plain) -> str:
+        """One more entry between brackets."""
+        entry = inline(value, in_flow=True) if isinstance(step, int) else inline({step: value})[1:-1]
+        if node.parts:
+            last = node.parts[-1]
+            gap = " " if last.value.is_empty else ""
+            return self._with(last.end, last.end, f"{gap}, {entry}")
+        begin = self.text.index("[" if node.kind == "sequence" else "{", node.start) + 1
+        is_blank = not self.text[begin : node.end - 1].strip()
+        return self._with(begin, node.end - 1 if is_blank else begin, entry)
+
+    def _listed(self, node: Span, key: str, value: Plain, level: int, comments: Sequence[str]) -> str:
+        """One more entry on lines of its own."""
+        written = [f"{' ' * node.column}# {_one_line(comment)}".rstrip() for comment in comments]
+        written += lines(key, value, column=node.column, level=level, step=self._step)
+        if level > 1:
+            return self._below(node.parts[-1], written)
+        earlier = ORDER[: ORDER.index(key)] if key in ORDER else ()
+        place = next((part for part in reversed(node.parts) if part.key in earlier), node.parts[-1])
+        return self._below(place, self._spaced(place, written))
+
+    def _spaced(self, place: Part, written: list[str]) -> list[str]:
+        """A section stands between blank lines."""
+        if len(written) == 1 or place.value.keeps_breaks:
+            return written
+        begin = self.lines.next(place.end)
+        following = self.text[begin : self.lines.end(begin)]
+        return ["", *written, *([""] if following.strip() and not following.startswith("...") else [])]
+
+    def _below(self, place: Part, written: Sequence[str]) -> str:
+        end = self.lines.end(place.end)
+        return self._with(end, end, "".join(self._break + line for line in written))
+
+    def _replaced(self, owner: Span, part: Part, value: Plain, *, level: int) -> str:
+        old = part.value
+        if old.after is None:
+            return self._with(old.start, old.end, self._in_place(part, value))
+        stands_below = self.lines.end(old.after) < old.start
+        if part.key is not None and isinstance(value, Mapping) and not is_inline(value, level=level):
+            written = list(below(value, column=owner.column + self._step, level=level + 1, step=self._step))
+            return self._replaced_by_lines(old, old.after, written, stands_below)
+        new = inline(value, quote=old.style)
+        if stands_below:
+            return self._raised(old, old.after, new)
+        return self._with(old.start, old.end, f" {new}" if old.start == old.after else new)
+
+    def _in_place(self, part: Part, value: Plain) -> str:
+        """Between brackets, where a key may stand alone."""
+        new = inline(value, in_flow=True, quote=part.value.style)
+        if not part.value.is_empty:
+            return new
+        return f" {new}" if self.text[part.value.start - 1] == ":" else f": {new}"
+
+    def _raised(self, old: Span, after: int, new: str) -> str:
+        """`new` beside its key, instead of lines below; comments between the two stay."""
+        begin, end = self.lines.start(old.start), self.lines.end(old.end)
+        kept, rest = self.text[after:begin], self.text[self.lines.next(end) :]
+        if self.lines.next(end) == end:  # the text ends without a line break, and goes on doing so
+            kept = self.text[after : self.lines.end(self.lines.start(begin - 1))] if begin > after else ""
+        return f"{self.text[:after]} {new}{kept}{rest}"
+
+    def _replaced_by_lines(self, old: Span, after: int, written: Sequence[str], stands_below: bool) -> str:
+        end = self.lines.end(old.end)
+        if stands_below:
+            return self._with(self.lines.start(old.start), end, self._break.join(written))
+        block = "".join(self._break + line for line in written)
+        return self.text[:after] + self.text[old.end : end] + block + self.text[end:]
+
+    def _cut_block(self, node: Span, part: Part) -> str:
+        begin, end = self.lines.start(part.start), self.lines.end(part.end)
+        if not self.text[begin : part.start].strip():
+            return self._with(begin, self.lines.next(end), "")
+        if part.is_explicit:
+            raise by_hand(())
+        follower = node.parts[node.parts.index(part) + 1].start  # beside a dash stands the first of several
+        is_next = self.lines.next(end) == self.lines.start(follower)
+        return self._with(part.start, follower if is_next else end, "")
+
+    def _cut_flow(self, node: Span, part: Part) -> str:
+        begin, end = part.start, self._past_blanks(part.end)
+        if self.text[end : end + 1] == ",":
+            end = self._past_blanks(end + 1)
+            first = self.lines.start(begin)
+            if not self.text[first:begin].strip() and end == self.lines.end(end):
+                return self._with(first, self.lines.next(end), "")
+            return self._with(begin, end, "")
+        before = self.text[:begin].rstrip(" \t")
+        return self._with(len(before) - 1 if before.endswith(",") else begin, part.end, "")
+
+    def _past_blanks(self, index: int) -> int:
+        return index + len(self.text[index:]) - len(self.text[index:].lstrip(" \t"))
+
+    @property
+    def _break(self) -> str:
+        found = LINE_BREAK.search(self.text)
+        return found.group() if found else "\n"
+
+    @property
+    def _step(self) -> int:
+        """How far this text indents."""
+        blocks = (part.value for part in self.root.parts if part.value.kind == "mapping" and not part.value.flow)
+        return next((block.column for block in blocks if block.column), STEP)
+
+    def _with(self, begin: int, end: int, new: str) -> str:
+        return self.text[:begin] + new + self.text[end:]
+
+
+def _is_vacant(span: Span, step: str | int) -> bool:
+    """Whether something with a part called `step` may stand in its place."""
+    return span.is_null or (span.kind == "mapping" and not span.parts and isinstance(step, str))
+
+
+def _one_line(comment: str) -> str:
+    """A line break in a comment would begin something that is none."""
+    return "".join(mark if mark.isprintable() else " " for mark in comment)
+
+
+def _nested(path: KeyPath, depth: int, value: Plain) -> Plain:
+    """`value` below the steps of `path` from `depth` on, where nothing is yet."""
+    for step in reversed(path[depth:]):
+        if isinstance(step, int) and step:
+            raise CannotEdit(path, "this list has no items yet", "the first is [0]")
+        value = [value] if isinstance(step, int) else {step: value}
+    return value
