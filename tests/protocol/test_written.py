@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.protocol import jsonrpc as module
+from acp_launch.protocol import written as module
 from acp_launch.protocol.written import visible, visible_bytes, visible_long
 
 HIDING = ("Cc", "Cf", "Cs", "Zl", "Zp")
