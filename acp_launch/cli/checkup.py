@@ -52,7 +52,7 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.store.registry import Record
 from acp_launch.settings.model import Settings
-from acp_launch.transport.stdio import StdioTransport
+from acp_launch.transport import StdioTransport
 
 T = TypeVar("T")
 Log = Callable[[bytes], None]
