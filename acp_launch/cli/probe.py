@@ -21,7 +21,7 @@ from acp_launch.cli.planning import at_home, here, loaded_profile, planned, reso
 from acp_launch.cli.start import guarded, housed_alone, started
 from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
-from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
 from acp_launch.launch.loop import Interrupts, kept
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands

@@ -8,9 +8,8 @@ from acp_launch.cli.stores import done, keep_to_ourselves, open_store
 from acp_launch.console.secrets import choices
 from acp_launch.errors import SecretError
 from acp_launch.problem import did_you_mean
-from acp_launch.secret.index import Index, Names
-from acp_launch.secret.outcome import Outcome, Store, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.secret.lookup import Index, Names
+from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import Settings
 
 T = TypeVar("T")

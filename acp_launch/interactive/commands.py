@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.console.stderr import DIM, QUOTE
-from acp_launch.console.stream.servernotes import opened
+from acp_launch.console.stream.text import opened
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import Word
 from acp_launch.interactive.reports import permissions, sessions, usage

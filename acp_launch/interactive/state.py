@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from acp_launch.console.failure import lines
 from acp_launch.console.stderr import TYPED, harmless
-from acp_launch.console.stream.discreet import Output
+from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import Heard
