@@ -312,7 +312,7 @@ class Job(Asked):
 @contextmanager
 def job() -> Iterator[Job]:
     with asked(program=SHELL) as person:
-        job = Job(person.terminal, person._ours)
+        job = Job(person.terminal, person._ours, person._before)
         job.terminal.until(PROMPT)
         yield job
 
