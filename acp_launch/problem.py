@@ -50,3 +50,16 @@ def ours(*words: str) -> str:
 def errors(problems: Iterable[Problem]) -> list[Problem]:
     """Those that stop us; the rest are warnings."""
     return [problem for problem in problems if problem.severity == "error"]
+
+
+def likeliest(word: str, known: Iterable[str]) -> str:
+    """The one that looks most like `word`; empty when none looks like it."""
+    from difflib import get_close_matches  # what has no mistakes does without
+
+    return next(iter(get_close_matches(word, known, 1)), "")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What a message about an unknown name ends with."""
+    near = likeliest(word, known)
+    return f'; did you mean "{near}"?' if near else ""

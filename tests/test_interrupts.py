@@ -9,8 +9,8 @@ from acp_launch.errors import AuthRequired, RunExpired, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import unhurried
 from acp_launch.session.connection import ACP_MODE, Budget, Connection, connect, negotiate
-from acp_launch.transport.memory import pair
 from tests.session.recording import Agent, Recorder
+from tests.transport.memory import pair
 from tests.turnedclock import run
 
 LONGER = "if it needs longer: a longer --timeout"

@@ -12,7 +12,7 @@ from acp_launch import errors
 from acp_launch.cli.app import app
 from acp_launch.console.doctor import __doc__ as doctors_answer
 from acp_launch.interactive.commands import COMMANDS
-from acp_launch.interop.places import TOOLS, Machine, places
+from acp_launch.interop.tools import TOOLS, Machine, places
 from acp_launch.profile.agents import AGENTS
 from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.event import WORDS

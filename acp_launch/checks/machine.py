@@ -1,15 +1,24 @@
 """Which acp-launch runs here, on what."""
 
+import errno
 import os
 import platform
+import shutil
 import socket
+import stat
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
+from typing import Literal
 
 from acp_launch import __version__
-from acp_launch.checks.check import Check, ok, problem
+from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
-from acp_launch.process import cgroup
+from acp_launch.process import cgroup, prepare
+from acp_launch.process.leftovers import names, remains, standing
+from acp_launch.process.records import Launch, read_all
 
 PATIENCE = 5.0  # seconds
 # As the guard of a launch does: whoever enters a group should not be the one who looks.
@@ -84,3 +93,257 @@ def _enters() -> bool:
     finally:
         if group := cgroup.of_launch(name):
             group.remove()
+
+
+# The directories of acp-launch: there, ours, writable, and nobody else's. What is not there yet is made when needed.
+#
+# Whether one can be written is tried, with a file that has no name: that alone tells of a full disk, a quota, and a
+# file system that is read-only.
+
+
+Kind = Literal["config", "state", "cache"]
+ROOM = bytes(4096)  # what is tried to be written
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def directory(kind: Kind, path: Path) -> Check:
+    """Only `state` is needed: without a cache things take longer, and a configuration may be read-only on purpose."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return _missing(kind, path)
+    except OSError as error:
+        return _bad(kind, path, f"cannot be looked at: {_said(error)}", _elsewhere(kind))
+    if not stat.S_ISDIR(status.st_mode):
+        return _bad(kind, path, "is not a directory", f"move it away, or {_elsewhere(kind)}")
+    if os.name == "posix" and status.st_uid != os.geteuid():
+        return _bad(kind, path, "belongs to another user", f"sudo chown -R $(id -u) {quote(str(path))}")
+    return _unwritable(kind, path) or _exposed(kind, path, stat.S_IMODE(status.st_mode))
+
+
+def runtime() -> Check:
+    """Where the sockets between agents and servers are: one is made and taken away."""
+    from acp_launch.bridge import seat
+
+    try:
+        with seat.directory() as made:
+            return ok("directory", "runtime", str(made.parent), path=str(made.parent))
+    except LaunchError as error:
+        return problem("directory", "runtime", f"{error.message} ({'; '.join(error.detail)})", error.fix)
+
+
+def nearest(path: Path) -> Path:
+    """`path`, or what is there of the way to it."""
+    return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)
+
+
+def _missing(kind: Kind, path: Path) -> Check:
+    parent = nearest(path)
+    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
+        return ok("directory", kind, f"{path} (not there yet; it is made when it is needed)", path=str(path))
+    return _bad(kind, path, f"cannot be made in {parent}", _elsewhere(kind))
+
+
+def _unwritable(kind: Kind, path: Path) -> Check | None:
+    if kind == "config":
+        return None
+    try:
+        with tempfile.TemporaryFile(dir=path, buffering=0) as file:
+            file.write(ROOM)
+    except OSError as error:
+        room = "make room on its file system" if error.errno in FULL else f"chmod u+rwx {quote(str(path))}"
+        return _bad(kind, path, f"cannot be written: {_said(error)}", f"{room}, or {_elsewhere(kind)}")
+    return None
+
+
+def _exposed(kind: Kind, path: Path, mode: int) -> Check:
+    facts = {"path": str(path), "mode": f"{mode:04o}"}
+    if os.name != "posix":
+        return ok("directory", kind, str(path), path=str(path))
+    text = f"{path} ({mode:04o})"
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        fix = f"chmod go-w {quote(str(path))}"
+        return warning("directory", kind, f"{text}: others may change what is in it", fix, **facts)
+    if kind == "state" and mode & (stat.S_IRGRP | stat.S_IROTH):
+        fix = f"chmod 700 {quote(str(path))}"
+        return warning("directory", kind, f"{text}: others may read what agents have logged", fix, **facts)
+    return ok("directory", kind, text, **facts)
+
+
+def _bad(kind: Kind, path: Path, why: str, fix: str) -> Check:
+    make = problem if kind == "state" else warning
+    return make("directory", kind, f"{path} {why}", fix, path=str(path))
+
+
+def _elsewhere(kind: Kind) -> str:
+    return f"export ACP_LAUNCH_{kind.upper()}_DIR=DIRECTORY"
+
+
+def _said(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+# How much of this machine we may have: room on the disk, file descriptors, processes.
+
+
+MIB = 1024**2
+LEAST, LITTLE = 5 * MIB, 100 * MIB  # bytes free: less than one launch may write; less than a few days of logs
+FEW_FILES = 100  # inodes
+FEW_DESCRIPTORS = 256  # three for each child, and as many for agents that open files
+OF_A_LAUNCH = 64  # descriptors of a launch without servers, commands that it runs for the agent included
+OF_A_SERVER = 6  # its three pipes, the two that its agent's shim has lent us, and the connection with the shim
+FEW_SERVERS = 1000  # of which there may be room for so few that it is worth a word
+FEW_PROCESSES = 64  # an agent in Node.js has a dozen threads, each server as many; all of them count
+
+
+def disk(kind: str, directory: Path) -> Check:
+    """The file system of `directory`, which may not be there yet."""
+    there = nearest(directory)
+    try:
+        usage = shutil.disk_usage(there)
+        files = os.statvfs(there) if hasattr(os, "statvfs") else None
+    except OSError as error:
+        return warning("disk", kind, f"cannot be asked: {error.strerror}", f"look at {there}")
+    files_left = files.f_favail if files and files.f_files else None  # some file systems do not count them
+    return room(kind, usage.free, files_left)
+
+
+def room(kind: str, free: int, files: int | None) -> Check:
+    """`files` is how many more there can be, None when nobody knows."""
+    fix = "make room there, or choose another directory: " + f"export ACP_LAUNCH_{kind.upper()}_DIR=DIRECTORY"
+    text, facts = f"{size(free)} free", {"free": free, "files": files}
+    if free < LEAST or files == 0:
+        return problem("disk", kind, text if files != 0 else "no room for another file", fix, **facts)
+    if free < LITTLE:
+        return warning("disk", kind, text, fix, **facts)
+    if files is not None and files < FEW_FILES:
+        return warning("disk", kind, f"room for {files} more files only", fix, **facts)
+    return ok("disk", kind, text, **facts)
+
+
+def size(amount: int) -> str:
+    """`812 KiB`, `1.2 GiB`."""
+    value, unit = amount / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f} {unit}" if value < 10 else f"{value:.0f} {unit}"
+
+
+def descriptors() -> Check:
+    """To be asked before the first child is started, since that raises our own limit."""
+    return open_files(*_descriptors())
+
+
+def servers(count: int) -> Iterator[Check]:
+    """Whether there is room for the servers of a profile, and for as many again."""
+    return server_room(count, _descriptors()[1])
+
+
+def _descriptors() -> list[int | None]:
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return [None if limit == resource.RLIM_INFINITY else limit for limit in limits]
+
+
+def open_files(soft: int | None, hard: int | None) -> Check:
+    """None is no limit. The soft one is raised by whoever launches."""
+    room = _room(hard)
+    facts = {"soft": soft, "hard": hard, "servers": room}
+    text = f"{_counted(soft)}, up to {_counted(hard)} for acp-launch itself"
+    if room is not None and room < FEW_SERVERS:
+        text += f": room for some {room:,} MCP servers"
+    if hard is not None and hard < prepare.FEW_DESCRIPTORS:
+        return problem("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
+    if hard is not None and hard < FEW_DESCRIPTORS:
+        return warning("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
+    return ok("limit", "open files", text, **facts)
+
+
+def server_room(count: int, hard: int | None) -> Iterator[Check]:
+    """Nothing where there is plenty."""
+    room = _room(hard)
+    if room is not None and room < 2 * count:
+        text = f"{count} in the profile, and room for some {room:,} within {hard:,} open files"
+        least = OF_A_LAUNCH + 2 * count * OF_A_SERVER
+        fix = f"raise the hard limit of open files to {least:,} or more"
+        yield warning("limit", "servers", text, fix, count=count, servers=room)
+
+
+def _room(hard: int | None) -> int | None:
+    return None if hard is None else max(0, hard - OF_A_LAUNCH) // OF_A_SERVER
+
+
+def processes() -> Check:
+    """What is left of the user's limit, or of the container's, whichever is less."""
+    left = min((each for each in (_of_user(), _of_container()) if each is not None), default=None)
+    return more_processes(left)
+
+
+def more_processes(left: int | None) -> Check:
+    if left is None:
+        return ok("limit", "processes", "no limit", left=None)
+    text = f"{max(0, left):,} more"
+    if left < FEW_PROCESSES:
+        fix = "end what you do not need, or raise the limit: ulimit -u, or the container's pids limit"
+        return warning("limit", "processes", text, fix, left=left)
+    return ok("limit", "processes", text, left=left)
+
+
+def _of_user() -> int | None:
+    """Threads count as well, on Linux. Root has no such limit."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if limit == resource.RLIM_INFINITY or os.geteuid() == 0:
+        return None
+    return limit - sum(_ours())
+
+
+def _ours() -> Iterator[int]:
+    import psutil
+
+    for process in psutil.process_iter(["uids", "num_threads"]):
+        uids = process.info["uids"]
+        if uids is not None and uids.real == os.getuid():
+            yield (process.info["num_threads"] or 1) if sys.platform == "linux" else 1
+
+
+def _of_container() -> int | None:
+    """cgroup v2; None where there is none, or no limit."""
+    try:
+        own = Path("/proc/self/cgroup").read_text(encoding="ascii").partition("0::")[2].partition("\n")[0]
+        group = Path("/sys/fs/cgroup", own.lstrip("/"))
+        most, current = ((group / f"pids.{each}").read_text(encoding="ascii").strip() for each in ("max", "current"))
+    except (OSError, UnicodeError):
+        return None
+    return int(most) - int(current) if most.isdecimal() and current.isdecimal() else None
+
+
+def _counted(limit: int | None) -> str:
+    return "no limit" if limit is None else f"{limit:,}"
+
+
+# What launches left behind that were killed together with their guard. Nothing is ended here.
+
+
+def leftovers(state: Path) -> Iterator[Check]:
+    """One line for each such launch, or one that there is none."""
+    launches = read_all(state)
+    left = [check for launch in launches if standing(launch) == "dead" and (check := _left(launch))]
+    running = sum(standing(launch) == "running" for launch in launches)
+    yield from left
+    if not left:
+        yield ok("leftovers", "", f"none; {running} launch{'es' if running != 1 else ''} running", running=running)
+
+
+def _left(launch: Launch) -> Check | None:
+    alive = names(launch, remains(launch).alive())
+    if not alive:
+        return None
+    listed = ", ".join(f"{each.name} ({each.pid})" if each.name else str(each.pid) for each in alive)
+    text = f"a {launch.verb} of {launch.profile} left behind {listed}"
+    pids = [each.pid for each in alive]
+    return warning("leftovers", "", text, "acp-launch reap; the next start ends them as well", pids=pids)

@@ -6,7 +6,7 @@ from acp_launch.checks.check import MACHINE, Check, of_problem, ok, problem
 from acp_launch.checks.parts import Part
 from acp_launch.plan.resolve import next_command, unfit
 from acp_launch.secret.lookup import secrets
-from acp_launch.secret.outcome import Outcome
+from acp_launch.secret.value import Outcome
 
 
 def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:

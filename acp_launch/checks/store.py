@@ -15,7 +15,7 @@ from acp_launch.checks.check import Check, ok, warning
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.secret.keyring import open_keyring
 from acp_launch.secret.lookup import Waiting, look_up, within
-from acp_launch.secret.outcome import Outcome, Store, StoreFault
+from acp_launch.secret.value import Outcome, Store, StoreFault
 from acp_launch.settings.model import Settings
 
 ABSENT = "acp-launch-doctor.this-is-no-secret"

@@ -9,9 +9,8 @@ from acp_launch.cli.shelving import Shelving
 from acp_launch.console import importing
 from acp_launch.console import init as conversation
 from acp_launch.interop import merge
-from acp_launch.interop.drafting import Token, holes
-from acp_launch.interop.incoming import gathered
-from acp_launch.interop.survey import Finding
+from acp_launch.interop.drafts import Token, gathered, holes
+from acp_launch.interop.read import Finding
 from acp_launch.profile.begin import Server
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret

@@ -26,8 +26,8 @@ from acp_launch.cli.login import logging_in
 from acp_launch.cli.start import guarded, housed_alone, started, stderr_log
 from acp_launch.cli.talk import wished
 from acp_launch.console.servers import Telling
-from acp_launch.console.stream.discreet import Discreet
-from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.redacted import Discreet
+from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
 from acp_launch.launch.loop import Interrupts, kept
 from acp_launch.launch.run import Wanted, explained, open_wanted, untakeable
@@ -52,7 +52,7 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.store.registry import Record
 from acp_launch.settings.model import Settings
-from acp_launch.transport.stdio import StdioTransport
+from acp_launch.transport import StdioTransport
 
 T = TypeVar("T")
 Log = Callable[[bytes], None]

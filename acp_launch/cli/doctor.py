@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acp_launch.checks.store import Asked
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import Standing
-    from acp_launch.secret.outcome import Outcome
+    from acp_launch.secret.value import Outcome
     from acp_launch.session.store.registry import Record
     from acp_launch.settings.model import Settings
 
@@ -239,7 +239,7 @@ class Checkup:
 
 def _remote(part: "Part") -> "Check":
     from acp_launch.checks import answers
-    from acp_launch.checks.reach import reach
+    from acp_launch.checks.answers import reach
 
     assert part.remote is not None
     return answers.remote(part, reach(part.remote.url, os.environ))
@@ -252,21 +252,21 @@ def _of_error(name: str, error: LaunchError) -> "list[Check]":
 
 
 def _machine(settings: "Settings") -> "Iterator[Check]":
-    from acp_launch.checks import directories, limits
+    from acp_launch.checks import machine
     from acp_launch.checks.machine import IS_WINDOWS, control_group, shims
 
-    yield directories.directory("config", settings.config)
-    yield directories.directory("state", settings.state)
-    yield directories.directory("cache", settings.cache)
-    yield limits.disk("state", settings.state)
-    yield limits.disk("cache", settings.cache)
+    yield machine.directory("config", settings.config)
+    yield machine.directory("state", settings.state)
+    yield machine.directory("cache", settings.cache)
+    yield machine.disk("state", settings.state)
+    yield machine.disk("cache", settings.cache)
     if IS_WINDOWS:
         return
-    from acp_launch.checks.leftovers import leftovers
+    from acp_launch.checks.machine import leftovers
 
-    yield directories.runtime()
-    yield limits.descriptors()
-    yield limits.processes()
+    yield machine.runtime()
+    yield machine.descriptors()
+    yield machine.processes()
     yield shims()
     yield control_group()
     yield from leftovers(settings.state)
@@ -281,8 +281,7 @@ def _profiles(settings: "Settings") -> "Iterator[Check]":
 
 
 def _room(parts: "Sequence[Part]") -> "Iterator[Check]":
-    from acp_launch.checks.limits import servers
-    from acp_launch.checks.machine import IS_WINDOWS
+    from acp_launch.checks.machine import IS_WINDOWS, servers
 
     ours = sum(1 for part in parts if part.stdio is not None and part.stdio.bridge)
     return iter(()) if IS_WINDOWS else servers(ours)

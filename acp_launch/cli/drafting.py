@@ -23,7 +23,7 @@ from acp_launch.console import init as conversation
 from acp_launch.console.ask.question import possible
 from acp_launch.console.stderr import say
 from acp_launch.errors import UsageError
-from acp_launch.interop.survey import Finding, survey
+from acp_launch.interop.read import Finding, survey
 from acp_launch.interop.target import refuse_strays
 from acp_launch.plan.adhoc import words
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent

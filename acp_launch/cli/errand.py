@@ -22,8 +22,8 @@ def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection]
     import asyncio
 
     from acp_launch.cli.start import guarded, started, stderr_log
-    from acp_launch.console.stream.discreet import Discreet
-    from acp_launch.console.stream.notices import Notices
+    from acp_launch.console.stream.redacted import Discreet
+    from acp_launch.console.stream.text import Notices
     from acp_launch.launch.run import Visit, visit
     from acp_launch.process.spawn import require_platform
 

@@ -16,14 +16,11 @@ from acp_launch.console.ask.question import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, show_findings
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, merge
-from acp_launch.interop.drafting import Spot, Token, holes
-from acp_launch.interop.drafts import Draft
-from acp_launch.interop.incoming import Incoming, gathered, used_secrets
+from acp_launch.interop.drafts import Draft, Incoming, Spot, Token, gathered, holes, used_secrets
 from acp_launch.interop.merge import Step
-from acp_launch.interop.places import Machine, Tool
-from acp_launch.interop.source import Source, at_home, read, sources
-from acp_launch.interop.survey import survey
+from acp_launch.interop.read import survey
 from acp_launch.interop.target import Target, target
+from acp_launch.interop.tools import Machine, Source, Tool, at_home, read, sources
 from acp_launch.problem import ours
 from acp_launch.profile.discover import HOLDER, project_of
 from acp_launch.profile.load import shown

@@ -12,7 +12,7 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.interop.places import Tool
+    from acp_launch.interop.tools import Tool
 
 Only = Annotated[
     list[str] | None, typer.Option("--only", metavar="NAME", help="Take only this server or agent; repeatable.")
@@ -66,7 +66,7 @@ def export(
 
 
 def _tool(name: str) -> "Tool":
-    from acp_launch.interop.places import TOOLS
+    from acp_launch.interop.tools import TOOLS
 
     if name not in TOOLS:
         raise UsageError(f'there is no tool "{name}"', fix=f"it is one of {', '.join(TOOLS)}")

@@ -80,7 +80,7 @@ def require_nothing_one_shot(wish: Wish) -> None:
 
 def _examine(files: tuple[Path, ...]) -> None:
     if files:
-        from acp_launch.session.prompt.attachments import examine
+        from acp_launch.session.attachments import examine
 
         for file in files:
             examine(file)
@@ -167,7 +167,7 @@ def _blocks(wish: Wish, plan: LaunchPlan, text: str) -> "Callable[[Capabilities]
         said: dict[str, Any] = {"type": "text", "text": text}
         if not wish.attach:
             return [said]
-        from acp_launch.session.prompt.attachments import attach
+        from acp_launch.session.attachments import attach
 
         roots = (plan.cwd, *plan.additional_directories)
         return [said, *(attach(path, able, roots=roots) for path in wish.attach)]

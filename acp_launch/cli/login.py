@@ -159,8 +159,8 @@ async def _visited(
     spawned: "Spawned",
     aloud: "Aloud",
 ) -> T:
-    from acp_launch.console.stream.discreet import Discreet
-    from acp_launch.console.stream.notices import Notices
+    from acp_launch.console.stream.redacted import Discreet
+    from acp_launch.console.stream.text import Notices
     from acp_launch.launch.run import visit
 
     return await visit(planned[0], needs, spawned, Discreet(Notices()), story)
@@ -174,8 +174,8 @@ async def _logged_in(
 
     from acp_launch.cli.start import spawn_agent
     from acp_launch.console.ask.question import Questions, possible
-    from acp_launch.console.stream.discreet import Discreet
-    from acp_launch.console.stream.notices import Notices
+    from acp_launch.console.stream.redacted import Discreet
+    from acp_launch.console.stream.text import Notices
     from acp_launch.launch.loop import Interrupts, kept
     from acp_launch.launch.run import call_on, check
     from acp_launch.session.login import Begun, begin, name_of, run_on_terminal

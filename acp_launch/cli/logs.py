@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acp_launch.errors import UsageError
+from acp_launch.problem import did_you_mean
 
 if TYPE_CHECKING:
     from acp_launch.console.logwatch import Watch
@@ -69,7 +70,7 @@ def _profile(given: str, directory: Path, settings: "Settings") -> str:
     if name in there:
         return name
     fix = f"there are logs of {', '.join(sorted(logged))}" if logged else "acp-launch list shows the profiles"
-    raise UsageError(f'no profile named "{given}"{_near(name, logged | there)}', fix=fix)
+    raise UsageError(f'no profile named "{given}"{did_you_mean(name, sorted(logged | there))}', fix=fix)
 
 
 def _server(given: str, profile: str | None, directory: Path) -> str:
@@ -85,14 +86,7 @@ def _server(given: str, profile: str | None, directory: Path) -> str:
     if not of or kept(given) in there:
         return kept(given)
     fix = f"there is {', '.join(sorted(there))}"
-    raise UsageError(f'no log of "{given}" in any launch of "{profile}"{_near(given, there)}', fix=fix)
-
-
-def _near(name: str, names: set[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, sorted(names), 1)
-    return f'; did you mean "{near[0]}"?' if near else ""
+    raise UsageError(f'no log of "{given}" in any launch of "{profile}"{did_you_mean(given, sorted(there))}', fix=fix)
 
 
 def _nothing(watch: "Watch", directory: Path, profile: str | None, server: str | None) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from acp_launch.errors import UsageError
-from acp_launch.problem import ours
+from acp_launch.problem import did_you_mean, ours
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -168,10 +168,7 @@ async def _call(wanted: "Probe", met: "Met", tool: str, given: "Given", limit: "
 
 
 def _unknown(wanted: "Probe", tool: str, known: list[str]) -> UsageError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(tool, known, 1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
+    hint = did_you_mean(tool, known)
     name = wanted.server.name
     return UsageError(
         f'the MCP server "{name}" has no tool "{tool}"{hint}', fix=ours("mcp", "tools", wanted.plan.called, name)

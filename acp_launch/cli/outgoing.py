@@ -13,14 +13,12 @@ from acp_launch.console import stdout
 from acp_launch.console.ask.question import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, warn
 from acp_launch.errors import UsageError
-from acp_launch.interop import files, handing
-from acp_launch.interop.incoming import gathered
+from acp_launch.interop import files, write
+from acp_launch.interop.drafts import gathered
 from acp_launch.interop.jsonedit import Misfit
-from acp_launch.interop.outward import Surroundings
-from acp_launch.interop.places import Machine, Tool, own_place
-from acp_launch.interop.source import at_home, read
 from acp_launch.interop.target import refuse_strays
-from acp_launch.interop.writers import Exported, exported
+from acp_launch.interop.tools import Machine, Tool, at_home, own_place, read
+from acp_launch.interop.write import Exported, Surroundings, exported
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.secret.redact import redactor
@@ -55,7 +53,7 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
     if wish.write:
         _write(loaded, tool, found, wish)
     else:
-        stdout.put(handing.alone(found, tool))
+        stdout.put(write.alone(found, tool))
     _tell_of_secrets(tool, found)
 
 
@@ -68,7 +66,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
     if source is not None:  # what is secret in it is not shown, whatever changes beside it
         tokens = gathered([(tool, source.root)], str(project)).tokens
         redactor.register(*(token.secret for token in tokens if token.secret is not None))
-    everything = handing.pieces(found, tool, source.root if source else {})
+    everything = write.pieces(found, tool, source.root if source else {})
     for piece in everything:
         if piece.standing == "other" and not wish.force:
             warn(f"{piece.holder}.{piece.name} is there already and differs; --force replaces it")
@@ -77,7 +75,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
         _nothing_new(file, everything)
         return
     try:
-        new = handing.handed(source.text if source else None, tool, wanted, found.inputs)
+        new = write.handed(source.text if source else None, tool, wanted, found.inputs)
     except Misfit as misfit:
         fix = f"add it by hand: {ours('export', loaded.found.called, '--to', tool.name)} prints it"
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
@@ -87,7 +85,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
     note(f"{shown(file)}: {listed(piece.name for piece in wanted)} written")
 
 
-def _nothing_new(file: Path, everything: tuple[handing.Piece, ...]) -> None:
+def _nothing_new(file: Path, everything: tuple[write.Piece, ...]) -> None:
     """
     Raises:
         UsageError: what is there stands in the way of all of it.

@@ -11,7 +11,6 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import ExitStack, closing
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,14 +21,14 @@ from acp_launch.cli.planning import at_home, here, loaded_profile, planned, reso
 from acp_launch.cli.start import guarded, housed_alone, started
 from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
-from acp_launch.console.stream.notices import Notices
+from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
 from acp_launch.launch.loop import Interrupts, kept
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.message import Server
 from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
 from acp_launch.plan.resolve import process, resolve
-from acp_launch.problem import ours
+from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.child import attach, stop
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
@@ -177,8 +176,7 @@ def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
         raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
     if name is None:
         raise UsageError(f"which MCP server? {profile} has {', '.join(servers)}", fix=f"name one; {shown} says more")
-    near = get_close_matches(name, servers, 1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
+    hint = did_you_mean(name, servers)
     raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=shown)
 
 

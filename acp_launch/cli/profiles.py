@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from acp_launch.problem import Problem
     from acp_launch.profile.discover import Found
     from acp_launch.profile.load import Loaded
-    from acp_launch.secret.outcome import Outcome
+    from acp_launch.secret.value import Outcome
     from acp_launch.settings.model import Settings
 
 Name = Annotated[str, Argument("PROFILE", "A profile's name, or the path of its file.")]

@@ -8,7 +8,7 @@ from acp_launch.errors import LaunchError, RunExpired, Stopped
 
 if TYPE_CHECKING:
     from acp_launch.console.stillclock import StillClock
-    from acp_launch.console.stream.discreet import Output
+    from acp_launch.console.stream.redacted import Output
     from acp_launch.session.person import Person
 
 LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop, or should have
@@ -28,7 +28,7 @@ class Screen:
 
             self._observer = self._make()
             if not redactor.is_empty:
-                from acp_launch.console.stream.discreet import Discreet
+                from acp_launch.console.stream.redacted import Discreet
 
                 self._observer = Discreet(self._observer)
         return self._observer
@@ -46,7 +46,7 @@ class Screen:
             from acp_launch.console.stream.ndjson import Ndjson
 
             return Ndjson(Outlet())
-        from acp_launch.console.stream.plain import Plain, Quiet
+        from acp_launch.console.stream.text import Plain, Quiet
 
         return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
 

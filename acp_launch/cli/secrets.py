@@ -70,7 +70,7 @@ def list_(as_json: Json = False) -> None:
     from acp_launch.cli.uses import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
-    from acp_launch.secret.environment import variable
+    from acp_launch.secret.value import variable
 
     vault = _vault()
     kept, remark, failed = vault.names()
@@ -167,7 +167,7 @@ def copy_to_env(
     from acp_launch.cli.secretvalue import VARIABLE, checked
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.resolve import next_command
-    from acp_launch.secret import environment
+    from acp_launch.secret import value as environment
     from acp_launch.settings.load import load
 
     into = variable or environment.variable(name).removeprefix(environment.PREFIX)

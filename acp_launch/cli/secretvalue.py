@@ -7,12 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from acp_launch.console.stderr import YELLOW, say
 from acp_launch.errors import UsageError
-from acp_launch.secret.environment import variable
 from acp_launch.secret.forms import SHORTEST, is_maskable
-from acp_launch.secret.outcome import MAX_VALUE, size
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.reference import NAME
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Secret, size, variable
 
 LONGEST_NAME = 200  # characters
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read

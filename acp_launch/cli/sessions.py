@@ -6,7 +6,7 @@ import typer
 
 from acp_launch.console.stderr import say
 from acp_launch.errors import LaunchError, NotTrusted, SessionError, UsageError
-from acp_launch.problem import ours
+from acp_launch.problem import did_you_mean, ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
@@ -192,10 +192,7 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
     if found:
         profiles = ", ".join(record.profile for record in found)
         raise SessionError(f'"{name}" is a session of several profiles: {profiles}', fix="say which: --profile NAME")
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, [record.name for record in here], 1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
+    hint = did_you_mean(name, [record.name for record in here])
     raise SessionError(
         f'there is no session "{name}" here{hint}', fix="acp-launch session list --all shows every session"
     )

@@ -5,9 +5,8 @@ from functools import partial
 
 from acp_launch.cli.vault import Vault
 from acp_launch.errors import SecretError
-from acp_launch.interop.incoming import Incoming
-from acp_launch.secret.outcome import Outcome
-from acp_launch.secret.value import Secret
+from acp_launch.interop.drafts import Incoming
+from acp_launch.secret.value import Outcome, Secret
 from acp_launch.settings.model import Settings
 
 MOST = 50  # how often a name may be taken before we give up

@@ -35,7 +35,7 @@ async def _sat(
     wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
     from acp_launch.console.stillclock import StillClock, Unhurried
-    from acp_launch.console.stream.discreet import Discreet
+    from acp_launch.console.stream.redacted import Discreet
     from acp_launch.interactive.output import heard
     from acp_launch.interactive.session import Seating
     from acp_launch.interactive.session import sit as story
@@ -82,6 +82,6 @@ def _history_name(plan: LaunchPlan) -> str:
 
 
 def _blocks(plan: LaunchPlan, text: str, able: Any) -> list[dict[str, Any]]:
-    from acp_launch.session.prompt.attachments import blocks
+    from acp_launch.session.attachments import blocks
 
     return blocks(text, plan.cwd, (plan.cwd, *plan.additional_directories), able)

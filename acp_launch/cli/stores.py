@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from acp_launch.secret.lookup import Waiting, look_up, within
-from acp_launch.secret.outcome import Outcome, Store
+from acp_launch.secret.value import Outcome, Store
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _grace(settings: Settings) -> float:
 
 def say_waiting(what: str, waited: float, limit: float) -> None:
     """In the words of every wait; what they need is imported by who has been waiting for 3 s."""
-    from acp_launch.console.stream.notices import Notices
+    from acp_launch.console.stream.text import Notices
 
     Notices().waiting(what, waited, limit)
 

@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TypeVar
 
 from acp_launch.cli.stores import done, keep_to_ourselves, open_store
 from acp_launch.console.secrets import choices
 from acp_launch.errors import SecretError
-from acp_launch.secret.index import Index, Names
-from acp_launch.secret.outcome import Outcome, Store, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.problem import did_you_mean
+from acp_launch.secret.lookup import Index, Names
+from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
@@ -80,8 +79,7 @@ class Vault:
         return self.index.correct(actual), remark, False
 
     def _missing(self, names: Sequence[str]) -> SecretError:
-        near = get_close_matches(names[0], self.index.names(), 1)
-        hint = f'; did you mean "{near[0]}"?' if near else ""
+        hint = did_you_mean(names[0], self.index.names())
         listed = ", ".join(f'"{name}"' for name in names)
         return SecretError(f"no secret named {listed} in the {self.store.label}{hint}", fix="acp-launch secret list")
 

@@ -22,8 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acp_launch.checks.check import Check
-from acp_launch.checks.discretion import Discretion
+from acp_launch.checks.check import Check, Discretion
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import YELLOW, say

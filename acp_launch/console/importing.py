@@ -5,11 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from acp_launch.console.interop import discreet, listed, note, warn
-from acp_launch.interop.drafting import Token
-from acp_launch.interop.drafts import Draft
-from acp_launch.interop.incoming import used_secrets
+from acp_launch.interop.drafts import Draft, Token, used_secrets
 from acp_launch.interop.merge import Step
-from acp_launch.interop.source import Source
+from acp_launch.interop.tools import Source
 from acp_launch.profile.load import shown
 
 

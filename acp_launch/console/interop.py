@@ -14,7 +14,7 @@ from acp_launch.console.ask.question import Questions
 from acp_launch.console.columns import columns
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.stderr import DIM, YELLOW, harmless, say
-from acp_launch.interop.survey import Finding
+from acp_launch.interop.read import Finding
 from acp_launch.problem import ours
 from acp_launch.profile.load import shown
 from acp_launch.secret.credential import masked

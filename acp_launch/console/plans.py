@@ -29,7 +29,7 @@ from acp_launch.plan.model import (
 from acp_launch.plan.resolve import Resolved
 from acp_launch.profile.model import Client, Match, Restart, Tools
 from acp_launch.secret.credential import masked
-from acp_launch.secret.outcome import Outcome
+from acp_launch.secret.value import Outcome
 
 
 def show(

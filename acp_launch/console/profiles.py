@@ -10,7 +10,7 @@ from acp_launch.console.stderr import harmless, say
 from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, shown
-from acp_launch.secret.outcome import Outcome
+from acp_launch.secret.value import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
 

@@ -13,8 +13,7 @@ from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.sessions import ago
 from acp_launch.plan.resolve import Need, unmet
-from acp_launch.secret.environment import variable
-from acp_launch.secret.outcome import Outcome
+from acp_launch.secret.value import Outcome, variable
 
 
 class Listed(Struct, frozen=True):

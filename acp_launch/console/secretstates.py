@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from acp_launch.secret.outcome import Outcome
+from acp_launch.secret.value import Outcome
 
 
 def state_lines(outcomes: Mapping[str, Outcome]) -> Iterable[str]:

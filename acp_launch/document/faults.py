@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Plain, found, number_text
-from acp_launch.problem import Problem, Severity
+from acp_launch.problem import Problem, Severity, likeliest
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -84,13 +84,6 @@ def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | Non
     nearest = meant or (likeliest(value, choices) if isinstance(value, str) else "")
     fix = f"write {nearest}" if nearest else f"write one of them: {choices[0]}"
     return Fault(path, f"expected {listed}, found {found(value)}", fix)
-
-
-def likeliest(word: str, known: Iterable[str]) -> str:
-    """The one that looks most like `word`; empty when none looks like it."""
-    from difflib import get_close_matches  # what has no mistakes does without
-
-    return next(iter(get_close_matches(word, known, 1)), "")
 
 
 def unknown_key(path: KeyPath, known: Sequence[str], others: Mapping[str, str] = NONE) -> Fault:

@@ -2,17 +2,17 @@
 
 import os
 from collections.abc import Awaitable, Callable
-from difflib import get_close_matches
 from pathlib import Path
 
 from msgspec import Struct
 
 from acp_launch.console.stderr import DIM, QUOTE
-from acp_launch.console.stream.servernotes import opened
+from acp_launch.console.stream.text import opened
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import Word
 from acp_launch.interactive.reports import permissions, sessions, usage
 from acp_launch.interactive.state import Current, Desk, Leave, Move, Outcome, is_the_end
+from acp_launch.problem import likeliest
 from acp_launch.secret.redact import redactor
 from acp_launch.session.opening import Setting, fulfil
 from acp_launch.session.options.option import Option, match
@@ -53,8 +53,8 @@ def found(text: str) -> tuple[Command, str]:
     name, _, rest = text.partition(" ")
     command = COMMANDS.get(name)
     if command is None:
-        near = get_close_matches(name, COMMANDS, n=1)
-        fix = f"did you mean {near[0]}?" if near else ":help lists the commands; ::text sends text that begins with :"
+        near = likeliest(name, COMMANDS)
+        fix = f"did you mean {near}?" if near else ":help lists the commands; ::text sends text that begins with :"
         raise UsageError(f"there is no command {name}", fix=fix)
     return command, rest.strip()
 

@@ -3,11 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 
-from acp_launch.console.draw.canvas import Canvas
 from acp_launch.console.draw.live import Live
-from acp_launch.console.stream.notices import Notices
+from acp_launch.console.draw.region import Canvas
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.plain import Plain
+from acp_launch.console.stream.text import Notices, Plain
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
 from acp_launch.protocol.event import Updated

@@ -1,9 +1,11 @@
 """What `:sessions`, `:permissions` and `:usage` say."""
 
+import time
 from collections.abc import Iterator, Sequence
 
 from acp_launch.console.permissions import about
-from acp_launch.interactive.state import Current, ago
+from acp_launch.console.sessions import ago
+from acp_launch.interactive.state import Current
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.store.registry import Record
 
@@ -12,7 +14,7 @@ def sessions(records: Sequence[Record], here: str) -> Iterator[str]:
     """A line for each; the one we are in is marked."""
     for record in records:
         mark = "*" if record.name == here else " "
-        yield f"{mark} {record.name}  {ago(record.last_used)}  {record.title}"
+        yield f"{mark} {record.name}  {ago(record.last_used, now=time.time())}  {record.title}"
 
 
 def permissions(policy: Policy) -> Iterator[str]:

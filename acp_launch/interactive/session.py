@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from acp_launch.console.stderr import DIM
-from acp_launch.console.stream.discreet import Output
+from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import (
     AgentError,
     AgentRefused,
@@ -39,12 +39,12 @@ from acp_launch.launch.services import served
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities
+from acp_launch.session.attachments import Block, told
 from acp_launch.session.client import Client, Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.person import Choice, Person
-from acp_launch.session.prompt.attachments import Block, told
 
 # Who takes what comes from the keyboard: always somebody, so that Ctrl-C is never in vain.
 

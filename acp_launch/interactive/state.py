@@ -1,7 +1,6 @@
 """What the story and the `:` commands share."""
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
@@ -10,7 +9,7 @@ from msgspec import Struct, field
 
 from acp_launch.console.failure import lines
 from acp_launch.console.stderr import TYPED, harmless
-from acp_launch.console.stream.discreet import Output
+from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import Heard
@@ -112,15 +111,6 @@ class Rooms:
         records = self._registry.list(str(self._plan.project), self._plan.profile)
         self._known = tuple((record.name, record.title) for record in records)
         return records
-
-
-def ago(moment: float, *, now: float | None = None) -> str:
-    """`5 min ago`."""
-    passed = max(0.0, (time.time() if now is None else now) - moment)
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if passed >= size:
-            return f"{passed / size:.0f} {unit} ago"
-    return "just now"
 
 
 TAB, DIM = "\t", "2"

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-from acp_launch.console.draw.canvas import Canvas
+from acp_launch.console.draw.region import Canvas
 from acp_launch.interactive.front import Front
 
 

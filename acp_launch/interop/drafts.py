@@ -5,18 +5,197 @@ Whatever has no place in a profile stays with the draft, to be written as a comm
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from acp_launch.document.keypath import KeyPath
-from acp_launch.interop.declared import Declared, Kind
-from acp_launch.interop.drafting import Drafting, Text
-from acp_launch.interop.places import Dialect, Tool
-from acp_launch.interop.tokens import option
-from acp_launch.interop.variables import Untranslatable, translated
-from acp_launch.secret.credential import issued, masked
+from acp_launch.errors import UsageError
+from acp_launch.interop import read
+from acp_launch.interop.read import Declared, Kind, Untranslatable, translated
+from acp_launch.interop.tools import Dialect, Tool
+from acp_launch.profile.leaks import named, numbered, slug
+from acp_launch.secret.credential import GONE, REFERENCE, Sighting, issued, masked, sightings
+from acp_launch.secret.reference import BadReference, SecretReference, parse
+from acp_launch.secret.value import Secret
+from acp_launch.secret.wording import is_placeholder, noun
+
+# Which slices of a text are credentials, and which words only hold the place of one. Pure.
+#
+# What `credential` sees, and besides it every variable and header whose name says password, token, key or secret: here
+# a word too many is moved to the store, and a person is asked; in a profile that somebody wrote it would be a nuisance.
+
+
+LEAST_ELSEWHERE = 8  # characters; a shorter value is too likely to stand somewhere as a word of its own
+_NOT_ONE = re.compile(
+    r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*"
+)
+_OPTION = re.compile(r"--?[A-Za-z][\w-]*")
+_SCHEME = re.compile(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
+
+
+def seen(text: str, name: str, *, is_named: bool) -> tuple[Sighting, ...]:
+    """From left to right. `is_named`: the text is a variable's or a header's, and `name` is what that is called."""
+    found = sightings(text, name)
+    if found or not is_named:
+        return found
+    return tuple(_by_name(text, name))
+
+
+def _by_name(text: str, name: str) -> Iterator[Sighting]:
+    what = noun(name)
+    if what in ("", "a credential"):
+        return
+    opened = REFERENCE.sub(lambda reference: GONE * len(reference[0]), text)
+    for piece in re.finditer(f"[^{GONE}]+", opened):
+        scheme = _SCHEME.match(piece[0])
+        begin = piece.start() + (scheme.end() if scheme else 0)
+        literal = opened[begin : piece.end()].strip()
+        if not literal or _NOT_ONE.fullmatch(literal):
+            continue
+        begin = opened.index(literal, begin)
+        certainty = "placeholder" if is_placeholder(literal) else "likely"
+        yield Sighting(begin, begin + len(literal), what, certainty)  # type: ignore[arg-type]
+
+
+def option(arguments: Sequence[str], index: int) -> str:
+    """`token` for an argument that follows `--token`, and is no option itself."""
+    before = arguments[index - 1] if index else ""
+    return before.lstrip("-") if _OPTION.fullmatch(before) and not arguments[index].startswith("-") else ""
+
+
+# Texts with holes: wherever a credential stood there is the number of a token, and the text never holds it again. Pure.
+#
+# One `Drafting` serves one import. Credentials that are alike become one token, wherever they stand; the values are in
+# `Token.secret`, which nothing shows.
+
+
+MOST_TEXT = 512 * 1024  # characters of all entries of one import
+MOST_TOKENS = 500  # each is looked for in all of that
+
+Spot = tuple[str, KeyPath, int]  # the entry, where in it, how far in the text
+
+
+class Token(Struct, frozen=True):
+    """A secret there will be. `secret` is None where its value is not in the file, and `why` says so.
+
+    `owner` is the entry it was first seen in; none for what a whole file asks for. `word` is what it is called there.
+    """
+
+    owner: str
+    path: KeyPath
+    start: int
+    what: str
+    word: str
+    secret: Secret | None = None
+    is_sure: bool = True
+    why: str = ""
+
+    @property
+    def spot(self) -> Spot:
+        return self.owner, self.path, self.start
+
+
+class Text(Struct, frozen=True):
+    """A text with holes: each number is a token of the same import."""
+
+    parts: tuple[str | int, ...]
+
+
+def filled(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
+    """The entry as a profile has it; `names` are those of the tokens' secrets."""
+    if isinstance(shape, Text):
+        return "".join(part if isinstance(part, str) else f"${{secret:{names[part]}}}" for part in shape.parts)
+    if isinstance(shape, Mapping):
+        return {key: filled(value, names) for key, value in shape.items()}
+    return [filled(item, names) for item in shape] if isinstance(shape, list) else shape
+
+
+def holes(shape: Any) -> tuple[int, ...]:
+    """The tokens an entry needs, each once."""
+    return tuple(dict.fromkeys(part for text in _texts(shape) for part in text.parts if isinstance(part, int)))
+
+
+class Drafting:
+    def __init__(self, *, spared: Iterable[Spot] = ()) -> None:
+        """`spared` are places of which somebody said that no secret is there."""
+        self.tokens: list[Token] = []
+        self._known: dict[str, int] = {}
+        self._kept: dict[tuple[str, str], int] = {}
+        self._length = 0
+        self._spared = frozenset(spared)
+        self._harmless: set[str] = set()  # what stood there, wherever it comes again
+
+    def text(self, owner: str, path: KeyPath, name: str, written: str) -> Text:
+        """`name` is what the entry calls it: a variable, a header, the option before an argument.
+
+        Raises:
+            UsageError: this is more than anybody configured.
+        """
+        self._length += len(written)
+        if self._length > MOST_TEXT or len(self.tokens) > MOST_TOKENS:
+            what = f"the servers there hold more than {MOST_TEXT // 1024} KiB of text, or {MOST_TOKENS} credentials"
+            raise UsageError(what, fix="import from a smaller file")
+        parts: list[str | int] = []
+        done = 0
+        for found in seen(written, name, is_named=path[0] in ("env", "headers")):
+            if (owner, path, found.start) in self._spared:
+                self._harmless.add(written[found.start : found.end])
+            if written[found.start : found.end] not in self._harmless:
+                parts += [written[done : found.start], self._token(owner, path, name, written, found)]
+                done = found.end
+        return Text(tuple(part for part in (*parts, written[done:]) if part != ""))
+
+    def elsewhere(self, owner: str, name: str, why: str) -> int:
+        """A token whose value the tool keeps in a store of its own; what one owner calls alike is one."""
+        word = slug(name.lower().replace("_", "-")) or "secret"
+        if (owner, word) not in self._kept:
+            self._kept[owner, word] = len(self.tokens)
+            self.tokens.append(Token(owner, ("env", name), 0, noun(name) or "a secret", word, why=why))
+        return self._kept[owner, word]
+
+    def punched(self, shape: Any) -> Any:
+        """The entry with every further place of a credential that was found somewhere made a hole too."""
+        known = {text: index for text, index in self._known.items() if len(text) >= LEAST_ELSEWHERE}
+        if not known:
+            return shape
+        longest_first = "|".join(sorted(map(re.escape, known), key=len, reverse=True))
+        return _punched(shape, re.compile(f"({longest_first})"), known)
+
+    def _token(self, owner: str, path: KeyPath, name: str, written: str, found: Sighting) -> int:
+        literal = written[found.start : found.end]
+        is_value = found.certainty != "placeholder"
+        if is_value and literal in self._known:
+            return self._known[literal]
+        called = found.name or ("" if path[0] in ("command", "url") else name)
+        wanted = named(found, called)
+        token = Token(owner, path, found.start, found.what, wanted, is_sure=found.certainty != "random")
+        if is_value:
+            self._known[literal] = len(self.tokens)
+            token = Token(owner, path, found.start, found.what, wanted, Secret(literal), token.is_sure)
+        else:
+            token = Token(owner, path, found.start, found.what, wanted, why="only a placeholder is there")
+        self.tokens.append(token)
+        return len(self.tokens) - 1
+
+
+def _texts(shape: Any) -> Iterator[Text]:
+    if isinstance(shape, Text):
+        yield shape
+    elif isinstance(shape, Mapping | list):
+        for value in shape.values() if isinstance(shape, Mapping) else shape:
+            yield from _texts(value)
+
+
+def _punched(shape: Any, pattern: re.Pattern[str], known: Mapping[str, int]) -> Any:
+    if isinstance(shape, Text):
+        pieces = (piece for part in shape.parts for piece in (pattern.split(part) if isinstance(part, str) else [part]))
+        return Text(tuple(known.get(one, one) if isinstance(one, str) else one for one in pieces if one != ""))
+    if isinstance(shape, Mapping):
+        return {key: _punched(value, pattern, known) for key, value in shape.items()}
+    return [_punched(item, pattern, known) for item in shape] if isinstance(shape, list) else shape
+
 
 _UNPRINTABLE = re.compile("[\0\ud800-\udfff]")
 _ASKED = re.compile(r"\$\{secret:([^}]*)\}")  # what `translated` makes of an input
@@ -38,7 +217,7 @@ class Draft(Struct, frozen=True):
 
 
 def draft(entry: Declared, name: str, tool: Tool, drafting: Drafting, inputs: frozenset[str] = frozenset()) -> Draft:
-    """`name` is what the profile will call it; `inputs` as `readers.inputs`."""
+    """`name` is what the profile will call it; `inputs` as `read.inputs`."""
     work = _Work(entry, name, tool, drafting, inputs)
     shape = {} if entry.unfit else work.shape()
     left = tuple((masked(key), why) for key, why in entry.left)
@@ -168,3 +347,98 @@ class _Work(Struct):
 def _any_of(names: Iterable[str]) -> str:
     words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return rf"(\$\{{(?:{words})\}}|\$(?:{words})(?![A-Za-z0-9_]))"
+
+
+# Everything that some files of other tools declare, as drafts, with the names of the secrets they need. Pure.
+
+
+Standing = Literal["new", "same", "other"]
+
+
+class Incoming(Struct, frozen=True):
+    """`tokens` are what the holes of the drafts mean. A server that a nearer file declares too is not among them."""
+
+    drafts: tuple[Draft, ...]
+    tokens: tuple[Token, ...]
+
+    def names(self, taken: Iterable[str] = ()) -> list[str]:
+        """What the secret of each token is called: by its server if it is the only one there. None is in `taken`."""
+        used, alone = set(taken), self._alone()
+        names = []
+        for index, token in enumerate(self.tokens):
+            within = f"{token.owner}/{token.word}" if token.owner else token.word
+            wanted = token.owner if token.owner and index in alone and token.owner not in used else within
+            name = next(one for one in numbered(wanted) if one not in used)
+            used.add(name)
+            names.append(name)
+        return names
+
+    def _alone(self) -> set[int]:
+        """Tokens that are the only one of the entry they were first seen in."""
+        needed = [holes(one.shape) for one in self.drafts if one.kind == "server"]
+        return {few[0] for few in needed if len(few) == 1}
+
+
+def gathered(files: Sequence[tuple[Tool, Any]], project: str, *, spared: Iterable[Spot] = ()) -> Incoming:
+    """`files` are what was read, the nearest first; `spared` as in `Drafting`."""
+    drafting = Drafting(spared=spared)
+    drafts: list[Draft] = []
+    seen: set[tuple[Kind, str]] = set()
+    used: dict[Kind, set[str]] = {"server": set(), "agent": set()}
+    for tool, root in files:
+        inputs = read.inputs(tool, root)
+        here = [entry for entry in read.entries(tool, root, project) if (entry.kind, entry.name) not in seen]
+        seen |= {(entry.kind, entry.name) for entry in here}
+        for entry in here:
+            name = _name(entry, used[entry.kind])
+            drafts.append(draft(entry, name, tool, drafting, inputs))
+    return Incoming(settled(drafts, drafting), tuple(drafting.tokens))
+
+
+def standing(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: str = "") -> Standing:
+    """How a draft stands to what a profile says under its name, or under `name`."""
+    above = root.get("mcp_servers") if one.kind == "server" else root
+    key = (name or one.name) if one.kind == "server" else "agent"
+    there = above.get(key) if isinstance(above, Mapping) else None
+    if there is None:
+        return "new"
+    return "same" if _says(there, filled(one.shape, names)) else "other"
+
+
+def used_secrets(root: Any) -> Iterator[str]:
+    """Every secret that a profile names anywhere."""
+    if isinstance(root, Mapping | list | tuple):
+        for value in root.values() if isinstance(root, Mapping) else root:
+            yield from used_secrets(value)
+    elif isinstance(root, str):
+        yield from (part.name for part in _parts(root) if isinstance(part, SecretReference))
+
+
+def _says(there: Any, wanted: Any) -> bool:
+    """Whether it says the same, and perhaps more; what its secrets are called does not matter."""
+    if isinstance(wanted, Mapping):
+        return isinstance(there, Mapping) and all(_says(there.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(there, list) and len(there) == len(wanted) and all(map(_says, there, wanted))
+    if isinstance(wanted, str) and isinstance(there, str):
+        return [*map(_nameless, _parts(there))] == [*map(_nameless, _parts(wanted))]
+    return bool(there == wanted)
+
+
+def _parts(text: str) -> Sequence[Any]:
+    try:
+        return parse(text)
+    except BadReference:
+        return (text,)
+
+
+def _nameless(part: Any) -> Any:
+    return SecretReference("") if isinstance(part, SecretReference) else part
+
+
+def _name(entry: Declared, used: set[str]) -> str:
+    """What the profile will call it: letters, digits, `_`, `.` and `-`, and none twice."""
+    wanted = "" if issued(entry.name) else slug(entry.name)
+    name = next(one for one in numbered(wanted or entry.kind) if one not in used)
+    used.add(name)
+    return name

@@ -8,9 +8,7 @@ from msgspec.structs import replace
 
 from acp_launch.document.tree import parse
 from acp_launch.errors import UsageError
-from acp_launch.interop.drafting import filled, holes
-from acp_launch.interop.drafts import Draft
-from acp_launch.interop.incoming import Standing, standing
+from acp_launch.interop.drafts import Draft, Standing, filled, holes, standing
 from acp_launch.problem import errors
 from acp_launch.profile.check import check
 from acp_launch.profile.edit import CannotEdit, put, remove

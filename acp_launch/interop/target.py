@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from acp_launch.document.tree import parse
 from acp_launch.errors import ProfileError, UsageError
-from acp_launch.interop.source import at_home
+from acp_launch.interop.tools import at_home
 from acp_launch.private import real
 from acp_launch.profile.discover import HOLDER, Found, find, project_of
 from acp_launch.profile.load import inspect, read, shown

@@ -32,7 +32,7 @@ from acp_launch.session.observer import Observer, SessionReady, TurnEnd
 from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
 from acp_launch.session.store.keep import drift
 from acp_launch.session.store.registry import Record
-from acp_launch.transport.stdio import StdioTransport
+from acp_launch.transport import StdioTransport
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay

@@ -10,13 +10,13 @@ The JSON is passed on as it was written: no digit of a number changes.
 
 import json
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from msgspec import Raw, Struct
 
 from acp_launch.errors import UsageError
 from acp_launch.mcp.message import Tool
+from acp_launch.problem import likeliest
 from acp_launch.protocol.acp import mapping, sequence
 from acp_launch.protocol.written import written
 
@@ -190,5 +190,5 @@ def _refuse(tool: Tool, unknown: list[str], missing: list[str]) -> NoReturn:
 
 
 def _nearest(key: str, tool: Tool) -> str:
-    near = get_close_matches(key, tool.properties, 1)
-    return f'"{key}" (did you mean "{near[0]}"?)' if near else f'"{key}"'
+    near = likeliest(key, tool.properties)
+    return f'"{key}" (did you mean "{near}"?)' if near else f'"{key}"'

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from acp_launch.plan.model import INHERITED, Value
-from acp_launch.secret.environment import is_private
+from acp_launch.secret.value import is_private
 
 # `inherit_env: minimal`, the default of MCP servers: what a program needs to find its files, its language, its screen,
 # the network and its certificates, and what starts servers (npx, uvx, docker, deno, ...) to find what it keeps.

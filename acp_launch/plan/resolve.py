@@ -46,8 +46,6 @@ from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Approval, HttpServer, Match, Rule, SseServer, StdioServer
 from acp_launch.profile.templates import templates
-from acp_launch.secret.environment import variable
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, State
 from acp_launch.secret.reference import (
     EnvironmentReference,
     Part,
@@ -56,7 +54,7 @@ from acp_launch.secret.reference import (
     parse,
     place,
 )
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, variable
 from acp_launch.secret.wording import noun
 
 # References become text, one value of a profile at a time; secrets stay references. What cannot be resolved becomes a

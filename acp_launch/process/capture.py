@@ -24,7 +24,7 @@ from acp_launch.process.child import Tail
 from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, open_process
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tree import Exit, end_now, from_wait_status
-from acp_launch.secret.outcome import MAX_VALUE
+from acp_launch.secret.value import MAX_VALUE
 
 MOST = MAX_VALUE + len("\r\n") + 1  # bytes of stdout: by then it is no secret, with or without its line end
 CHUNK = 64 * 1024  # bytes, what a pipe holds

@@ -18,7 +18,6 @@ from acp_launch.document.faults import (
     Fault,
     choose,
     described,
-    likeliest,
     misplaced,
     placed,
     unknown_key,
@@ -27,7 +26,7 @@ from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, found
 from acp_launch.document.shape import Shape, build
 from acp_launch.document.tree import Document
-from acp_launch.problem import Problem, errors
+from acp_launch.problem import Problem, errors, likeliest
 from acp_launch.profile.model import (
     Agent,
     Backoff,

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 import acp_launch
 from acp_launch.errors import UsageError
-from acp_launch.problem import ours
+from acp_launch.problem import did_you_mean, ours
 from acp_launch.profile.text import shown
 from acp_launch.settings.model import Settings
 
@@ -220,11 +220,8 @@ def _profiles(directory: Path) -> list[Path]:
 
 
 def _unknown(name: str, start: Path, settings: Settings) -> UsageError:
-    from difflib import get_close_matches
-
     names = sorted({found.name for found in discover(start=start, settings=settings)})
-    nearest = get_close_matches(name, names, 1)
-    hint = f'; did you mean "{nearest[0]}"?' if nearest else ""
+    hint = did_you_mean(name, names)
     looked = [f"looked in {directory}" for directory, _, _ in _places(start, users(settings))]
     if " " in name:  # a prompt without a profile before it
         fix = f"the profile comes first: {ours('run', 'demo', name)}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from acp_launch.document.nodes import shorten
-from acp_launch.problem import Problem
+from acp_launch.problem import Problem, did_you_mean, likeliest
 from acp_launch.profile import discover
 from acp_launch.profile.discover import Found, Origin
 from acp_launch.profile.layers import Extends, Gathered, Layer, Part
@@ -155,13 +155,10 @@ class _Walk(Struct):
         return f'there is no file "{shorten(entry)}" to extend{self._way(entry)}', fix
 
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:
-        from difflib import get_close_matches
-
         names = discover.names_within_reach(child.file, user=self.found.user)
-        nearest = next(iter(get_close_matches(name, names, 1)), "")
-        hint = f'; did you mean "{nearest}"?' if nearest else ""
+        nearest = likeliest(name, names)
         fix = f"write {nearest}" if nearest else f"there is {', '.join(names)}; a file beside this one is ./NAME.yaml"
-        return f'no profile named "{shorten(name)}" to extend{hint}{self._way(name)}', fix
+        return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}{self._way(name)}', fix
 
     def _way(self, last: str) -> str:
         """How we came here, where that is not plain from the file the problem is in."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.faults import Fault, likeliest
+from acp_launch.document.faults import Fault
 from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Node, Place, Plain, found, number_text, shorten
-from acp_launch.problem import Problem
+from acp_launch.problem import Problem, likeliest
 from acp_launch.profile.discover import Origin
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from acp_launch.profile.address import (
 )
 from acp_launch.profile.agents import started
 from acp_launch.profile.model import Backoff, Match
-from acp_launch.secret.environment import PASSPHRASE, PREFIX, is_private
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
+from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
 from acp_launch.secret.wording import noun
 
 # What the rules under `permissions` must keep to beyond the shape of their values. Pure.

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.secret.boundary import USE_A_FILE, sentence
-from acp_launch.secret.outcome import StoreFault
+from acp_launch.secret.isolate import USE_A_FILE, sentence
+from acp_launch.secret.value import StoreFault
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.settings.model import KeyringSettings
 

@@ -15,8 +15,7 @@ from typing import NoReturn, Protocol
 
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.secret.credential import masked
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, State, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, StoreFault
 
 PLACEHOLDER = "{name}"
 AT_ONCE = 8  # programs at a time: each may be a hundred megabytes of somebody's runtime

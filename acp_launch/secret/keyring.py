@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from acp_launch.secret.backend import SECRET_SERVICE, choose
-from acp_launch.secret.outcome import Outcome, Store, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 
 
@@ -52,7 +51,7 @@ class Keyring:
     def _chosen(self) -> Store:
         choice = choose(self._settings, self._environ)
         if choice.name == SECRET_SERVICE:
-            from acp_launch.secret.service import SecretService
+            from acp_launch.secret.secretservice import SecretService
 
             return SecretService(self._environ, interactive=self._interactive)
         from acp_launch.secret.library import LibraryKeyring

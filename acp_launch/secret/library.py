@@ -6,22 +6,21 @@ from contextlib import contextmanager
 from typing import Any
 
 from acp_launch.secret.backend import Choice, load
-from acp_launch.secret.boundary import (
+from acp_launch.secret.isolate import (
     SERVICE,
     ItemFault,
     attempt,
     failed,
     found,
     kind,
+    nobody_to_ask,
     not_text,
     said,
     sentence,
     storable,
 )
-from acp_launch.secret.outcome import Outcome, StoreFault
 from acp_launch.secret.parts import WINDOWS, Items, Split
-from acp_launch.secret.quiet import nobody_to_ask
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Outcome, Secret, StoreFault
 
 # What the library's exceptions hide in their text: the status of macOS's Security framework, or a sentence.
 _LOCKED = re.compile(r"-25308|interaction (is )?not allowed", re.I)  # nobody at the screen, over SSH for instance

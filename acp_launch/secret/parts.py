@@ -18,8 +18,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from acp_launch.secret.boundary import ItemFault
-from acp_launch.secret.outcome import StoreFault
+from acp_launch.secret.isolate import ItemFault
+from acp_launch.secret.value import StoreFault
 
 WINDOWS = 1280  # UTF-16 units: CRED_MAX_CREDENTIAL_BLOB_SIZE is 5 x 512 bytes
 _PREFIX = "acp-launch:parts:"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from acp_launch.secret.environment import PREFIX, is_private
+from acp_launch.secret.value import PREFIX, is_private
 
 VARIABLES = {
     "project": "the directory the profile belongs to",

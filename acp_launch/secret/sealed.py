@@ -22,8 +22,7 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from acp_launch.secret.outcome import MAX_VALUE
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Secret
 
 FORMAT = "acp-launch sealed secrets"
 VERSION = 1

@@ -35,7 +35,7 @@ from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written
 from acp_launch.secret.redact import excerpt
 from acp_launch.session.observer import Observer
-from acp_launch.transport.base import Transport, TransportClosed
+from acp_launch.transport import Transport, TransportClosed
 
 # Every wait has a name, a deadline and a word on stderr (DESIGN §6). All the waits of a run together may have one, too.
 

@@ -13,7 +13,6 @@ asks twice, and nothing proves that the agent is content: only its next answer d
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -21,6 +20,7 @@ from msgspec import Struct
 
 from acp_launch.errors import AgentRefused, AuthRequired, SessionError, UsageError, WaitExpired
 from acp_launch.plan.executable import CannotRun, find
+from acp_launch.problem import did_you_mean
 from acp_launch.process.supervisor import Program
 from acp_launch.process.tree import Exit
 from acp_launch.protocol.acp import AuthMethod, Variable
@@ -234,8 +234,7 @@ def _called(wanted: str, agent: str, methods: Sequence[AuthMethod], place: Place
     known = {method.id: method for method in methods}
     if wanted in known:
         return known[wanted]
-    near = get_close_matches(wanted, known, 1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
+    hint = did_you_mean(wanted, known)
     raise UsageError(f'{agent} has no login "{wanted}"{hint}', fix=f"{place.advice.login()} --list shows what it has")
 
 

@@ -7,7 +7,6 @@ line of the file, or the name of a variable.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
@@ -15,7 +14,7 @@ from acp_launch.document.nodes import found
 from acp_launch.document.shape import Shape, build
 from acp_launch.document.source import SETTINGS
 from acp_launch.document.tree import Document, parse
-from acp_launch.problem import Problem
+from acp_launch.problem import Problem, likeliest
 from acp_launch.settings import variables as environment
 from acp_launch.settings.model import Choices, FileSettings, KeyringSettings, SecretSettings
 from acp_launch.settings.rules import broken
@@ -68,7 +67,7 @@ def _unusable(name: str, text: str) -> Problem | None:
 def _unknown(name: str) -> Problem:
     known = {other.partition(environment.DELIMITER)[2]: other for other in environment.NAMES}
     key = name.removeprefix(environment.NEARLY).lstrip("_").upper()
-    if nearest := next(iter(get_close_matches(key, known, 1)), ""):
+    if nearest := likeliest(key, known):
         what, fix = f"no setting has this name; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
         return Problem(name, 0, 0, "", what, fix)
     fix = f"unset {name}; a secret's value is in ACP_LAUNCH_SECRET_{key}"

@@ -127,6 +127,21 @@ def piped(count: int, env: Mapping[str, str], cwd: Path) -> float:
     return used
 
 
+def to_prompt(pairs: int, env: Mapping[str, str], cwd: Path) -> tuple[list[float], list[float]]:
+    """Wall seconds until the first prompt of `run demo` can be typed, and of one whole `run demo hello`."""
+    drawn, whole = [], []
+    env = {**env, "TERM": "xterm-256color", "ACP_DEMO_HOME": str(cwd / "demo")}
+    for _ in range(pairs + 1):
+        began = time.perf_counter()
+        with terminal(env, cwd) as (pty, _):
+            pty.until("ready ·".encode())
+            drawn.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        subprocess.run([*US, "run", "demo", "hello"], env=env, cwd=cwd, capture_output=True, check=True)
+        whole.append(time.perf_counter() - began)
+    return drawn[1:], whole[1:]  # the first pair warms caches
+
+
 def main() -> None:
     pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     with tempfile.TemporaryDirectory() as directory:

@@ -22,7 +22,7 @@ from pathlib import Path
 from msgspec import Raw
 from rich.console import Console
 
-from acp_launch.console.stream.discreet import Output
+from acp_launch.console.stream.redacted import Output
 from acp_launch.protocol.event import Updated
 from acp_launch.session.observer import TurnEnd
 from tests.benchmarks.run import US, agent, profile
@@ -80,7 +80,7 @@ def live() -> Output:
 
 def plain() -> Output:
     from acp_launch.console.stream.outlet import Outlet
-    from acp_launch.console.stream.plain import Plain
+    from acp_launch.console.stream.text import Plain
 
     sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     return Plain(Outlet(os.open(os.devnull, os.O_WRONLY)))

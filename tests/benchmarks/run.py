@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 PYTHON = sys.executable
 SCRIPT = Path(PYTHON).parent / "acp-launch"  # what people type
 SLOWING = {"PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # which nobody who has installed us is subject to
+SLOWLY = ["/bin/sh", "-c", 'sleep 0.3; exec "$0" "$@"']  # before a command that needs so long to start
 US = [str(SCRIPT)] if SCRIPT.exists() else [PYTHON, "-m", "acp_launch"]
 
 
@@ -116,7 +117,7 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
         Row(
             "run, one shot, wall",
             "raw client",
-            "2.5x",
+            "4.2x",
             wall,
             [*US, "run", "--trust", usual, "hi"],
             [*raw, *instant],
@@ -125,16 +126,47 @@ def rows(scratch: Path, pairs: int) -> list[Row]:
         Row(
             "run --agent, wall",
             "raw client",
-            "2.5x",
+            "4.2x",
             wall,
             [*US, "run", "--agent", " ".join(instant), "hi"],
             [*raw, *instant],
+            pairs,
+        ),
+        Row(
+            "run, an agent that needs 300 ms, wall",
+            "raw client",
+            "1.25x",
+            wall,
+            slow(usual),
+            [*raw, *SLOWLY, *instant],
+            few,
+        ),
+        Row("TAB on a verb, CPU", "python -I -c pass", "4x", cpu, [*US, "__complete", "zsh", "va"], bare, pairs),
+        Row(
+            "TAB on a profile, CPU",
+            "python -I -c pass",
+            "8x",
+            cpu,
+            [*US, "__complete", "zsh", "run", "de"],
+            bare,
             pairs,
         ),
         *volume(scratch, instant, raw, few),
         *sessions(scratch, few),
         *lists(scratch, pairs),
     ]
+
+
+def slow(usual: str) -> list[str]:
+    """A run of the same profile whose agent starts late."""
+    text = Path(usual).read_text().replace("  args: [", f"  args: [-c, {SLOWLY[2]!r}, ", 1)
+    command = next(line for line in text.splitlines() if line.startswith("  command: "))
+    binary = command.removeprefix("  command: ")
+    late = Path(usual).with_name("late.yaml")
+    late.write_text(
+        text.replace(command, "  command: /bin/sh", 1).replace(f"{SLOWLY[2]!r}, ", f"{SLOWLY[2]!r}, {binary}, ", 1)
+    )
+    return [*US, "run", "--trust", str(late), "hi"]
 
 
 def volume(scratch: Path, instant: Sequence[str], raw: Sequence[str], pairs: int) -> Iterator[Row]:
@@ -223,10 +255,23 @@ def ten_secrets(pairs: int, env: Mapping[str, str]) -> str:
 
     seconds("set"), seconds("ours"), seconds("floor")
     both = [(seconds("ours"), seconds("floor")) for _ in range(pairs)]
-    ratios = [ours / floor for ours, floor in both]
-    ours, floor = (statistics.median(side) * 1000 for side in zip(*both, strict=True))
+    ours, floor = zip(*both, strict=True)
+    return _row("ten secrets, wall", "one Secret Service session", "1.5x", ours, floor)
+
+
+def to_prompt(pairs: int, env: Mapping[str, str], cwd: Path) -> str:
+    """A row: an interactive session, until it can be typed into, against a whole one-shot run."""
+    from tests.benchmarks import interactive  # which imports this module
+
+    ours, floor = interactive.to_prompt(pairs, env, cwd)
+    return _row("run demo to the prompt, wall", "run demo hello", "1.5x", ours, floor)
+
+
+def _row(what: str, against: str, budget: str, ours: Sequence[float], floor: Sequence[float]) -> str:
+    ratios = [one / other for one, other in zip(ours, floor, strict=True)]
     ratio = f"{statistics.median(ratios):.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
-    return f"| ten secrets, wall | one Secret Service session | 1.5x | {ratio} | {ours:.0f} ms | {floor:.0f} ms | - |"
+    both = " | ".join(f"{statistics.median(side) * 1000:.0f} ms" for side in (ours, floor))
+    return f"| {what} | {against} | {budget} | {ratio} | {both} | - |"
 
 
 def wall(run: Run) -> float:
@@ -265,6 +310,7 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|")
         for row in rows(scratch, pairs):
             print(measured(row, env), flush=True)
+        print(to_prompt(max(3, pairs // 4), env, scratch), flush=True)
         # Imported late: what is loaded here counts as the peak of small children, until they become another program.
         from tests.secret.bus import missing_programs, session_bus
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.checks.discretion import Discretion
+from acp_launch.checks.check import Discretion
 
 ALICE = Discretion(["/home/alice", "/data/homes/alice"], ["alice", "alice"])
 

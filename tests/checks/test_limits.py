@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.checks import directories
-from acp_launch.checks.limits import MIB, disk, more_processes, open_files, room, server_room, size
+from acp_launch.checks import machine as directories
+from acp_launch.checks.machine import MIB, disk, more_processes, open_files, room, server_room, size
 
 CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_DIR=DIRECTORY"
 

@@ -17,7 +17,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from acp_launch.cli.app import app
 from acp_launch.cli.completing import verbs
 from acp_launch.cli.completing.verbs import FLAG, MORE, PROGRAM
-from acp_launch.interop.places import TOOLS
+from acp_launch.interop.tools import TOOLS
 from acp_launch.profile.agents import AGENTS
 
 FILE = Path(verbs.__file__).with_name("verbs.txt")

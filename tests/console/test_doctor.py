@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from acp_launch.checks.check import Check, exit_code, ok, problem, warning
-from acp_launch.checks.discretion import Discretion
+from acp_launch.checks.check import Check, Discretion, exit_code, ok, problem, warning
 from acp_launch.console import doctor
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret

@@ -21,13 +21,12 @@ from acp_launch.console.ask.permit import permitting
 from acp_launch.console.ask.question import Questions, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.failure import show
-from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.plain import Plain, Quiet
+from acp_launch.console.stream.text import Notices, Plain, Quiet
 from acp_launch.errors import AgentRefused, AuthRequired, WaitExpired
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import AuthMethod
-from acp_launch.session.elicitation.form import Field, Form, Link
+from acp_launch.session.elicitation.answer import Field, Form, Link
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from acp_launch.session.person import Choice, ToolQuestion
 from acp_launch.session.service import FileServed, TerminalServed

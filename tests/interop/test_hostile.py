@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop import merge
-from acp_launch.interop.drafting import filled
-from acp_launch.interop.incoming import Incoming, gathered
-from acp_launch.interop.places import TOOLS, Machine
-from acp_launch.interop.source import MOST, MOST_JSON, read, sources
-from acp_launch.interop.survey import survey
+from acp_launch.interop.drafts import Incoming, filled, gathered
+from acp_launch.interop.read import survey
+from acp_launch.interop.tools import MOST, MOST_JSON, TOOLS, Machine, read, sources
 from acp_launch.secret.credential import issued
 from tests.interop.test_readers import entries, left, unfit
 

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.interop.drafting import Drafting, filled
-from acp_launch.interop.incoming import Incoming, gathered
-from acp_launch.interop.places import TOOLS
-from acp_launch.interop.source import Source, read
+from acp_launch.interop.drafts import Drafting, Incoming, filled, gathered
+from acp_launch.interop.tools import TOOLS, Source, read
 from acp_launch.secret.value import Secret
 
 CONFIGS = Path(__file__).parent / "configs"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.places import Dialect
-from acp_launch.interop.variables import Untranslatable, translated
+from acp_launch.interop.read import Untranslatable, translated
+from acp_launch.interop.tools import Dialect
 from acp_launch.secret.reference import parse
 
 

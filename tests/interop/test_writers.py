@@ -8,14 +8,11 @@ from typing import Any
 import pytest
 
 from acp_launch.document.tree import parse
-from acp_launch.interop.drafting import filled
-from acp_launch.interop.handing import Piece, alone, handed, pieces
-from acp_launch.interop.incoming import gathered
+from acp_launch.interop.drafts import filled, gathered
 from acp_launch.interop.jsonc import parse as parse_json
 from acp_launch.interop.jsonedit import Misfit
-from acp_launch.interop.outward import Surroundings
-from acp_launch.interop.places import TOOLS, Machine, Tool, own_place, places
-from acp_launch.interop.writers import Exported, exported
+from acp_launch.interop.tools import TOOLS, Machine, Tool, own_place, places
+from acp_launch.interop.write import Exported, Piece, Surroundings, alone, exported, handed, pieces
 from acp_launch.profile.check import check
 from acp_launch.profile.model import Profile
 from tests.interop.test_readers import FILES, entries, imported

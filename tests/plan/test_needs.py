@@ -7,8 +7,7 @@ import pytest
 from acp_launch.plan.resolve import needs, unmet
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, load
-from acp_launch.secret.outcome import Outcome, State
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Outcome, Secret, State
 
 TEXT = """\
 version: 1

@@ -16,7 +16,7 @@ from acp_launch.process import capture as module
 from acp_launch.process.capture import MOST, Captured, capture
 from acp_launch.process.pidfd import NONE_TO_BE_HAD
 from acp_launch.process.tree import Exit
-from acp_launch.secret.outcome import MAX_VALUE
+from acp_launch.secret.value import MAX_VALUE
 
 from .liveness import PATIENCE, Liveness, program
 

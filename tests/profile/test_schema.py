@@ -14,7 +14,7 @@ from acp_launch.profile.check import check
 from acp_launch.profile.layers import faults, merge
 from acp_launch.profile.model import Agent
 from acp_launch.profile.schema import schema, text
-from acp_launch.secret.environment import PREFIX
+from acp_launch.secret.value import PREFIX
 
 ROOT = Path(__file__).parents[2]
 PROFILES = sorted((ROOT / "profiles").glob("*.yaml"))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from acp_launch.secret.keyring import open_keyring
-from acp_launch.secret.outcome import Store
+from acp_launch.secret.value import Store
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.bus import Desktop, session_bus
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from acp_launch.secret.outcome import Outcome
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Outcome, Secret
 
 
 def nothing() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.bounded import Late, bounded
+from acp_launch.secret.isolate import Late, bounded
 from tests.secret.backends import acp_launch
 
 BUFFERING = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -47,7 +47,7 @@ def test_work_that_hangs_is_given_up() -> None:
 
 
 def test_words_come_while_it_hangs_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.secret.bounded.FIRST_WORD", 0.01)
+    monkeypatch.setattr("acp_launch.secret.isolate.FIRST_WORD", 0.01)
     never, words = threading.Event(), list[float]()
     try:
         with pytest.raises(Late):
@@ -59,7 +59,7 @@ def test_words_come_while_it_hangs_until_the_deadline(monkeypatch: pytest.Monkey
 
 def test_hung_work_does_not_keep_the_interpreter_from_ending() -> None:
     code = (
-        "import threading\nfrom acp_launch.secret.bounded import Late, bounded\n"
+        "import threading\nfrom acp_launch.secret.isolate import Late, bounded\n"
         "try: bounded(threading.Event().wait, limit=0.05, waiting=print)\nexcept Late: print('late')"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True)
@@ -80,7 +80,7 @@ CRASHING = """
 import sys, threading
 from acp_launch import __main__
 from acp_launch.cli import main
-from acp_launch.secret.bounded import Late, bounded
+from acp_launch.secret.isolate import Late, bounded
 
 def run(arguments):
     threading.Thread(target=threading.Event().wait).start()
@@ -104,7 +104,7 @@ def test_even_a_bug_of_ours_does_not_wait_for_what_was_given_up() -> None:
 
 INHERITED = """
 import os, threading
-from acp_launch.secret.bounded import Late, bounded, end_children
+from acp_launch.secret.isolate import Late, bounded, end_children
 
 def work():
     os.posix_spawnp("sleep", ["sleep", "50"], os.environ)
@@ -134,8 +134,8 @@ def test_only_what_was_started_meanwhile_is_ended() -> None:
 
 SPEAKING = """
 import os, sys, threading
-from acp_launch.secret import bounded as module
-from acp_launch.secret.quiet import nobody_to_ask
+from acp_launch.secret import isolate as module
+from acp_launch.secret.isolate import nobody_to_ask
 
 module.FIRST_WORD = 0.2
 working, heard = threading.Event(), threading.Event()

@@ -13,8 +13,7 @@ from acp_launch.errors import LaunchError, MachineError
 from acp_launch.problem import Problem
 from acp_launch.process.capture import capture
 from acp_launch.secret.command import Captured, CommandStore, open_command
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
 
 LABEL = "command (op)"
 OP = ("/usr/bin/op", "read", "op://dev/{name}/credential")

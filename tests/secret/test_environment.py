@@ -2,9 +2,7 @@
 
 import pytest
 
-from acp_launch.secret.environment import is_private, look, variable
-from acp_launch.secret.outcome import Outcome
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Outcome, Secret, is_private, look, variable
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.index import Index
 from acp_launch.secret.lock import locked
-from acp_launch.secret.outcome import Outcome
-from acp_launch.secret.value import Secret
+from acp_launch.secret.lookup import Index
+from acp_launch.secret.value import Outcome, Secret
 
 
 @pytest.fixture
@@ -81,7 +80,7 @@ def test_a_pipe_in_its_place_hangs_nobody(index: Index, tmp_path: Path) -> None:
 def test_somebody_who_keeps_the_lock_costs_a_moment_and_the_entry(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("acp_launch.secret.index.PATIENCE", 0.05)
+    monkeypatch.setattr("acp_launch.secret.lookup.PATIENCE", 0.05)
     index.put("before")
     with locked(tmp_path / "state" / "secrets.lock"):
         index.put("meanwhile")
@@ -119,7 +118,7 @@ def test_a_directory_that_cannot_be_written_costs_only_the_list(tmp_path: Path) 
 
 
 def test_ten_processes_at_once_lose_no_name(index: Index, tmp_path: Path) -> None:
-    code = "import sys, pathlib\nfrom acp_launch.secret.index import Index\n"
+    code = "import sys, pathlib\nfrom acp_launch.secret.lookup import Index\n"
     code += f"index = Index(pathlib.Path({str(tmp_path / 'state')!r}), 'keyring')\n"
     code += "sys.stdin.readline()\nfor part in range(5): index.put(f'{sys.argv[1]}/{part}')\n"
     writers = [

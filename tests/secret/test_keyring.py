@@ -10,8 +10,7 @@ import pytest
 
 from acp_launch.secret.backend import MACOS, SECRET_SERVICE, WINDOWS, Choice, choose, config_root
 from acp_launch.secret.keyring import open_keyring
-from acp_launch.secret.outcome import Outcome, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Outcome, Secret, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.backends import Memory
 from tests.secret.bus import Desktop

@@ -10,8 +10,7 @@ import pytest
 from keyring.errors import InitError, KeyringError, KeyringLocked, NoKeyringError, PasswordDeleteError, PasswordSetError
 
 from acp_launch.secret.keyring import open_keyring
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, State, Store, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.backends import Listening, Memory, Raising, acp_launch
 

@@ -7,9 +7,8 @@ import pytest
 
 from acp_launch.secret import lookup
 from acp_launch.secret.lookup import look_up, secrets, within
-from acp_launch.secret.outcome import Outcome, State, Store, StoreFault
 from acp_launch.secret.redact import Redactor
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Outcome, Secret, State, Store, StoreFault
 from tests.secret.shelf import Shelf
 
 
@@ -101,7 +100,7 @@ def test_a_store_for_whose_thread_there_is_no_room_says_so(monkeypatch: pytest.M
 
 
 def test_a_wait_is_named_with_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.secret.bounded.FIRST_WORD", 0.01)
+    monkeypatch.setattr("acp_launch.secret.isolate.FIRST_WORD", 0.01)
     stuck, words = threading.Event(), list[tuple[str, float, float]]()
     shelf = Shelf(before=stuck.wait)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.secret.boundary import ItemFault
-from acp_launch.secret.outcome import MAX_VALUE, StoreFault
+from acp_launch.secret.isolate import ItemFault
 from acp_launch.secret.parts import WINDOWS, Items, Split
+from acp_launch.secret.value import MAX_VALUE, StoreFault
 
 DAMAGED = "it is kept in several parts, and they do not fit together"
 

@@ -54,10 +54,9 @@ PROMPT = "▐ Wort für github: "
 class Asked:
     """A child that asks, and the terminal a person types on."""
 
-    def __init__(self, terminal: Terminal, ours: int) -> None:
+    def __init__(self, terminal: Terminal, ours: int, before: list[object]) -> None:
         self.terminal = terminal
-        self._ours = ours
-        self._before = self.settings()
+        self._ours, self._before = ours, before
 
     def settings(self) -> list[object]:
         return termios.tcgetattr(self._ours)
@@ -83,6 +82,7 @@ class Asked:
 @contextmanager
 def asked(how: str = "foreground", program: str = CHILD) -> Iterator[Asked]:
     ours, theirs = os.openpty()
+    before = termios.tcgetattr(ours)
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(theirs), how],
         stdin=subprocess.PIPE,
@@ -91,7 +91,7 @@ def asked(how: str = "foreground", program: str = CHILD) -> Iterator[Asked]:
         start_new_session=True,
     )
     try:
-        yield Asked(Terminal(ours, process), ours)
+        yield Asked(Terminal(ours, process), ours, before)
     finally:
         process.kill()
         process.communicate()
@@ -312,7 +312,7 @@ class Job(Asked):
 @contextmanager
 def job() -> Iterator[Job]:
     with asked(program=SHELL) as person:
-        job = Job(person.terminal, person._ours)
+        job = Job(person.terminal, person._ours, person._before)
         job.terminal.until(PROMPT)
         yield job
 

@@ -12,8 +12,8 @@ from typing import TextIO
 
 import pytest
 
-from acp_launch.secret import descriptors
-from acp_launch.secret.quiet import nobody_to_ask
+from acp_launch.secret import isolate as descriptors
+from acp_launch.secret.isolate import nobody_to_ask
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def heard(code: str) -> tuple[list[str], list[str]]:
     """The lines a fresh interpreter prints on stdout and stderr; its stdin is `{"jsonrpc": "2.0"}`."""
     program = (
         "import os, sys\n"
-        "from acp_launch.secret.descriptors import diverted, give_back, out_loud\n"
-        "from acp_launch.secret.quiet import nobody_to_ask\n"
+        "from acp_launch.secret.isolate import diverted, give_back, out_loud\n"
+        "from acp_launch.secret.isolate import nobody_to_ask\n"
         "def say(text): os.write(1, text.encode() + b'\\n')\n"
     )
     command = [sys.executable, "-c", program + code]

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.outcome import MAX_VALUE
 from acp_launch.secret.sealed import (
     Broken,
     Entry,
@@ -29,7 +28,7 @@ from acp_launch.secret.sealed import (
     seal,
     unseal,
 )
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Secret
 
 PASSPHRASE = b"correct horse"
 KEY_FILE = b"0123456789abcdef0123456789abcdef"

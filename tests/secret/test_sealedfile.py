@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret import unlock
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, StoreFault
+from acp_launch.secret import sealedfile as unlock
 from acp_launch.secret.sealed import Kdf, Key, derive
 from acp_launch.secret.sealedfile import SealedFile, open_file
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 
 PASSPHRASE = "correct horse"

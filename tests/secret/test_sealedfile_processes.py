@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 SCRIPT = """
 import sys
 from pathlib import Path
-from acp_launch.secret.outcome import StoreFault
+from acp_launch.secret.value import StoreFault
 from acp_launch.secret.sealedfile import open_file
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import FileSettings

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from acp_launch.secret.keyring import open_keyring
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, Store, StoreFault
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import KeyringSettings
 from tests.secret.bus import PASSWORD, Desktop, end
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.outcome import StoreFault
 from acp_launch.secret.sealedfile import SealedFile, open_file
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 
 GIVEN = {"ACP_LAUNCH_PASSPHRASE": "correct horse"}

@@ -10,8 +10,7 @@ import pytest
 
 from acp_launch.secret.backend import WINDOWS
 from acp_launch.secret.keyring import open_keyring
-from acp_launch.secret.outcome import MAX_VALUE, Outcome, Store
-from acp_launch.secret.value import Secret
+from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, Store
 from acp_launch.settings.model import KeyringSettings
 
 LABEL = "keyring (Windows Credential Manager)"

@@ -18,8 +18,8 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import Approve, Policy
 from acp_launch.session.person import Ask
 from acp_launch.session.service import FileServed, TerminalServed
-from acp_launch.transport.memory import MemoryTransport, pair
 from tests.oracle import Dialogue
+from tests.transport.memory import MemoryTransport, pair
 
 CAPABLE = {"loadSession": True, "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}}}
 OPTIONS = [

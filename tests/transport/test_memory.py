@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from acp_launch.transport.base import Transport, TransportClosed
-from acp_launch.transport.memory import PIPE, MemoryTransport, pair
+from acp_launch.transport import Transport, TransportClosed
+from tests.transport.memory import PIPE, MemoryTransport, pair
 
 Use = Callable[[MemoryTransport, MemoryTransport], Awaitable[None]]
 

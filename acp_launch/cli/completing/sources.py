@@ -119,7 +119,7 @@ def _secrets(line: Line, settings: Settings) -> Candidates:
     import json
 
     from acp_launch.private import Unfit, read_bounded
-    from acp_launch.secret.index import LARGEST
+    from acp_launch.secret.lookup import LARGEST
 
     named = {value for kind, value in line.arguments if kind == "secret"}
     try:

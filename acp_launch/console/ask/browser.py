@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from acp_launch.process import outside
-from acp_launch.secret.environment import is_private
+from acp_launch.secret.value import is_private
 
 # They need the terminal, which is ours; `www-browser` is whichever of them is installed.
 TEXTUAL = {"browsh", "carbonyl", "chawan", "cha", "edbrowse", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}

@@ -5,8 +5,7 @@ import re
 from acp_launch.console.ask.asked import LONGEST, cut, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.secret.redact import redactor
-from acp_launch.session.elicitation.filling import EMPTY, LEAVE_OUT
-from acp_launch.session.elicitation.form import Field, Value
+from acp_launch.session.elicitation.answer import EMPTY, LEAVE_OUT, Field, Value
 from acp_launch.session.elicitation.pattern import is_readable
 
 LISTED = 100  # options; of more only the first are shown, and any can be typed

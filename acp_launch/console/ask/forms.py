@@ -2,9 +2,7 @@
 
 from acp_launch.console.ask.asked import LONGEST, quote, shown
 from acp_launch.console.ask.fields import as_sent, as_typed, hint, holds_secret, label, options, wants_secret
-from acp_launch.session.elicitation.check import check
-from acp_launch.session.elicitation.filling import typed, whole
-from acp_launch.session.elicitation.form import Field, Filled, Form, Value
+from acp_launch.session.elicitation.answer import Field, Filled, Form, Value, check, typed, whole
 from acp_launch.session.person import Choice, Person
 
 SEND = Choice("s", "send")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from acp_launch.console.ask import browser, webaddress
 from acp_launch.console.ask.asked import quote, shown
 from acp_launch.console.ask.webaddress import Address, Unfit
-from acp_launch.session.elicitation.form import Action, Link
+from acp_launch.session.elicitation.answer import Action, Link
 from acp_launch.session.person import Choice, Person
 
 OPEN = Choice("o", "open it in the browser")

@@ -16,20 +16,16 @@ from rich.style import Style
 from rich.text import Text
 
 from acp_launch.console.draw import thoughts
-from acp_launch.console.draw.block import Block
-from acp_launch.console.draw.canvas import Canvas
 from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.halves import Halves
+from acp_launch.console.draw.markdown import Block, Talk
 from acp_launch.console.draw.news import KINDS as TOLD
 from acp_launch.console.draw.news import News
 from acp_launch.console.draw.outside import prose
-from acp_launch.console.draw.pace import Pace
-from acp_launch.console.draw.region import Region
-from acp_launch.console.draw.talk import Talk
+from acp_launch.console.draw.region import Canvas, Pace, Region
 from acp_launch.console.draw.work import Work
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, headed, say
-from acp_launch.console.stream.notices import Notices
-from acp_launch.console.stream.plain import OUTSIDE, SAME_MESSAGE
+from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Notices
 from acp_launch.errors import LaunchError
 from acp_launch.mark import marked
 from acp_launch.protocol import acp

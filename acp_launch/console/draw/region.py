@@ -8,16 +8,54 @@ count from. A terminal that became narrower has wrapped our rows, so they are co
 they belong to the past, and the next frame begins below.
 """
 
+import asyncio
 import signal
 from collections.abc import Callable
 from math import ceil
 from types import FrameType
+from typing import Protocol
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 
 from acp_launch.console.ask.echo import Echo, given_back
-from acp_launch.console.draw.pace import Pace
+
+# No more than so many frames a second: the first at once, the next when it is due.
+
+
+FRAMES = 12  # a second
+
+
+class Pace:
+    """Without an event loop there is nothing to wait with: every frame is drawn when it is asked for."""
+
+    def __init__(self, draw: Callable[[], None]) -> None:
+        self._draw = draw
+        self._due: asyncio.TimerHandle | None = None
+        self._next = 0.0  # on the loop's clock
+
+    def wake(self) -> None:
+        """There is something new to draw."""
+        if self._due is not None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._draw()
+            return
+        self._due = loop.call_at(max(self._next, loop.time()), self._frame, loop)
+
+    def rest(self) -> None:
+        """Forget the frame that is due."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    def _frame(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._due = None
+        self._draw()
+        self._next = loop.time() + 1 / FRAMES  # after the drawing: a slow terminal gets fewer
+
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
 CUT, WRAP = "\x1b[?7l", "\x1b[?7h"  # what is too long for a line
@@ -118,3 +156,26 @@ class Region:
     def _write(self, text: str) -> None:
         self._console.file.write(text)
         self._console.file.flush()
+
+
+# Where a session is drawn: what is finished scrolls away, what is not is drawn again below it.
+
+
+class Canvas(Protocol):
+    """`console.draw.region` on a bare terminal; the screen of an interactive session."""
+
+    @property
+    def width(self) -> int:
+        """Columns, now."""
+
+    def print(self, what: RenderableType) -> None:
+        """For good, above what is drawn."""
+
+    def show(self, what: RenderableType) -> None:
+        """What stands below it from now on; drawn with the next frame, at most twelve a second."""
+
+    def erase(self) -> bool:
+        """Take it off the screen until the next frame. Whether it was there."""
+
+    def close(self) -> None:
+        """Give the terminal back; `show` takes it again."""

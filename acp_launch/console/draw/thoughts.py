@@ -7,8 +7,8 @@ from collections.abc import Callable
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from acp_launch.console.draw.markdown import Talk
 from acp_launch.console.draw.outside import one_line, prose
-from acp_launch.console.draw.talk import Talk
 from acp_launch.session.connection import seconds
 
 STYLE = "dim italic"

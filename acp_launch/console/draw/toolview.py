@@ -11,7 +11,7 @@ from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.diffview import Diff
 from acp_launch.console.draw.outside import cut, inline, prose
 from acp_launch.console.draw.terminalview import TerminalView
-from acp_launch.console.stream.servicenotes import unasked
+from acp_launch.console.stream.text import unasked
 from acp_launch.mark import marked
 from acp_launch.protocol import acp
 from acp_launch.session.connection import seconds

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acp_launch.console.problems import closing
-from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
+from acp_launch.console.stream.text import Notices
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated

@@ -15,8 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.protocol import acp
-from acp_launch.session.elicitation.check import check
-from acp_launch.session.elicitation.form import FORMATS, Field, Form, Kind, Link, Option
+from acp_launch.session.elicitation.answer import FORMATS, Field, Form, Kind, Link, Option, check
 from acp_launch.session.service import invalid
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from acp_launch.secret.redact import redactor
-from acp_launch.session.elicitation.form import Action, Filled, Form, Link
+from acp_launch.session.elicitation.answer import Action, Filled, Form, Link
 from acp_launch.session.elicitation.request import read
 from acp_launch.session.service import Refusal, Services, invalid
 

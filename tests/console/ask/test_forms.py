@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_launch.console.ask import asked, fields
 from acp_launch.console.ask.forms import Forms
-from acp_launch.session.elicitation.form import Field, Filled, Form, Option
+from acp_launch.session.elicitation.answer import Field, Filled, Form, Option
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from acp_launch.console.draw.block import Block
+from acp_launch.console.draw.markdown import Block
 from tests.console.drawn import Emulated
 
 HOSTILE = [

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from acp_launch.console.stream.discreet import Discreet
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.plain import Plain
-from acp_launch.console.stream.seams import MOST, SHOWN
+from acp_launch.console.stream.redacted import MOST, SHOWN, Discreet
+from acp_launch.console.stream.text import Plain
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing

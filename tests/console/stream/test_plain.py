@@ -13,7 +13,7 @@ from msgspec import Raw
 from acp_launch.console.failure import show
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet, OutputClosed
-from acp_launch.console.stream.plain import Messages, Plain, Quiet
+from acp_launch.console.stream.text import Messages, Plain, Quiet
 from acp_launch.errors import LaunchError, MachineError, ProfileError, SessionError, SettingsError
 from acp_launch.problem import Problem
 from acp_launch.protocol.event import Updated

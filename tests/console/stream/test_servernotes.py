@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from acp_launch.console.stream.ndjson import Ndjson
-from acp_launch.console.stream.notices import Notices
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.plain import Quiet
+from acp_launch.console.stream.text import Notices, Quiet
 from acp_launch.process.lifecycle import Change, Standing
 
 CRASH = Change(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from acp_launch.console.draw.canvas import Canvas
+from acp_launch.console.draw.region import Canvas
 from acp_launch.interactive.front import Left, Status, Submitted, Vocabulary, Word
 from acp_launch.interactive.which import Seat, front
 from acp_launch.session.person import Choice

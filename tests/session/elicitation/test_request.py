@@ -8,9 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from acp_launch.session.elicitation.check import LONGEST, check
-from acp_launch.session.elicitation.filling import typed, whole
-from acp_launch.session.elicitation.form import Field, Form, Link, Option, Value
+from acp_launch.session.elicitation.answer import LONGEST, Field, Form, Link, Option, Value, check, typed, whole
 from acp_launch.session.elicitation.request import read
 from acp_launch.session.service import Refusal
 from tests.oracle import check_agent_message, check_client_message

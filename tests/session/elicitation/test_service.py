@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from acp_launch.session.elicitation import service as eliciting
-from acp_launch.session.elicitation.form import Action, Filled, Form, Link
+from acp_launch.session.elicitation.answer import Action, Filled, Form, Link
 from acp_launch.session.elicitation.service import REMEMBERED, Elicitation
 from acp_launch.session.service import Refusal
 from tests.oracle import check_client_message

@@ -17,9 +17,9 @@ from acp_launch.session.opening import Setting, configure, fulfil, wished, wishe
 from acp_launch.session.options.option import config_options
 from acp_launch.session.options.state import SessionState
 from acp_launch.session.options.wanted import NotOffered
-from acp_launch.transport.memory import MemoryTransport, pair
 from tests.session.options.test_option import MODELS, MODES, select
 from tests.session.recording import Agent, Recorder
+from tests.transport.memory import MemoryTransport, pair
 
 MODE = select("mode", "ask", "ask", "plan", category="mode")
 MODEL = select("m", "opus", "opus", "sonnet", category="model", name="Model")

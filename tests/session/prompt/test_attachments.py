@@ -14,10 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.session.prompt import attachments
-from acp_launch.session.prompt.attachments import AttachError, attach, blocks, examine
-from acp_launch.session.prompt.content import sniff
-from acp_launch.session.prompt.mention import Mention, mentions, spelled
+from acp_launch.session import attachments
+from acp_launch.session.attachments import AttachError, Mention, attach, blocks, examine, mentions, sniff, spelled
 from tests.oracle import check_client_message
 
 ALL = Capabilities(image=True, audio=True, embedded_context=True)

@@ -1,0 +1,568 @@
+"""
+A profile becomes entries of another tool: its servers, and its agent where the tool starts agents. Pure.
+
+What the tool cannot say is left out, and why is said (`Exported.notes`): of a server whose command or address cannot
+be said nothing is left.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from acp_launch.interop import jsonc, jsonedit, toml
+from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.read import Untranslatable
+from acp_launch.interop.tools import Dialect, Tool
+from acp_launch.profile.edit import CannotEdit
+from acp_launch.profile.edit import put as put_yaml
+from acp_launch.profile.leaks import slug
+from acp_launch.profile.model import Agent, HttpServer, McpServer, Profile, ServerTimeouts, SseServer, StdioServer
+from acp_launch.profile.yamledit import lines
+from acp_launch.protocol.written import visible
+from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference, parse
+from acp_launch.secret.value import PREFIX, variable
+
+# A text of a profile becomes one of another tool, with that tool's own references; a secret's value is not known here.
+#
+# shell, dollar ${NAME} code ${env:NAME}; a secret of VS Code's is ${input:ID} braces {env:NAME} none nothing but text:
+# what is a reference cannot be said there
+#
+# Where a tool takes secrets from its environment only, each secret gets a variable: that of the server if it is the
+# whole of one, else its own name in upper case. `References` remembers which. Pure.
+
+
+_SPECIAL = {  # what a tool would take for a reference of its own
+    "none": re.compile("(?!)"),
+    "shell": re.compile(r"\$\{[A-Za-z_]"),
+    "dollar": re.compile(r"\$\{?[A-Za-z_]"),
+    "code": re.compile(r"\$\{"),
+    "braces": re.compile(r"\{(?:env|file):"),
+}
+
+
+class Surroundings(Struct, frozen=True):
+    """What `${project}` and its like are here, for tools that have no word for them."""
+
+    project: str
+    home: str
+    profile: str
+    python: str
+
+
+class References:
+    """The secrets of one export, by what the tool calls them: a variable, or an input."""
+
+    def __init__(self) -> None:
+        self.variables: dict[str, str] = {}  # variable → secret
+        self.inputs: dict[str, str] = {}  # input → secret
+        self._reserved: dict[str, str] = {}
+
+    def reserve(self, text: str, wanted: str) -> None:
+        """The variable `wanted` is for the secret that is the whole `text`, before any other wants it."""
+        parts = parse(text)
+        if len(parts) == 1 and isinstance(parts[0], SecretReference):
+            self._reserved.setdefault(wanted, parts[0].name)
+
+    def variable(self, secret: str, wanted: str = "") -> str:
+        name = _named(self._reserved, wanted or variable(secret).removeprefix(PREFIX), secret)
+        self.variables[name] = secret
+        return name
+
+    def input(self, secret: str) -> str:
+        return _named(self.inputs, slug(secret.replace("/", "-")) or "secret", secret)
+
+
+def outward(
+    text: str, tool: Tool, around: Surroundings, references: References, *, key: str = "", called: str = ""
+) -> str:
+    """`key` is where it stands: `env`, `headers`; `called` the variable of the server's that `text` is the value of.
+
+    Raises:
+        Untranslatable: the tool cannot say part of it.
+    """
+    parts, dialect = parse(text), tool.dialect_of(key)
+    whole = called if len(parts) == 1 else ""
+    return "".join(_said(part, tool, dialect, around, references, whole) for part in parts)
+
+
+def only_variable(text: str, references: References, *, called: str = "") -> str | None:
+    """The variable that `text` is nothing but, for tools that name variables instead of writing references."""
+    parts = parse(text)
+    return _variable(parts, references, called)
+
+
+def bearer_variable(text: str, references: References) -> str | None:
+    """The variable of `Bearer …`, likewise."""
+    head, *rest = parse(text) or ("",)
+    return _variable(rest, references, "") if head == "Bearer " else None
+
+
+def _variable(parts: Sequence[Part], references: References, called: str) -> str | None:
+    if len(parts) != 1:
+        return None
+    if isinstance(parts[0], SecretReference):
+        return references.variable(parts[0].name, called)
+    if isinstance(parts[0], EnvironmentReference) and parts[0].default is None:
+        return parts[0].name
+    return None
+
+
+def _said(part: Part, tool: Tool, dialect: Dialect, around: Surroundings, references: References, called: str) -> str:
+    if isinstance(part, str):
+        if _SPECIAL[dialect].search(part):
+            raise Untranslatable(f"holds text that {tool.title} would take for a variable")
+        return part
+    if isinstance(part, VariableReference):
+        return _place(part.name, dialect, around)
+    if isinstance(part, SecretReference):
+        if tool.name == "vscode":
+            return f"${{input:{references.input(part.name)}}}"
+        if dialect == "none":
+            raise Untranslatable(f"is a secret ({part.name}), and {tool.title} has no references")
+        return _environment(references.variable(part.name, called), None, tool, dialect)
+    return _environment(part.name, part.default, tool, dialect)
+
+
+def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -> str:
+    if dialect == "none":
+        raise Untranslatable(f"is the variable {name}, and {tool.title} has no references")
+    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+        raise Untranslatable(f"is a variable that {tool.title} cannot name")
+    if default is not None and dialect != "shell":
+        raise Untranslatable(f"has a default for {name}, and {tool.title} knows no defaults")
+    if dialect == "code":
+        return f"${{env:{name}}}"
+    if dialect == "braces":
+        return f"{{env:{name}}}"
+    return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
+
+
+def _place(name: str, dialect: Dialect, around: Surroundings) -> str:
+    own: Mapping[str, Mapping[str, str]] = {
+        "code": {"project": "${workspaceFolder}", "cwd": "${workspaceFolder}", "home": "${userHome}"},
+        "shell": {"home": "${HOME}"},
+        "dollar": {"home": "${HOME}"},
+        "braces": {"home": "{env:HOME}"},
+    }
+    here = {"project": around.project, "cwd": around.project, "home": around.home}
+    further = {"profile": around.profile, "python": around.python}
+    return own.get(dialect, {}).get(name) or (here | further)[name]
+
+
+def _named(known: dict[str, str], wanted: str, secret: str) -> str:
+    """The name under which `secret` is known; a name stands for one secret only."""
+    name, number = wanted, 1
+    while known.get(name, secret) != secret:
+        number += 1
+        name = f"{wanted}_{number}"
+    known[name] = secret
+    return name
+
+
+# A profile's texts in the words of one tool, with a note about each that has none there. Pure.
+
+
+_OURS = ("restart", "roots", "bridge", "inherit_env")  # of a server: nobody else does that
+_DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
+
+
+class Saying(Struct):
+    tool: Tool
+    around: Surroundings
+    references: References
+    notes: list[str]
+
+    def text(self, text: str, key: str = "", called: str = "") -> str:
+        """
+        Raises:
+            Untranslatable: the tool cannot say part of it.
+        """
+        return outward(text, self.tool, self.around, self.references, key=key, called=called)
+
+    def path(self, text: str, *, is_program: bool) -> str:
+        """What a profile says relative to its project; of a program only what is no name to look up."""
+        has_folder = "/" in text or "\\" in text
+        if (is_program and not has_folder) or text.startswith(("/", "~", "\\", "$")) or re.match("[A-Za-z]:", text):
+            return self.text(text)
+        return self.text("${project}/" + text.removeprefix("./"))
+
+    def texts(self, owner: str, key: str, written: Mapping[str, str]) -> dict[str, str]:
+        """Variables or headers; those that cannot be said are left out."""
+        found = {}
+        for name, text in written.items():
+            try:
+                found[name] = self.text(text, key, name if key == "env" else "")
+            except Untranslatable as why:
+                self.notes.append(f"{owner}: {key}.{name} is left out: it {why}")
+        return found
+
+    def named(self, owner: str, written: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+        """Variables for a tool that passes on those it is told the names of: literals, and names."""
+        literals: dict[str, str] = {}
+        names = []
+        for name, text in written.items():
+            variable = only_variable(text, self.references, called=name)
+            if variable == name:
+                names.append(name)
+            elif variable is not None:
+                self.notes.append(f"{owner}: env.{name} is left out: {self.tool.title} cannot rename {variable}")
+            else:
+                literals |= self.texts(owner, "env", {name: text})
+        return literals, names
+
+    def mention(self, name: str, server: StdioServer) -> None:
+        """What only acp-launch does for a server."""
+        lost = [key for key in _OURS if getattr(server, key) != getattr(_DEFAULT, key)]
+        if lost:
+            self.notes.append(f"{name}: {', '.join(lost)} is left out: only acp-launch does that")
+
+    def without_cwd(self, name: str, server: StdioServer) -> None:
+        if server.cwd:
+            self.notes.append(f"{name}: cwd is left out: {self.tool.title} knows none")
+
+    def seconds(self, name: str, server: StdioServer, which: str) -> float | None:
+        """A time-out that is not ours by default; None otherwise."""
+        found = getattr(server.timeouts, which)
+        return None if found is None or found == getattr(ServerTimeouts(), which) else float(found)
+
+    def tools(self, name: str, server: StdioServer, which: str) -> list[str] | None:
+        """Tools by their names; None for no restriction. Where there is one that cannot be said, that is noted."""
+        globs: Sequence[str] = getattr(server.tools, which)
+        if list(globs) == (["*"] if which == "allow" else []):
+            return None
+        plain = [re.sub(r"\[([*?\[])\]", r"\1", glob) for glob in globs]
+        if any(re.search(r"[*?\[]", re.sub(r"\[[*?\[]\]", "", glob)) for glob in globs):
+            self.notes.append(f"{name}: tools.{which} is left out: {self.tool.title} knows no patterns")
+            return None
+        return plain
+
+    def unrestricted(self, name: str, server: StdioServer) -> None:
+        """A tool that cannot keep any tools from anybody."""
+        if server.tools != _DEFAULT.tools:
+            self.notes.append(f"{name}: tools is left out: {self.tool.title} shows all of them")
+
+
+def without_nothing(**members: Any) -> dict[str, Any]:
+    """Members that have something to say."""
+    return {key: value for key, value in members.items() if value not in (None, "", [], {})}
+
+
+Entry = dict[str, Any]
+Remote = HttpServer | SseServer
+
+
+class Exported(Struct, frozen=True):
+    """`servers` and `agents` as the tool writes them; `variables` and `inputs` are secrets by what it calls them."""
+
+    servers: Mapping[str, Entry]
+    agents: Mapping[str, Entry]
+    notes: tuple[str, ...]
+    variables: Mapping[str, str]
+    inputs: Mapping[str, str]
+
+
+def exported(profile: Profile, tool: Tool, around: Surroundings) -> Exported:
+    say = Saying(tool, around, References(), [])
+    for server in profile.mcp_servers.values():
+        for name, text in server.env.items() if isinstance(server, StdioServer) else ():
+            say.references.reserve(text, name)
+    agents = _agent(say, profile.agent) if tool.agents else {}
+    servers = dict(_servers(say, profile.mcp_servers)) if tool.servers else {}
+    if profile.mcp_servers and not tool.servers:
+        say.notes.append(f"the profile's MCP servers are left out: {tool.title} keeps its own elsewhere")
+    return Exported(servers, agents, tuple(say.notes), say.references.variables, say.references.inputs)
+
+
+def _agent(say: Saying, agent: Agent) -> dict[str, Entry]:
+    try:
+        command = say.path(agent.command, is_program=True)
+        args = [say.text(text) for text in agent.args]
+    except Untranslatable as why:
+        say.notes.append(f"the agent is left out: its command {why}")
+        return {}
+    title = say.tool.title
+    say.notes.append(f"{title} starts the agent itself: acp-launch is not in between, and supervises nothing")
+    if say.tool.name == "acpx":
+        if agent.env:
+            say.notes.append(f"agent: env is left out ({', '.join(agent.env)}): acpx gives its agents its own")
+        return {say.around.profile: {"argv": [command, *args]}}
+    kind = {"type": "custom"} if say.tool.name == "zed" else {}
+    env = say.texts("agent", "env", agent.env)
+    return {say.around.profile: {**kind, "command": command, "args": args, "env": env}}
+
+
+def _servers(say: Saying, servers: Mapping[str, McpServer]) -> Iterator[tuple[str, Entry]]:
+    for name, server in servers.items():
+        try:
+            if isinstance(server, StdioServer):
+                entry = _PROGRAMS.get(say.tool.name, _program)(say, name, server)
+                say.mention(name, server)
+            else:
+                entry = _REMOTES.get(say.tool.name, _remote)(say, name, server)
+        except Untranslatable as why:
+            say.notes.append(f"{name} is left out: it {why}")
+        else:
+            yield name, entry
+
+
+def _started(say: Saying, server: StdioServer) -> Entry:
+    command = say.path(server.command, is_program=True)
+    return {"command": command, "args": [say.text(text) for text in server.args]}
+
+
+def _cwd(say: Saying, server: StdioServer) -> str:
+    return say.path(server.cwd, is_program=False) if server.cwd else ""
+
+
+def _program(say: Saying, name: str, server: StdioServer) -> Entry:
+    """Claude Desktop, Claude Code, Zed: the shape that most have in common."""
+    kinds = {"claude": {"type": "stdio"}, "zed": {"source": "custom"}}
+    say.without_cwd(name, server)
+    say.unrestricted(name, server)
+    call = say.seconds(name, server, "call") if say.tool.name == "claude" else None
+    more = without_nothing(env=say.texts(name, "env", server.env), timeout=call and round(call * 1000))
+    return {**kinds.get(say.tool.name, {}), **_started(say, server), **more}
+
+
+def _program_of_an_editor(say: Saying, name: str, server: StdioServer) -> Entry:
+    kind = {"type": "stdio"} if say.tool.name == "vscode" else {}
+    say.unrestricted(name, server)
+    more = without_nothing(env=say.texts(name, "env", server.env), cwd=_cwd(say, server))
+    return {**kind, **_started(say, server), **more}
+
+
+def _gemini_program(say: Saying, name: str, server: StdioServer) -> Entry:
+    call = say.seconds(name, server, "call")
+    more = without_nothing(
+        env=say.texts(name, "env", server.env),
+        cwd=_cwd(say, server),
+        timeout=call and round(call * 1000),
+        includeTools=say.tools(name, server, "allow"),
+        excludeTools=say.tools(name, server, "deny"),
+    )
+    return {**_started(say, server), **more}
+
+
+def _codex_program(say: Saying, name: str, server: StdioServer) -> Entry:
+    literals, names = say.named(name, server.env)
+    more = without_nothing(
+        env=literals,
+        env_vars=names,
+        cwd=_cwd(say, server),
+        startup_timeout_sec=say.seconds(name, server, "start"),
+        tool_timeout_sec=say.seconds(name, server, "call"),
+        enabled_tools=say.tools(name, server, "allow"),
+        disabled_tools=say.tools(name, server, "deny"),
+        required=None if server.required else False,
+    )
+    return {**_started(say, server), **more}
+
+
+def _opencode_program(say: Saying, name: str, server: StdioServer) -> Entry:
+    started = _started(say, server)
+    say.without_cwd(name, server)
+    say.unrestricted(name, server)
+    start = say.seconds(name, server, "start")
+    more = without_nothing(environment=say.texts(name, "env", server.env), timeout=start and round(start * 1000))
+    return {"type": "local", "command": [started["command"], *started["args"]], "enabled": True, **more}
+
+
+def _goose_program(say: Saying, name: str, server: StdioServer) -> Entry:
+    started = _started(say, server)
+    literals, names = say.named(name, server.env)
+    say.without_cwd(name, server)
+    call = say.seconds(name, server, "call")
+    more = without_nothing(timeout=call and round(call), available_tools=say.tools(name, server, "allow"))
+    if server.tools.deny:
+        say.notes.append(f"{name}: tools.deny is left out: goose can only be told which tools are allowed")
+    head = {"enabled": True, "type": "stdio", "name": name, "description": ""}
+    return {**head, "cmd": started["command"], "args": started["args"], "envs": literals, "env_keys": names, **more}
+
+
+def _acpx_program(say: Saying, name: str, server: StdioServer) -> Entry:
+    say.without_cwd(name, server)
+    say.unrestricted(name, server)
+    return {"name": name, **_started(say, server), "env": _pairs(say.texts(name, "env", server.env))}
+
+
+def _remote(say: Saying, name: str, server: Remote) -> Entry:
+    """Claude Code, VS Code, Cursor, Zed."""
+    kinds: dict[str, Entry] = {"zed": {"source": "custom"}}
+    kinds |= {tool: {"type": server.type} for tool in ("claude", "vscode")}
+    headers = say.texts(name, "headers", server.headers)
+    return {**kinds.get(say.tool.name, {}), "url": say.text(server.url), **without_nothing(headers=headers)}
+
+
+def _no_remote(say: Saying, name: str, server: Remote) -> Entry:
+    raise Untranslatable(f"has a url, and {say.tool.title}'s file takes programs only")
+
+
+def _gemini_remote(say: Saying, name: str, server: Remote) -> Entry:
+    headers = without_nothing(headers=say.texts(name, "headers", server.headers))
+    return {"httpUrl" if server.type == "http" else "url": say.text(server.url), **headers}
+
+
+def _codex_remote(say: Saying, name: str, server: Remote) -> Entry:
+    if server.type == "sse":
+        raise Untranslatable("speaks SSE, which Codex does not")
+    literals, from_env, bearer = dict[str, str](), dict[str, str](), ""
+    for header, text in server.headers.items():
+        if header.lower() == "authorization" and (variable := bearer_variable(text, say.references)):
+            bearer = variable
+        elif variable := only_variable(text, say.references):
+            from_env[header] = variable
+        else:
+            literals |= say.texts(name, "headers", {header: text})
+    more = without_nothing(
+        bearer_token_env_var=bearer,
+        http_headers=literals,
+        env_http_headers=from_env,
+        required=None if server.required else False,
+    )
+    return {"url": say.text(server.url), **more}
+
+
+def _opencode_remote(say: Saying, name: str, server: Remote) -> Entry:
+    headers = without_nothing(headers=say.texts(name, "headers", server.headers))
+    return {"type": "remote", "url": say.text(server.url), "enabled": True, **headers}
+
+
+def _goose_remote(say: Saying, name: str, server: Remote) -> Entry:
+    headers = say.texts(name, "headers", server.headers)
+    keys = [variable for variable in say.references.variables if f"${{{variable}}}" in "".join(headers.values())]
+    kind = "streamable_http" if server.type == "http" else "sse"
+    head = {"enabled": True, "type": kind, "name": name, "description": "", "uri": say.text(server.url)}
+    return {**head, "headers": headers, "envs": {}, "env_keys": keys}
+
+
+def _acpx_remote(say: Saying, name: str, server: Remote) -> Entry:
+    headers = _pairs(say.texts(name, "headers", server.headers))
+    return {"name": name, "type": server.type, "url": say.text(server.url), "headers": headers}
+
+
+def _pairs(texts: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": text} for name, text in texts.items()]
+
+
+_PROGRAMS: Mapping[str, Callable[[Saying, str, StdioServer], Entry]] = {
+    "vscode": _program_of_an_editor,
+    "cursor": _program_of_an_editor,
+    "gemini": _gemini_program,
+    "codex": _codex_program,
+    "opencode": _opencode_program,
+    "goose": _goose_program,
+    "acpx": _acpx_program,
+}
+_REMOTES: Mapping[str, Callable[[Saying, str, Remote], Entry]] = {
+    "claude-desktop": _no_remote,
+    "gemini": _gemini_remote,
+    "codex": _codex_remote,
+    "opencode": _opencode_remote,
+    "goose": _goose_remote,
+    "acpx": _acpx_remote,
+}
+
+
+# What a profile exports goes into a tool's text, or stands alone to be pasted; what is there already stays. Pure.
+
+
+_BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}
+
+
+class Piece(Struct, frozen=True):
+    """One entry: under which key, by which name, and how it stands to what is there."""
+
+    holder: str
+    name: str
+    value: Mapping[str, Any]
+    standing: str  # new, same, other
+
+
+def pieces(found: Exported, tool: Tool, root: Any) -> tuple[Piece, ...]:
+    """`root` is what the tool's file says now."""
+    groups = ((tool.agents, found.agents), (tool.servers, found.servers))
+    return tuple(
+        Piece(holder, name, value, _standing(root, holder, name, value))
+        for holder, entries in groups
+        for name, value in entries.items()
+    )
+
+
+def handed(text: str | None, tool: Tool, wanted: tuple[Piece, ...], inputs: Mapping[str, str]) -> str:
+    """`text` is the tool's; None where there is no file.
+
+    Raises:
+        Misfit: something that is none of ours is in the way.
+    """
+    written = text if text and text.strip() else _BEGIN[tool.syntax]
+    for piece in wanted:
+        written = _put(written, tool, piece)
+    for input, secret in (inputs if wanted else {}).items():
+        if not any(isinstance(one, Mapping) and one.get("id") == input for one in _inputs(written)):
+            written = jsonedit.add(written, ("inputs",), _input(input, secret))
+    return written
+
+
+def alone(found: Exported, tool: Tool) -> str:
+    """To be pasted: the entries, under the keys they belong to."""
+    everything = {tool.agents: found.agents, tool.servers: found.servers}
+    shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
+    if tool.syntax == "toml":
+        tables = (toml.put("", tool.servers, name, value) for name, value in found.servers.items())
+        return "\n".join(tables)
+    if tool.syntax == "yaml":
+        return "".join(f"{line}\n" for key, value in shown.items() for line in lines(key, value, column=0, level=1))
+    if tool.name == "acpx" and found.servers:
+        shown[tool.servers] = list(found.servers.values())
+    if found.inputs:
+        shown["inputs"] = [_input(input, secret) for input, secret in found.inputs.items()]
+    return visible(json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
+
+
+def _standing(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> str:
+    above = root.get(holder) if isinstance(root, Mapping) else None
+    if isinstance(above, list):
+        above = {one.get("name"): one for one in above if isinstance(one, Mapping)}
+    there: Any = above.get(name) if isinstance(above, Mapping) else None
+    if there is None:
+        return "new"
+    return "same" if isinstance(there, Mapping) and all(there.get(key) == value[key] for key in value) else "other"
+
+
+def _put(text: str, tool: Tool, piece: Piece) -> str:
+    """What checks that nothing else changed is where each of them is; of JSON it is here."""
+    if tool.syntax == "toml":
+        return toml.put(text, piece.holder, piece.name, piece.value)
+    if tool.syntax == "yaml":
+        try:
+            return put_yaml(text, (piece.holder, piece.name), piece.value)
+        except CannotEdit as cannot:
+            raise Misfit(cannot.message) from None
+    if tool.name == "acpx" and piece.holder == tool.servers:
+        return jsonedit.add(text, (piece.holder,), piece.value, instead=_index(text, piece))
+    written = jsonedit.put(text, (piece.holder, piece.name), piece.value)
+    before, after = jsonc.parse(text).root, jsonc.parse(written).root
+    before.setdefault(piece.holder, {})[piece.name] = piece.value
+    if before != after:
+        raise Misfit("members that come once")
+    return written
+
+
+def _index(text: str, piece: Piece) -> int | None:
+    listed = jsonc.parse(text).root.get(piece.holder)
+    names = (
+        [one.get("name") if isinstance(one, Mapping) else None for one in listed] if isinstance(listed, list) else []
+    )
+    return names.index(piece.name) if piece.name in names else None
+
+
+def _inputs(text: str) -> Iterator[Any]:
+    listed = jsonc.parse(text).root.get("inputs")
+    return iter(listed if isinstance(listed, list) else [])
+
+
+def _input(id: str, secret: str) -> dict[str, Any]:
+    return {"id": id, "type": "promptString", "description": f"the secret {secret}", "password": True}

@@ -1,0 +1,335 @@
+"""What an agent asks for beside the conversation: a form to be filled in, or a page to be visited."""
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from datetime import date, datetime
+from typing import Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from acp_launch.session.elicitation import pattern
+
+Action = Literal["accept", "decline", "cancel"]
+Kind = Literal["text", "number", "integer", "boolean", "choice", "choices"]
+Value = str | int | float | bool | list[str]
+
+FORMATS = ("email", "uri", "date", "date-time")
+
+
+class Option(Struct, frozen=True):
+    """What can be chosen: `value` is sent, `title` is read."""
+
+    value: str
+    title: str
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """One value that is asked for. `least` and `most` bound a number, the characters of a text (a choice is one too),
+    or how many are chosen."""
+
+    name: str
+    kind: Kind
+    title: str = ""
+    description: str = ""
+    is_required: bool = False
+    default: Value | None = None
+    options: tuple[Option, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    pattern: str = ""
+    format: str = ""  # one of FORMATS
+
+    @property
+    def label(self) -> str:
+        return self.title or self.name
+
+
+class Form(Struct, frozen=True, kw_only=True):
+    message: str
+    title: str = ""
+    description: str = ""
+    fields: tuple[Field, ...] = ()
+    left_out: tuple[str, ...] = ()  # optional fields that cannot be shown
+    missing: tuple[str, ...] = ()  # required ones: while there are any, nothing can be sent
+
+
+class Link(Struct, frozen=True):
+    """A page the agent wants visited; nothing about `url` has been looked at."""
+
+    message: str
+    url: str
+    id: str
+
+
+class Filled(Struct, frozen=True):
+    """What became of a form. `content` is by field name, and only there when it is accepted."""
+
+    action: Action
+    content: dict[str, Value] = {}
+
+
+# Whether a value is right for a field. Pure but for the clock of `pattern`.
+#
+# What nothing is wrong with is valid against the schema the agent sent, and can stand in a `content` of ACP v1.
+
+
+LONGEST = 100_000  # characters of one answer
+INT64 = range(-(2**63), 2**63)  # what ACP carries as an integer
+
+_EMAIL = re.compile(r"[^\s@]+@[^\s@.]+(\.[^\s@.]+)*")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([zZ]|[+-][0-9]{2}:[0-9]{2})")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
+
+
+def check(field: Field, value: object) -> str:
+    """What is wrong with a value, as the end of a sentence about it; empty when it is right."""
+    return _CHECKS[field.kind](field, value)
+
+
+def _check_text(field: Field, value: object) -> str:
+    if not isinstance(value, str):
+        return "must be text"
+    if not _is_unicode(value):
+        return "holds half a character"
+    if len(value) > LONGEST:
+        return f"must have at most {LONGEST:,} characters, not {len(value):,}"
+    return _check_size(field, len(value), "character") or _check_format(field, value) or _check_pattern(field, value)
+
+
+def _check_choice(field: Field, value: object) -> str:
+    if not any(option.value == value for option in field.options):
+        return "must be one of the choices"
+    return _check_text(field, value)
+
+
+def _check_choices(field: Field, value: object) -> str:
+    offered = {option.value for option in field.options}
+    if not isinstance(value, list) or not all(_is_one(item, offered) for item in value):
+        return "must be some of the choices"
+    return _check_size(field, len(value), "choice")
+
+
+def _is_one(item: object, offered: Collection[str]) -> bool:
+    return isinstance(item, str) and item in offered and _is_unicode(item)
+
+
+def _check_integer(field: Field, value: object) -> str:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return "must be a whole number"
+    return _check_bounds(field, value) if value in INT64 else "has too many digits"
+
+
+def _check_number(field: Field, value: object) -> str:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return "must be a number"
+    is_sendable = value in INT64 if isinstance(value, int) else math.isfinite(value)
+    return _check_bounds(field, value) if is_sendable else "is too large"
+
+
+def _check_boolean(field: Field, value: object) -> str:
+    return "" if isinstance(value, bool) else "must be yes or no"
+
+
+def _check_bounds(field: Field, value: float) -> str:
+    if field.least is not None and value < field.least:
+        return f"must be at least {field.least}"
+    if field.most is not None and value > field.most:
+        return f"must be at most {field.most}"
+    return ""
+
+
+def _check_size(field: Field, size: int, unit: str) -> str:
+    if field.least is not None and size < field.least:
+        return f"must have at least {_counted(field.least, unit)}, not {size}"
+    if field.most is not None and size > field.most:
+        return f"must have at most {_counted(field.most, unit)}, not {size}"
+    return ""
+
+
+def _counted(count: float, unit: str) -> str:
+    return f"{count:g} {unit}{'' if count == 1 else 's'}"
+
+
+def _check_pattern(field: Field, value: str) -> str:
+    if not field.pattern:
+        return ""
+    try:
+        return "" if pattern.matches(field.pattern, value) else f"must match {field.pattern}"
+    except pattern.TooSlow:
+        return f"takes too long to compare with {field.pattern}"
+
+
+def _check_format(field: Field, value: str) -> str:
+    if not field.format:
+        return ""
+    is_right, example = _FORMATS[field.format]
+    return "" if is_right(value) else f"must be {example}"
+
+
+def _is_uri(value: str) -> bool:
+    if not _URI.fullmatch(value) or not value.isprintable():
+        return False
+    try:
+        urlsplit(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_date(value: str) -> bool:
+    if not _DATE.fullmatch(value):
+        return False
+    try:
+        date.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_moment(value: str) -> bool:
+    """RFC 3339: with its offset from UTC, which says when it was."""
+    day, between, time = value[:10], value[10:11].upper(), value[11:]
+    if between != "T" or not _is_date(day) or not _TIME.fullmatch(time):
+        return False
+    try:
+        datetime.fromisoformat(f"{day}T{time.upper()}")
+    except ValueError:
+        return False
+    return True
+
+
+def _is_unicode(value: str) -> bool:
+    """Half a surrogate pair cannot be sent."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_FORMATS: Mapping[str, tuple[Callable[[str], bool], str]] = {
+    "email": (lambda value: _EMAIL.fullmatch(value) is not None, "an e-mail address, such as me@example.com"),
+    "uri": (_is_uri, "a whole address, such as https://example.com"),
+    "date": (_is_date, "a date, such as 2026-12-31"),
+    "date-time": (_is_moment, "a date and time with its offset, such as 2026-12-31T23:59:00Z"),
+}
+_CHECKS: Mapping[str, Callable[[Field, object], str]] = {
+    "text": _check_text,
+    "number": _check_number,
+    "integer": _check_integer,
+    "boolean": _check_boolean,
+    "choice": _check_choice,
+    "choices": _check_choices,
+}
+
+
+# What somebody types into a form becomes a value.
+
+
+LEAVE_OUT = "-"
+EMPTY = '""'
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+_NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,4})?")
+_YES = frozenset({"y", "yes", "true", "on", "1"})
+_NO = frozenset({"n", "no", "false", "off", "0"})
+
+
+def whole(form: Form, content: Mapping[str, Value]) -> str:
+    """What is wrong with all of the answers together: the first thing found."""
+    if form.missing:
+        return f"{form.missing[0]} cannot be given"
+    for field in form.fields:
+        if field.name not in content:
+            problem = "is required" if field.is_required else ""
+        else:
+            problem = check(field, content[field.name])
+        if problem:
+            return f"{field.label} {problem}"
+    return ""
+
+
+def typed(field: Field, text: str) -> tuple[Value | None, str]:
+    """The value somebody typed, None for none at all, and what is wrong with it.
+
+    Nothing, or `-`, leaves an optional field out; `-` chooses none of the choices of a required one, and `""` is the
+    empty text.
+    """
+    bare = text.strip()
+    if not bare or bare == LEAVE_OUT:
+        if field.kind == "choices" and bare and field.is_required:
+            return [], check(field, [])
+        if not field.is_required:
+            return None, ""
+        if not bare:
+            return None, f"is required{_how_empty(field)}"
+    value, problem = _READERS[field.kind](field, text)
+    return value, problem or check(field, value)
+
+
+def _how_empty(field: Field) -> str:
+    if field.kind == "text" and not check(field, ""):
+        return f"; {EMPTY} is the empty text"
+    return "; - is none of them" if field.kind == "choices" and not check(field, []) else ""
+
+
+def _read_text(field: Field, text: str) -> tuple[Value | None, str]:
+    return "" if text.strip() == EMPTY else text, ""
+
+
+def _read_integer(field: Field, text: str) -> tuple[Value | None, str]:
+    bare = text.strip()
+    return (int(bare), "") if _INTEGER.fullmatch(bare) else (None, "must be a whole number, such as 42")
+
+
+def _read_number(field: Field, text: str) -> tuple[Value | None, str]:
+    bare = text.strip()
+    if _INTEGER.fullmatch(bare) and int(bare) in INT64:
+        return int(bare), ""
+    return (float(bare), "") if _NUMBER.fullmatch(bare) else (None, "must be a number, such as 4.2")
+
+
+def _read_boolean(field: Field, text: str) -> tuple[Value | None, str]:
+    bare = text.strip().lower()
+    return (bare in _YES, "") if bare in _YES | _NO else (None, "must be yes or no")
+
+
+def _read_choice(field: Field, text: str) -> tuple[Value | None, str]:
+    chosen = _chosen(field, text)
+    return chosen, "" if chosen is not None else f"must be a number from 1 to {len(field.options)}, or a name above"
+
+
+def _read_choices(field: Field, text: str) -> tuple[Value | None, str]:
+    if (one := _chosen(field, text)) is not None:  # a name may hold a comma
+        return [one], ""
+    chosen = []
+    for part in text.split(","):
+        if (one := _chosen(field, part)) is None:
+            return None, f"must be numbers from 1 to {len(field.options)}, or names above, with commas between"
+        chosen.append(one)
+    return list(dict.fromkeys(chosen)), ""
+
+
+def _chosen(field: Field, text: str) -> str | None:
+    """By its number in the list, its title or its value, in this order."""
+    bare = text.strip()
+    if _INTEGER.fullmatch(bare) and 0 < int(bare) <= len(field.options):
+        return field.options[int(bare) - 1].value
+    exact = [option.value for option in field.options if bare in (option.title, option.value)]
+    folded = bare.casefold()
+    alike = [option.value for option in field.options if folded in (option.title.casefold(), option.value.casefold())]
+    found = exact or alike
+    return found[0] if len(found) == 1 else None
+
+
+_READERS: Mapping[str, Callable[[Field, str], tuple[Value | None, str]]] = {
+    "text": _read_text,
+    "number": _read_number,
+    "integer": _read_integer,
+    "boolean": _read_boolean,
+    "choice": _read_choice,
+    "choices": _read_choices,
+}

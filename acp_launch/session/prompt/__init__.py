@@ -1,1 +1,0 @@
-"""What a prompt is made of besides its words."""
