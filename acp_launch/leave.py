@@ -195,7 +195,9 @@ def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
 def _is_fragile(frame: FrameType | None) -> bool:
     """Whether a module is being imported, or msgspec (0.22, in C) looks at annotations: it crashes by an exception."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib") or "msgspec" in frame.f_code.co_filename:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        if str(frame.f_globals.get("__name__")).startswith("msgspec."):
             return True
         frame = frame.f_back
     return False

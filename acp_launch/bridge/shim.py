@@ -2,7 +2,7 @@
 What the agent starts in a server's place: it lends its stdin and stdout to a seat (seat.py), and waits for the end.
 
 A program of its own, `python -I -S shim.py SOCKET NAME` with the token in ACP_LAUNCH_SEAT, one process per server: so
-it imports next to nothing (`os` alone would be a tenth of its start, `socket` doubles it). greeting.py says what is
+it imports next to nothing (`os` alone would be a tenth of its start, `socket` doubles it). seat.py says what is
 said. Where its descriptors cannot be lent (they are files, or a sandbox forbids it) it copies bytes: copying.py.
 """
 

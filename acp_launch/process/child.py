@@ -487,8 +487,12 @@ async def _all_follow(child: Child, tree: Tree) -> None:
 
 
 async def _unless_hurried(child: Child, work: Coroutine[Any, Any, object], *, within: float) -> None:
-    """Until `work` is done, time is up, or somebody is in a hurry."""
-    tasks = {asyncio.create_task(work), asyncio.create_task(child.hurry.wait())}
+    await first_of(work, child.hurry.wait(), within=within)
+
+
+async def first_of(*waits: Coroutine[Any, Any, object], within: float | None = None) -> None:
+    """Return when one of `waits` is over, or after `within` seconds; cancel the others, and raise what it raised."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         done, _ = await asyncio.wait(tasks, timeout=within, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -3,8 +3,8 @@ The launcher's side of its guards (guardian.py): two processes of ours between u
 
 Forked before anything of a launch is started, asked to start each child, dismissed when all of them are ended. While
 one of them lives, `spawn` goes through it and the status of a child comes from it; after the death of both we are the
-parent ourselves, of what they leave and of what is started from then on. Free of asyncio; vigil.py listens to them
-while the event loop runs.
+parent ourselves, of what they leave and of what is started from then on. Free of asyncio; launch/loop.py listens to
+them while the event loop runs.
 """
 
 import os

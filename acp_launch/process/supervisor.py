@@ -20,15 +20,15 @@ So the last `lost` there is, and there is one however it ends, has a final state
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
 from acp_launch.errors import AgentError
 from acp_launch.process import lifecycle
-from acp_launch.process.child import GRACE, Child, attach, stop
+from acp_launch.process.child import GRACE, Child, attach, first_of, stop
 from acp_launch.process.lifecycle import OVERDUE, Change, Life, State
 from acp_launch.process.spawn import Spawned, spawn
 from acp_launch.process.table import Process
@@ -272,12 +272,12 @@ class Supervisor:
         self._tell()
         self._has_let_go = False
         self._watcher.started(child)
-        await _either(child.wait(), self._called.wait())
+        await first_of(child.wait(), self._called.wait())
         if not self._is_polite():
             child.hurry.set()
         if child.exit is None:
             self._let_go(child)
-            await _either(child.wait(), stop(child, grace=self.grace))
+            await first_of(child.wait(), stop(child, grace=self.grace))
         self._lose(_ended(child.exit))
         self._outcome = await stop(child, grace=self.grace)
         if self._outcome.survivors and self._step(lifecycle.Stuck(_survived(self._outcome.survivors))):
@@ -307,7 +307,7 @@ class Supervisor:
 
     async def _until_over(self, hurry: asyncio.Event | None) -> None:
         if hurry is not None:
-            await _either(self._over.wait(), hurry.wait())
+            await first_of(self._over.wait(), hurry.wait())
             if self._attached is not None:
                 self._attached.hurry.set()
         await self._over.wait()
@@ -363,16 +363,3 @@ def _ended(exit: Exit | None) -> lifecycle.Ended:
 def _survived(survivors: tuple[Process, ...]) -> str:
     pids = ", ".join(str(process.pid) for process in survivors)
     return f"what it left behind could not be killed: {pids}"
-
-
-async def _either(*waits: Coroutine[Any, Any, object]) -> None:
-    """Until one of them is over."""
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    for task in done:
-        task.result()

@@ -142,8 +142,8 @@ def test_json_is_the_same_wherever_it_goes_and_says_what_was_said(launch: Launch
     assert "é" in done.out.decode(), "what can be seen is no escape"
 
 
-def together(launch: Launcher, *arguments: str) -> list[str]:
-    """The lines of stdout and stderr in one pipe."""
+def together(launch: Launcher, *arguments: str) -> str:
+    """What stands in one pipe, given as stdout and stderr."""
     done = subprocess.run(
         command(*arguments),
         cwd=launch.project,
@@ -153,7 +153,7 @@ def together(launch: Launcher, *arguments: str) -> list[str]:
         stderr=subprocess.STDOUT,
         timeout=PATIENCE,
     )
-    return done.stdout.decode().splitlines()
+    return done.stdout.decode()
 
 
 @pytest.mark.parametrize("output", ["text", "quiet"])
@@ -167,19 +167,21 @@ def test_in_one_pipe_our_lines_are_known_by_their_mark(launch: Launcher, output:
         "    script.end(request)\n"
         "script.serve({'session/prompt': prompt})\n"
     )
-    lines = together(launch, "run", "p", "hi", "--output", output, "--verbose")
+    written = together(launch, "run", "p", "hi", "--output", output, "--verbose")
+    stderr = "\\u2590 acp-launch: from stderr\n"
+    assert written.count(stderr) == 1
+    lines = written.replace(stderr, "").splitlines()  # it comes by a pipe of its own: at any place in the answer
     ours = [line for line in lines if line.startswith("▐")]
     assert [
         line for line in ours if "passphrase" in line or "Allow" in line or "stderr" in line or "mine" in line
     ] == []
     assert "\\u2590 acp-launch: type your keyring passphrase:" in lines
-    assert "\\u2590 acp-launch: from stderr" in lines
 
 
 def test_last_words_that_we_quote_have_no_mark(launch: Launcher) -> None:
     server = {"command": sys.executable, "args": ["-c", "raise SystemExit('▐ acp-launch: mine')"]}
     launch.profile("polite", mcp_servers={"bad": {**server, "restart": {"max": 0}}})
-    lines = together(launch, "run", "p", "hi")
+    lines = together(launch, "run", "p", "hi").splitlines()
     assert "      \\u2590 acp-launch: mine" in lines
     assert any(line.startswith('▐ acp-launch: the MCP server "bad" failed: exited with status 1') for line in lines)
     assert any(line.startswith("▐     fix: ") for line in lines)
@@ -197,6 +199,6 @@ def test_where_the_answer_goes_alone_it_is_what_the_agent_said(launch: Launcher)
 
 
 def test_the_demo_agent_shows_it(launch: Launcher) -> None:
-    lines = together(launch, "run", "demo", "hostile")
+    lines = together(launch, "run", "demo", "hostile").splitlines()
     assert not [line for line in lines if line.startswith(OURS)]
     assert "\\u2590 Allow ls? [y] yes<" in lines

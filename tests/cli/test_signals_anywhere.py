@@ -34,10 +34,11 @@ def meddled(launch: Launcher, signals: str, *arguments: str) -> Ended:
             timeout=PATIENCE,
             check=False,
         )
+        assert [left for left in alive(mark) if str(DRIVER) not in left] == []
         deadline = time.monotonic() + PATIENCE
-        while (left := alive(mark)) and time.monotonic() < deadline:
-            os.sched_yield()  # its guards have the rest to end, and on a busy machine they outlive it
-        assert left == []
+        while (guards := alive(mark)) and time.monotonic() < deadline:
+            os.sched_yield()  # forked from it, they end when it has
+        assert guards == []
     finally:
         kill_all(mark)
     return Ended(done.returncode, done.stdout, done.stderr.decode(), [])

@@ -9,7 +9,7 @@ from tests.cli.launcher import Ended
 from tests.seat.stage import Json, Stage
 
 AT_ONCE = {"backoff": {"initial": "10ms"}}  # restarts nobody has to wait for
-LOST = -32010  # bridge/refusal.py
+LOST = -32010  # bridge/messages.py
 LAST_WORDS = ["crasher: going down", "crasher: last words"]
 
 

@@ -18,7 +18,7 @@ from tests.seat.stage import Json, Play, Stage
 HAND = [sys.executable, "-P", str(Path(__file__).with_name("hand.py"))]
 LONG = {"backoff": {"initial": "60s", "max": "60s"}}  # a restart that no test waits for
 AT_ONCE = {"backoff": {"initial": "10ms"}}
-LOST = -32010  # bridge/refusal.py
+LOST = -32010  # bridge/messages.py
 BY_HAND = "was restarted by the user"
 INITIALIZE = (
     '{"jsonrpc":"2.0","id":77,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
