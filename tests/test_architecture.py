@@ -36,20 +36,14 @@ SAME = {
 PURE = [
     "mark",
     "problem",
-    "document/[!c]*",  # all but the cache
+    "document/[!c]*",
     "settings/model",
-    "settings/rules",
-    "settings/size",
     "profile/model",
     "profile/check",
     "profile/leaks",
     "profile/agents",
     "profile/begin",
     "profile/edit",
-    "profile/display",
-    "profile/potent",
-    "profile/scalar",
-    "profile/template",
     "profile/layers",
     "profile/rules",
     "profile/yamledit",
@@ -58,7 +52,6 @@ PURE = [
     "secret/forms",
     "secret/needles",
     "secret/parts",
-    "secret/typed",
     "secret/shapes",
     "secret/wording",
     "protocol/*",
@@ -79,7 +72,6 @@ PURE = [
     "session/toolcall",
     "session/options/wanted",
     "checks/check",
-    "checks/semver",
     "bridge/conversation",
     "bridge/exchange",
     "bridge/health",
@@ -87,6 +79,12 @@ PURE = [
     "bridge/messages",
     "bridge/offer",
     "bridge/toolpolicy",
+    "settings/check",
+    "document/yaml",
+    "document/nodes",
+    "document/scalars",
+    "interop/formats",
+    "protocol/conversation",
 ]
 IMPURE = {"asyncio", "anyio", "os", "subprocess", "time", "random", "keyring", "psutil"}
 
@@ -283,7 +281,7 @@ def test_a_profile_without_mistakes_needs_neither_typer_nor_pydantic_and_the_sec
     """DESIGN §9."""
     lighter = {*UNNEEDED, "asyncio", "sqlite3", "ssl", "subprocess"}
     assert not lighter & loaded(verb, "demo")
-    assert not {*lighter, "ruamel.yaml", "acp_launch.document.tree"} & loaded(verb, "demo")
+    assert not {*lighter, "ruamel.yaml", "acp_launch.document.yaml"} & loaded(verb, "demo")
 
 
 def test_a_plain_run_loads_no_hash_makes_no_dataclass_and_needs_no_typer() -> None:

@@ -36,7 +36,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.profile.check import check
 from tests.secret.bus import REQUIRED, missing_programs, session_bus
 

@@ -15,7 +15,7 @@ from acp_launch.interactive.commands import COMMANDS
 from acp_launch.interop.tools import TOOLS, Machine, places
 from acp_launch.profile.agents import AGENTS
 from acp_launch.protocol.acp import Offers
-from acp_launch.protocol.event import WORDS
+from acp_launch.protocol.conversation import WORDS
 from acp_launch.session.options.state import KINDS as TOLD
 from acp_launch.session.toolcall import KINDS as CALLS
 from tests.test_readme import README, ROOT

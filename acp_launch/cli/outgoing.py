@@ -15,7 +15,7 @@ from acp_launch.console.interop import agreed, listed, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, write
 from acp_launch.interop.drafts import gathered
-from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.formats import Misfit
 from acp_launch.interop.target import refuse_strays
 from acp_launch.interop.tools import Machine, Tool, at_home, own_place, read
 from acp_launch.interop.write import Exported, Surroundings, exported

@@ -101,7 +101,7 @@ def _is_terminal() -> bool:
 
 
 def _typed(name: str) -> str:
-    from acp_launch.secret.passphrase import hidden
+    from acp_launch.secret.hidden_input import hidden
 
     text = hidden(f"{name}: ", fix=f"pipe it in: acp-launch secret set {name} < FILE")
     if text is None:

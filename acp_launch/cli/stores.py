@@ -57,7 +57,7 @@ def open_store(settings: Settings) -> Store:
     if chosen.store == "file":
         from functools import partial
 
-        from acp_launch.secret.passphrase import hidden
+        from acp_launch.secret.hidden_input import hidden
         from acp_launch.secret.sealedfile import open_file
 
         ask = partial(hidden, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")

@@ -12,11 +12,11 @@ from acp_launch.cli.planning import here
 from acp_launch.cli.start import open_env, spawn_agent, stderr_log
 from acp_launch.console.ask.aloud import Aloud
 from acp_launch.console.ask.permit import permitting
-from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import AuthRequired
 from acp_launch.launch.run import LogIn, Wanted
 from acp_launch.launch.services import Elicit, Means, offers
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import KeyPath
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.profile.discover import project_of

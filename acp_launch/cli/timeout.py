@@ -3,7 +3,7 @@
 it, `initialize=5m`, it is about that wait.
 """
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from acp_launch.document.keypath import KeyPath
+    from acp_launch.problem import KeyPath
     from acp_launch.profile.load import Loaded
 
 WHY = {

@@ -9,7 +9,7 @@ from acp_launch.cli.timeout import Limit, limit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from acp_launch.document.duration import Duration
+    from acp_launch.document.scalars import Duration
     from acp_launch.secret.value import Secret
     from acp_launch.session.store.registry import Record, Registry
     from acp_launch.settings.model import Settings

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from acp_launch.console.stderr import harmless
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, scalar
+from acp_launch.problem import KeyPath
 from acp_launch.profile.load import Loaded, Positions
 from acp_launch.protocol.written import visible_long
 

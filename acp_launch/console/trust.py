@@ -16,10 +16,9 @@ from acp_launch.console.columns import columns
 from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import DIM, RED, harmless, paint
 from acp_launch.console.wouldrun import parts
-from acp_launch.document.keypath import KeyPath
-from acp_launch.profile.display import shown
+from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Profile
-from acp_launch.profile.trust import Acceptance, Standing, changes
+from acp_launch.profile.trust import Acceptance, Standing, changes, shown
 
 GREEN = "32"
 LONGEST = 400  # lines of a diff, or of a content; what is more is counted

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath
-from acp_launch.profile.display import discreet
-from acp_launch.profile.model import Agent, Profile, StdioServer
-from acp_launch.profile.potent import power
-from acp_launch.profile.templates import templates
+from acp_launch.problem import KeyPath
+from acp_launch.profile.model import Agent, Profile, StdioServer, templates
+from acp_launch.profile.trust import discreet, power
 from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse
 
 Found = Mapping[KeyPath, Path]

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import UsageError
 from acp_launch.interop import read
 from acp_launch.interop.read import Declared, Kind, Untranslatable, translated
 from acp_launch.interop.tools import Dialect, Tool
+from acp_launch.problem import KeyPath
 from acp_launch.profile.leaks import named, numbered, slug
 from acp_launch.secret.credential import GONE, REFERENCE, Sighting, issued, masked, sightings
 from acp_launch.secret.reference import BadReference, SecretReference, parse

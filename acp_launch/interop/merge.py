@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.errors import UsageError
 from acp_launch.interop.drafts import Draft, Standing, filled, holes, standing
 from acp_launch.problem import errors

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop.tools import at_home
 from acp_launch.private import real

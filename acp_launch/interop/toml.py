@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.formats import Misfit
 from acp_launch.protocol.written import visible_long
 
 _BARE = re.compile("[A-Za-z0-9_-]+")

@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.nodes import as_written
-from acp_launch.document.source import Kind
-from acp_launch.document.tree import parse as parse_yaml
+from acp_launch.document.nodes import Kind, as_written
+from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import ProfileError, UsageError
-from acp_launch.interop import jsonc
+from acp_launch.interop import formats as jsonc
 from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem
 from acp_launch.profile.load import shown

@@ -12,8 +12,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.interop import jsonc, jsonedit, toml
-from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop import formats as jsonc
+from acp_launch.interop import formats as jsonedit
+from acp_launch.interop import toml
+from acp_launch.interop.formats import Misfit
 from acp_launch.interop.read import Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
 from acp_launch.profile.edit import CannotEdit

@@ -24,7 +24,7 @@ from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
-from acp_launch.protocol.event import How
+from acp_launch.protocol.conversation import How
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line

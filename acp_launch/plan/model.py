@@ -12,8 +12,7 @@ from typing import Self
 
 from msgspec import Struct, field
 
-from acp_launch.document.keypath import KeyPath
-from acp_launch.problem import Problem
+from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.model import Approval, Client, Match, Restart, Roots, ServerTimeouts, Timeouts, Tools
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 from acp_launch.secret.value import Secret

@@ -21,9 +21,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.process import cgroup, marker, prepare
+from acp_launch.process.guardian import Remains, end
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
-from acp_launch.process.remains import Remains, end
 from acp_launch.process.table import Process, Table, boot_id, pid_namespace
 from acp_launch.process.tree import send
 

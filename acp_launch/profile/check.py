@@ -22,11 +22,10 @@ from acp_launch.document.faults import (
     placed,
     unknown_key,
 )
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, found
 from acp_launch.document.shape import Shape, build
-from acp_launch.document.tree import Document
-from acp_launch.problem import Problem, errors, likeliest
+from acp_launch.document.yaml import Document
+from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.model import (
     Agent,
     Backoff,

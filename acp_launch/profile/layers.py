@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from acp_launch.document.faults import Fault
-from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Node, Place, Plain, found, number_text, shorten
-from acp_launch.problem import Problem, likeliest
+from acp_launch.problem import KeyPath, Problem, dotted, likeliest
 from acp_launch.profile.discover import Origin
 
 if TYPE_CHECKING:
-    from acp_launch.document.tree import Document
+    from acp_launch.document.yaml import Document
 
 Role = Literal["parent", "profile", "overlay"]
 

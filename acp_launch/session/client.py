@@ -15,8 +15,15 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentRefused, LaunchError, WaitExpired
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.conversation import ELICITATION
-from acp_launch.protocol.event import WORDS, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.conversation import (
+    ELICITATION,
+    WORDS,
+    Opened,
+    PermissionAsked,
+    ServiceAsked,
+    Updated,
+    Withdrawn,
+)
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd

@@ -28,8 +28,17 @@ from acp_launch.errors import (
 )
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
-from acp_launch.protocol.conversation import Conversation
-from acp_launch.protocol.event import Completed, Event, Opened, PermissionAsked, Reply, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.conversation import (
+    Completed,
+    Conversation,
+    Event,
+    Opened,
+    PermissionAsked,
+    Reply,
+    ServiceAsked,
+    Updated,
+    Withdrawn,
+)
 from acp_launch.protocol.jsonrpc import Answered, Call, Junk, LineFramer
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import (
     AgentRefused,
     AuthRequired,
@@ -17,10 +16,10 @@ from acp_launch.errors import (
     UsageError,
     WaitExpired,
 )
-from acp_launch.problem import ours
+from acp_launch.problem import KeyPath, ours
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.protocol.event import How
+from acp_launch.protocol.conversation import How
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection

@@ -9,9 +9,8 @@ from typing import Literal
 
 from msgspec import field
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
-from acp_launch.settings.size import Size
 
 # The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
 MAX_LINE = Size(64 * 1024 * 1024)  # bytes

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from acp_launch.launch.loop import kept
 from acp_launch.process import child as orphans
-from acp_launch.process import outside
+from acp_launch.process import detached as outside
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import spawn

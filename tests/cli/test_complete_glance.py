@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.cli.completing.glance import glance
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.profile.discover import built_in
 
 TEXTS = {

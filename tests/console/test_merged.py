@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from acp_launch.console.merged import as_yaml
 from acp_launch.console.profiles import show_reports
 from acp_launch.document.nodes import Place, Plain
-from acp_launch.document.tree import Document, parse
+from acp_launch.document.yaml import Document, parse
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, examine, load
-from acp_launch.profile.model import Agent, Profile
-from acp_launch.profile.template import Template
+from acp_launch.profile.model import Agent, Profile, Template
 
 BASE = """version: 1
 agent:

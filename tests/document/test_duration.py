@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.document.source import MAX_SIZE, decode
-from acp_launch.document.tree import Document, parse
+from acp_launch.document.nodes import MAX_SIZE, decode
+from acp_launch.document.yaml import Document, parse
 
 
 def document(text: str) -> Document:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.jsonc import MAX_DEPTH, BadJson, blanked, parse
-from acp_launch.interop.jsonedit import Misfit, add, put
+from acp_launch.interop.formats import MAX_DEPTH, BadJson, Misfit, add, blanked, parse, put
 
 SETTINGS = """\
 // settings of an editor

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.formats import Misfit
 from acp_launch.interop.toml import put
 
 CONFIG = """\

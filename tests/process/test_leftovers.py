@@ -12,9 +12,9 @@ import pytest
 
 from acp_launch.process import leftovers, prepare
 from acp_launch.process import table as boot
+from acp_launch.process.guardian import Remains, end
 from acp_launch.process.leftovers import Left, clear, family, standing
 from acp_launch.process.records import files, launcher, read_all
-from acp_launch.process.remains import Remains, end
 
 from .launches import bury, launched
 from .liveness import PATIENCE, Liveness, program

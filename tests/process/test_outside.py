@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from acp_launch.process import outside, prepare
-from acp_launch.process.outside import _is_subreaper
+from acp_launch.process import detached as outside
+from acp_launch.process import prepare
+from acp_launch.process.detached import _is_subreaper
 from acp_launch.process.tree import adopted, descendants
 
 from .launches import bury, gone

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.document.duration import Duration
-from acp_launch.document.tree import parse
+from acp_launch.document.scalars import Duration
+from acp_launch.document.yaml import parse
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.check import Checked, check
 from acp_launch.profile.model import (

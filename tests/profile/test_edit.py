@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from acp_launch.document.keypath import KeyPath
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
+from acp_launch.problem import KeyPath
 from acp_launch.profile.edit import CannotEdit, put, remove
 
 PROFILE = """\
@@ -388,7 +388,7 @@ def test_an_edit_of_a_large_file_takes_no_time_to_speak_of() -> None:
 
 @pytest.mark.parametrize("key", ["a", "a.b", "a[0]", 'a."b.c"', 'a."x\\"y".b[1][2]', 'a."x y"', "é.b-c_d"])
 def test_a_key_is_read_as_problems_print_it(key: str) -> None:
-    from acp_launch.document.keypath import dotted
+    from acp_launch.problem import dotted
     from acp_launch.profile.edit import parse_key
 
     assert parse_key(key) == parse_key(dotted(parse_key(key)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.source import MAX_SIZE
+from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found, built_in, discover, find

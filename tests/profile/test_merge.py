@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 from acp_launch.document.nodes import Node, Place, Plain
-from acp_launch.document.tree import Document, parse
+from acp_launch.document.yaml import Document, parse
 from acp_launch.profile import model
 from acp_launch.profile.layers import NULLABLE, merge
 

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, as_written
 from acp_launch.document.shape import Shape, build
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
+from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Profile
 from acp_launch.settings.model import Choices
 

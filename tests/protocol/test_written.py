@@ -57,7 +57,7 @@ def test_where_all_can_be_seen_nothing_is_copied() -> None:
 def test_texts_of_yaml_and_toml_have_escapes_of_their_own() -> None:
     import tomllib
 
-    from acp_launch.document.tree import parse
+    from acp_launch.document.yaml import parse
 
     said = "a\u202e\x9b\x7f\u2028\U000e0041é"
     quoted = visible_long(json.dumps(said, ensure_ascii=False))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import SettingsError
 from acp_launch.settings import load as settings
 from acp_launch.settings.model import FileSettings, KeyringSettings, SecretSettings, Settings

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_launch.settings.check import choices
 from acp_launch.settings.model import SecretSettings
-from acp_launch.settings.user import choices
 
 
 def complaints(text: str, **variables: str) -> list[str]:

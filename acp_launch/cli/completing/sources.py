@@ -132,7 +132,7 @@ def _secrets(line: Line, settings: Settings) -> Candidates:
 
 def _needed(line: Line, settings: Settings) -> Candidates:
     """Those a profile asks for, before those that are kept: setting one is mostly the first thing done with it."""
-    from acp_launch.document.source import MAX_SIZE
+    from acp_launch.document.nodes import MAX_SIZE
 
     for found in _discovered(settings):
         text = _head(found.file, trusted=found.origin in ("user", "built-in"), most=MAX_SIZE)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from acp_launch.process import outside
+from acp_launch.process import detached as outside
 from acp_launch.secret.value import is_private
 
 # They need the terminal, which is ours; `www-browser` is whichever of them is installed.

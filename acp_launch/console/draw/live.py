@@ -29,7 +29,7 @@ from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Notices
 from acp_launch.errors import LaunchError
 from acp_launch.mark import marked
 from acp_launch.protocol import acp
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.toolcall import KINDS as CALLS

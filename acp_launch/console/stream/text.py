@@ -20,7 +20,7 @@ from acp_launch.mark import unmarked
 from acp_launch.process.lifecycle import Change, Standing, State
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import VALUES, Negotiated
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.client import DENIED
 from acp_launch.session.connection import seconds
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from acp_launch.console.ask import asked, browser, webaddress
 from acp_launch.console.ask.links import Links
 from acp_launch.console.ask.webaddress import LONGEST, Address, read
-from acp_launch.process import outside
+from acp_launch.process import detached as outside
 from acp_launch.session.elicitation.answer import Action, Link
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing

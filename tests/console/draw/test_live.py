@@ -12,7 +12,7 @@ from acp_launch.console.stderr import TYPED
 from acp_launch.console.stillclock import StillClock
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import SessionReady
 from tests.console.drawn import Screen
 from tests.console.updates import chunk, end, tool, update

@@ -21,7 +21,7 @@ from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated, read_negotiated
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
 from acp_launch.secret.needles import joined
 from acp_launch.secret.redact import Redactor

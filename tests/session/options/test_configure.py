@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
+from acp_launch.problem import KeyPath, dotted
 from acp_launch.protocol import acp
-from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.opening import Setting, configure, fulfil, wished, wishes
 from acp_launch.session.options.option import config_options

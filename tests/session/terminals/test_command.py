@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from acp_launch.plan.model import Origin, RulePlan
-from acp_launch.profile.model import Match
-from acp_launch.profile.template import Template
+from acp_launch.profile.model import Match, Template
 from acp_launch.session.permission.policy import Policy, judge
 from acp_launch.session.permission.subject import command as said_command
 from acp_launch.session.service import Refusal
