@@ -16,8 +16,8 @@ from acp_launch.interop.tools import TOOLS, Machine, places
 from acp_launch.profile.agents import AGENTS
 from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.conversation import WORDS
-from acp_launch.session.options.state import KINDS as TOLD
-from acp_launch.session.toolcall import KINDS as CALLS
+from acp_launch.session.state import KINDS as CALLS
+from acp_launch.session.state import OPTION_KINDS as TOLD
 from tests.test_readme import README, ROOT
 
 TERMINALS = " ".join(f"`terminal/{verb}`" for verb in ("create", "output", "wait_for_exit", "kill", "release"))

@@ -16,7 +16,7 @@ from acp_launch.errors import LaunchError, WaitExpired
 from acp_launch.plan.model import Value
 from acp_launch.problem import ours
 from acp_launch.process.capture import capture
-from acp_launch.profile.model import is_local
+from acp_launch.profile.values import is_local
 from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
 from acp_launch.session.advice import more
 

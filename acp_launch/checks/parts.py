@@ -14,7 +14,8 @@ from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.plan.resolve import Need, Resolved, process, resolve
 from acp_launch.problem import Problem
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Agent, Template
+from acp_launch.profile.model import Agent
+from acp_launch.profile.values import Template
 
 AGENT = "agent"
 SERVERS = "mcp_servers"

@@ -50,7 +50,7 @@ from acp_launch.session.connection import Budget, Connection, awaited, connect, 
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
-from acp_launch.session.store.registry import Record
+from acp_launch.session.store import Record
 from acp_launch.settings.model import Settings
 from acp_launch.transport import StdioTransport
 

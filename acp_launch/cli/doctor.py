@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import Standing
     from acp_launch.secret.value import Outcome
-    from acp_launch.session.store.registry import Record
+    from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
 NODE_PATIENCE = 5.0  # seconds for `node --version`

@@ -19,8 +19,8 @@ from acp_launch.cli.edit import server
 from acp_launch.cli.incoming import machine
 from acp_launch.cli.planning import here
 from acp_launch.cli.shelving import Shelving
-from acp_launch.console import init as conversation
-from acp_launch.console.ask.question import possible
+from acp_launch.console import init
+from acp_launch.console.ask.terminal import possible
 from acp_launch.console.stderr import say
 from acp_launch.errors import UsageError
 from acp_launch.interop.read import Finding, survey
@@ -75,7 +75,7 @@ def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
         raise UsageError("there is no terminal to ask on", fix=fix)
     try:
         return _asked(options, settings, shelving)
-    except (conversation.Dismissed, KeyboardInterrupt):
+    except (init.Dismissed, KeyboardInterrupt):
         say("\nacp-launch: nothing was written")
         raise typer.Exit(CANCELLED) from None
 
@@ -137,14 +137,14 @@ def _given(options: Options) -> Draft:
 
 def _asked(options: Options, settings: Settings, shelving: Shelving) -> Draft:
     known, installed = _known()
-    answer = conversation.agent(known, installed)
+    answer = init.agent(known, installed)
     places = [place(settings, "", is_users=is_users).file.parent for is_users in (False, True)]
-    is_users = options.is_users or conversation.place(*places)
+    is_users = options.is_users or init.place(*places)
     agent = _agent(answer, is_users=is_users)
     name = _name(options, agent, lambda name: _fault(settings, options, name, is_users=is_users))
     project = project_of(here())
     found = [one for one in survey(machine(), project) if one.servers]
-    wanted = conversation.servers([(shown(one.file), one.servers) for one in found]) if found else []
+    wanted = init.servers([(shown(one.file), one.servers) for one in found]) if found else []
     chosen = tuple(found[index] for index in wanted)
     adoption = adopted(chosen, project, shelving) if chosen else Adopted(())
     return Draft(name, is_users, agent, "", options.servers, chosen, adoption)
@@ -155,7 +155,7 @@ def _name(options: Options, agent: KnownAgent, fault: Callable[[str], str]) -> s
         return options.name
     wanted = options.name or agent.name
     free = (name for name in (wanted, *(f"{wanted}-{number}" for number in range(2, 100))) if not fault(name))
-    return conversation.name(next(free, wanted), fault)
+    return init.name(next(free, wanted), fault)
 
 
 def _fault(settings: Settings, options: Options, name: str, *, is_users: bool) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.observer import TurnEnd
-    from acp_launch.session.store.registry import Record, Registry
+    from acp_launch.session.store import Record, Registry
 
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
 
@@ -122,9 +122,9 @@ def session_of(
     Raises:
         SessionError: the store cannot be used, another process is in the session, or it is of another directory.
     """
-    from acp_launch.session.store import choice
-    from acp_launch.session.store.hold import hold
-    from acp_launch.session.store.registry import open_registry
+    from acp_launch.session import store as choice
+    from acp_launch.session.hold import hold
+    from acp_launch.session.store import open_registry
 
     registry = stack.enter_context(open_registry(settings.state))
     name = choice.latest_name(registry, plan) if latest else plan.session or choice.fresh_name()
@@ -146,7 +146,7 @@ def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -
 
         from acp_launch.cli.talk import talks, wanted
         from acp_launch.launch.run import Job, launch
-        from acp_launch.session.store.keep import Keeper
+        from acp_launch.session.store import Keeper
 
         keeper = Keeper(kept.registry, plan, kept.record, text)
         with talks(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:

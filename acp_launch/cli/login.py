@@ -11,7 +11,7 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.console.ask.aloud import Aloud
+    from acp_launch.console.ask.terminal import Aloud
     from acp_launch.launch.run import LogIn, Visit
     from acp_launch.process.spawn import Spawned
     from acp_launch.process.supervisor import Program
@@ -133,7 +133,7 @@ def _on_visit(
     import asyncio
 
     from acp_launch.cli.start import guarded, started, stderr_log
-    from acp_launch.console.ask.aloud import Aloud
+    from acp_launch.console.ask.terminal import Aloud
     from acp_launch.launch.run import Visit
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import Offers
@@ -173,7 +173,7 @@ async def _logged_in(
     from contextlib import nullcontext
 
     from acp_launch.cli.start import spawn_agent
-    from acp_launch.console.ask.question import Questions, possible
+    from acp_launch.console.ask.terminal import Questions, possible
     from acp_launch.console.stream.redacted import Discreet
     from acp_launch.console.stream.text import Notices
     from acp_launch.launch.loop import Interrupts, kept

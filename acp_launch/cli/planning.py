@@ -119,7 +119,7 @@ def checked_name(session: str | None) -> str | None:
     Raises:
         UsageError: it cannot be one.
     """
-    from acp_launch.profile.model import SESSION_NAME_FIX, session_name_fault
+    from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
 
     if session is not None and (fault := session_name_fault(session)):
         raise UsageError(fault, fix=SESSION_NAME_FIX)

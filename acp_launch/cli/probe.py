@@ -34,7 +34,8 @@ from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Agent, StdioServer, Template
+from acp_launch.profile.model import Agent, StdioServer
+from acp_launch.profile.values import Template
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import awaited
 from acp_launch.settings.load import load as load_settings

@@ -167,10 +167,10 @@ def copy_to_env(
     from acp_launch.cli.secretvalue import VARIABLE, checked
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.resolve import next_command
-    from acp_launch.secret import value as environment
+    from acp_launch.secret import value
     from acp_launch.settings.load import load
 
-    into = variable or environment.variable(name).removeprefix(environment.PREFIX)
+    into = variable or value.variable(name).removeprefix(value.PREFIX)
     if not re.fullmatch(VARIABLE, into):
         fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."
         raise UsageError(f'"{into}" is not the name of a variable', fix=fix)

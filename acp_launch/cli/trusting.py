@@ -49,7 +49,7 @@ def agrees(question: str) -> bool:
     """Whether a person at a terminal says yes; without one nobody does."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    from acp_launch.console.ask.echo import forget_typed
+    from acp_launch.console.ask.terminal import forget_typed
     from acp_launch.console.stderr import ask
 
     forget_typed()  # nobody accepts anything by typing on, or by pasting more lines than one

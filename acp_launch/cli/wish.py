@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from acp_launch.document.scalars import Duration
     from acp_launch.secret.value import Secret
-    from acp_launch.session.store.registry import Record, Registry
+    from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
 

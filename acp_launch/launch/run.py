@@ -30,8 +30,7 @@ from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
 from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
-from acp_launch.session.store.keep import drift
-from acp_launch.session.store.registry import Record
+from acp_launch.session.store import Record, drift
 from acp_launch.transport import StdioTransport
 
 if TYPE_CHECKING:

@@ -238,7 +238,7 @@ async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[Asked]]:
 async def _unreached(server: RemotePlan) -> str:
     """Why it does not answer; empty when it does, or when that cannot be told."""
     from acp_launch.checks.answers import LATE, PATIENCE, address, connect
-    from acp_launch.session.files.aside import aside
+    from acp_launch.session.files import aside
 
     where = address(server.url, os.environ)
     if where is None or isinstance(where, str):

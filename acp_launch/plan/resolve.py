@@ -32,17 +32,12 @@ from acp_launch.plan.reach import is_of_session, kept_out, names_project, speaks
 from acp_launch.problem import KeyPath, Problem, dotted, errors
 from acp_launch.profile.layers import ordered
 from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import (
+from acp_launch.profile.model import Approval, HttpServer, Match, Rule, SseServer, StdioServer
+from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
     SESSION_NAME_FIX,
     URL_FIX,
-    Approval,
-    HttpServer,
-    Match,
-    Rule,
-    SseServer,
-    StdioServer,
     header_fault,
     host,
     is_in_the_clear,

@@ -14,13 +14,12 @@ from acp_launch.document.nodes import Plain, shorten
 from acp_launch.document.scalars import Duration
 from acp_launch.problem import KeyPath
 from acp_launch.profile.agents import started
-from acp_launch.profile.model import (
+from acp_launch.profile.model import Backoff, Match
+from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
     SESSION_NAME_FIX,
     URL_FIX,
-    Backoff,
-    Match,
     header_fault,
     header_name_fault,
     host,

@@ -24,9 +24,8 @@ from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady
-from acp_launch.session.options.option import Option, Options, Value, match, one_line
-from acp_launch.session.options.state import SessionState
-from acp_launch.session.options.wanted import NotOffered, find, value_of
+from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
+from acp_launch.session.state import SessionState
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay

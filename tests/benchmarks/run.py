@@ -234,8 +234,8 @@ def lists(scratch: Path, pairs: int) -> Iterator[Row]:
 
 
 def keep_sessions(state: Path, count: int, *, project: str) -> None:
-    from acp_launch.session.store import database
-    from acp_launch.session.store.registry import Record, open_registry
+    from acp_launch.session import store as database
+    from acp_launch.session.store import Record, open_registry
 
     with open_registry(state) as registry, database.transaction(registry._connection):
         for number in range(count):

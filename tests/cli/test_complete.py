@@ -12,7 +12,7 @@ import pytest
 from acp_launch.cli.completing import verbs
 from acp_launch.cli.completing.line import Line, offered, wanted
 from acp_launch.interop.tools import TOOLS
-from acp_launch.session.store.registry import Record, Registry, open_registry
+from acp_launch.session.store import Record, Registry, open_registry
 from tests.cli import verbtable
 from tests.cli.launcher import Launcher
 from tests.test_architecture import loaded

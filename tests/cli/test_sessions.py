@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.session.store.registry import open_registry
+from acp_launch.session.store import open_registry
 from tests.cli.launcher import AGENTS, Launcher, names, store
 from tests.session.stores import FIX
 

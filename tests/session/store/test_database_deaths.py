@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import SessionError
-from acp_launch.session.store.database import transaction
-from acp_launch.session.store.registry import Registry, open_registry
+from acp_launch.session.store import Registry, open_registry, transaction
 from tests.session.programs import line, programs, tell
 from tests.session.store_writer import record as written
 from tests.session.stores import FIX, is_whole, raw, store_file

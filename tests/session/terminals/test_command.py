@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from acp_launch.plan.model import Origin, RulePlan
-from acp_launch.profile.model import Match, Template
+from acp_launch.profile.model import Match
+from acp_launch.profile.values import Template
+from acp_launch.session import terminals as module
 from acp_launch.session.permission.policy import Policy, judge
 from acp_launch.session.permission.subject import command as said_command
 from acp_launch.session.service import Refusal
-from acp_launch.session.terminals import command as module
-from acp_launch.session.terminals.command import Command, command
+from acp_launch.session.terminals import Command, command
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}
 

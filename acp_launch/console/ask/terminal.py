@@ -1,15 +1,79 @@
 """Questions on a bare terminal: lines on stderr, one line of an answer from stdin."""
 
 import asyncio
+import codecs
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from typing import TextIO
 
-from acp_launch.console.ask.echo import forget_typed
-from acp_launch.console.stderr import DIM, QUOTE, QUOTED, YELLOW, ask, headed, paint, put
+from acp_launch import leave
+from acp_launch.console.stderr import DIM, QUOTE, QUOTED, YELLOW, ask, harmless, headed, paint, put, share
 from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice, Tone
+
+# The terminal's modes: whether it shows what is typed, and that it is given back as it was.
+
+
+SHOW, WRAP, NO_FRAME, NO_PASTES, PLAIN = b"\x1b[?25h", b"\x1b[?7h", b"\x1b[?2026l", b"\x1b[?2004l", b"\x1b[0m"
+
+
+def given_back() -> Callable[[], None]:
+    """From here on, leaving at once gives the terminal on stdin back as it is now. Returns what takes that back."""
+    if not _owns_terminal():
+        return lambda: None
+    import termios
+
+    before = termios.tcgetattr(0)
+
+    def give_back() -> None:
+        termios.tcsetattr(0, termios.TCSANOW, before)  # at once: what was written may never be shown
+        leave.tell(1 if os.isatty(1) else 2, NO_FRAME + WRAP + NO_PASTES + PLAIN + SHOW + b"\r\n")
+
+    return leave.at_exit(give_back)
+
+
+class Echo:
+    """Turns the echo of the terminal on stdin off and on again; nothing where stdin is not a terminal."""
+
+    def __init__(self) -> None:
+        self._before: list[object] | None = None
+
+    def off(self) -> None:
+        if self._before is not None or not _owns_terminal():
+            return
+        import termios
+
+        self._before = termios.tcgetattr(0)
+        now = termios.tcgetattr(0)
+        now[3] &= ~termios.ECHO
+        termios.tcsetattr(0, termios.TCSADRAIN, now)
+
+    def on(self) -> None:
+        if self._before is None:
+            return
+        import termios
+
+        termios.tcsetattr(0, termios.TCSADRAIN, self._before)  # type: ignore[arg-type]
+        self._before = None
+
+
+def forget_typed() -> None:
+    """Throw away what was typed before it was asked for."""
+    if _owns_terminal():
+        import termios
+
+        termios.tcflush(0, termios.TCIFLUSH)
+
+
+def _owns_terminal() -> bool:
+    """Whether stdin is a terminal and we are its foreground job: changing it from the background would stop us."""
+    try:
+        return sys.stdin is not None and sys.stdin.isatty() and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:  # a terminal that is not our own
+        return False
+
 
 STDIN = 0
 STYLES: dict[Tone, str] = {"dim": DIM, "heading": "1", "warning": YELLOW, "quote": QUOTE, "faint": QUOTED}
@@ -102,3 +166,33 @@ async def _line() -> str:
         return os.read(STDIN, 4096).decode(errors="replace")
     finally:
         loop.remove_reader(STDIN)
+
+
+# The agent's stderr, which a person is shown while the agent logs in.
+
+
+class Aloud:
+    """Shows the agent's stderr while it logs in, and passes every chunk on to the log, as it came."""
+
+    def __init__(self, log: Callable[[bytes], None], stream: TextIO) -> None:
+        self._log = log
+        self._stream = stream
+        self._is_on = False
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Shown while the block runs, and not otherwise."""
+        self._is_on = True
+        try:
+            yield
+        finally:
+            self._is_on = False
+
+    def __call__(self, chunk: bytes) -> None:
+        text = self._decoder.decode(chunk)
+        if self._is_on and text:
+            share(at_once=True)
+            self._stream.write(harmless(text))
+            self._stream.flush()
+        self._log(chunk)
