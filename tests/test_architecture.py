@@ -47,13 +47,9 @@ PURE = [
     "profile/layers",
     "profile/rules",
     "profile/yamledit",
-    "secret/credential",
     "secret/reference",
     "secret/forms",
-    "secret/needles",
     "secret/parts",
-    "secret/shapes",
-    "secret/wording",
     "protocol/*",
     "cli/completing/glance",
     "cli/completing/line",
@@ -82,6 +78,8 @@ PURE = [
     "session/options",
     "session/state",
     "profile/values",
+    "secret/redact",
+    "secret/detect",
 ]
 IMPURE = {"asyncio", "anyio", "os", "subprocess", "time", "random", "keyring", "psutil"}
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.checks.check import Check, of_error, ok, problem, warning
-from acp_launch.checks.parts import Part
+from acp_launch.checks.profile import Part
 from acp_launch.errors import LaunchError, WaitExpired
 from acp_launch.plan.model import Value
 from acp_launch.problem import ours

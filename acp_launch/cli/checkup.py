@@ -21,7 +21,7 @@ from msgspec import Struct
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers
 from acp_launch.checks.check import MACHINE, Check, of_problem
-from acp_launch.checks.parts import Part
+from acp_launch.checks.profile import Part
 from acp_launch.cli.login import logging_in
 from acp_launch.cli.start import guarded, housed_alone, started, stderr_log
 from acp_launch.cli.talk import wished

@@ -23,8 +23,8 @@ from acp_launch.console import init
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.stderr import say
 from acp_launch.errors import UsageError
+from acp_launch.interop.merge import refuse_strays
 from acp_launch.interop.read import Finding, survey
-from acp_launch.interop.target import refuse_strays
 from acp_launch.plan.adhoc import words
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
 from acp_launch.profile.begin import NAME, Server, called, own_agent

@@ -172,7 +172,7 @@ def editable(profile: str) -> "Found":
         UsageError: there is none, or it is not for changing.
     """
     from acp_launch.cli.planning import here
-    from acp_launch.interop.target import refuse_strays
+    from acp_launch.interop.merge import refuse_strays
     from acp_launch.profile.discover import find, origin_of
     from acp_launch.settings.load import load
 

@@ -17,9 +17,8 @@ from acp_launch.console.interop import agreed, listed, note, show_change, show_f
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, merge
 from acp_launch.interop.drafts import Draft, Incoming, Spot, Token, gathered, holes, used_secrets
-from acp_launch.interop.merge import Step
+from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
-from acp_launch.interop.target import Target, target
 from acp_launch.interop.tools import Machine, Source, Tool, at_home, read, sources
 from acp_launch.problem import ours
 from acp_launch.profile.discover import HOLDER, project_of

@@ -16,7 +16,7 @@ from acp_launch.errors import UsageError
 from acp_launch.interop import files, write
 from acp_launch.interop.drafts import gathered
 from acp_launch.interop.formats import Misfit
-from acp_launch.interop.target import refuse_strays
+from acp_launch.interop.merge import refuse_strays
 from acp_launch.interop.tools import Machine, Tool, at_home, own_place, read
 from acp_launch.interop.write import Exported, Surroundings, exported
 from acp_launch.problem import ours

@@ -22,7 +22,7 @@ def checked(name: str) -> str:
     Raises:
         UsageError: it cannot. Something that may be a value is not repeated.
     """
-    from acp_launch.secret.credential import sightings
+    from acp_launch.secret.detect import sightings
 
     if looks := next((seen.what for seen in sightings(name) if seen.certainty == "certain"), ""):
         raise UsageError(

@@ -20,7 +20,7 @@ T = TypeVar("T")
 def keep_to_ourselves() -> None:
     """Before the first secret: what is printed passes the redactor, and others cannot look in."""
     from acp_launch.process.private import hide
-    from acp_launch.secret.streams import install
+    from acp_launch.secret.redact import install
 
     hide()
     install()

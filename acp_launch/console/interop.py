@@ -21,7 +21,7 @@ from acp_launch.interop.read import Finding
 from acp_launch.interop.tools import Source
 from acp_launch.problem import ours
 from acp_launch.profile.load import shown
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.session.person import Choice
 

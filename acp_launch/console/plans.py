@@ -28,7 +28,7 @@ from acp_launch.plan.model import (
 from acp_launch.plan.resolve import Resolved
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Client, Match, Restart, Tools
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Outcome
 
 

@@ -96,7 +96,7 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
 
 def _description(loaded: Loaded | None) -> str:
     """Without a credential somebody wrote into it: lists are pasted into issues."""
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     return masked(loaded.profile.description) if loaded else ""
 

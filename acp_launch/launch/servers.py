@@ -20,7 +20,7 @@ from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.process.logs import ServerLogs
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget, awaited
 from acp_launch.session.observer import Observer

@@ -82,7 +82,7 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
 
     def display(self) -> str:
         """Its command line, as a shell would read it: safe to print."""
-        from acp_launch.secret.credential import masked
+        from acp_launch.secret.detect import masked
 
         arguments = masked(shlex.join(argument.display() for argument in self.args))
         return f"{shlex.quote(str(self.command))} {arguments}".rstrip()

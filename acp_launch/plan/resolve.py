@@ -45,6 +45,7 @@ from acp_launch.profile.values import (
     templates,
     url_fault,
 )
+from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import (
     EnvironmentReference,
     Part,
@@ -54,7 +55,6 @@ from acp_launch.secret.reference import (
     place,
 )
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, variable
-from acp_launch.secret.wording import noun
 
 # References become text, one value of a profile at a time; secrets stay references. What cannot be resolved becomes a
 # Problem at its place in the file, and the walk goes on, so that all of them are reported at once.

@@ -195,7 +195,7 @@ def _what(problem: Problem) -> tuple[str, str, str]:
 
 def _unplaced(found: Found, problem: Problem) -> Problem:
     """Without the line, which the file does not have; and without the credential that it may quote."""
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     line, column = (0, 0) if problem.file == shown(found.file) else (problem.line, problem.column)
     path, message, fix = map(masked, (problem.path, problem.message, problem.fix))

@@ -153,7 +153,7 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Without the credentials they quote: a person may have written one where something else belongs."""
     if not problems:
         return ()
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     return tuple(
         each._replace(path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems

@@ -27,9 +27,9 @@ from acp_launch.profile.values import (
     session_name_fault,
     url_fault,
 )
+from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
 from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
-from acp_launch.secret.wording import noun
 
 # What the rules under `permissions` must keep to beyond the shape of their values. Pure.
 #

@@ -29,7 +29,7 @@ from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
-from acp_launch.secret.credential import sightings
+from acp_launch.secret.detect import sightings
 from acp_launch.secret.value import MASK
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.settings.model import Settings

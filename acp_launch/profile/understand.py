@@ -108,7 +108,7 @@ def _leaks(part: Part) -> Iterator[Problem]:
     if part.document is None:
         return
     from acp_launch.profile.leaks import leaks
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     for leak in leaks(part.document.root):
         line, column = part.document.locate(leak.path, offset=leak.offset)

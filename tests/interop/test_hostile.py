@@ -15,7 +15,7 @@ from acp_launch.interop import merge
 from acp_launch.interop.drafts import Incoming, filled, gathered
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import MOST, MOST_JSON, TOOLS, Machine, read, sources
-from acp_launch.secret.credential import issued
+from acp_launch.secret.detect import issued
 from tests.interop.test_readers import entries, left, unfit
 
 TOKEN = "ghp_Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx2"

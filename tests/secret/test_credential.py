@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.secret.credential import Sighting, issued, masked, sightings
+from acp_launch.secret.detect import Sighting, issued, masked, sightings
 
 MIXED, HEX = "a1B2", "0a1b2c3d"
 RANDOM = "k7Qz" + "Xm2Pv9" + "Lw4RtB8" + "nYc3Hs"  # 23 characters nobody would type

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.secret.forms import PIECE, forms
-from acp_launch.secret.needles import Needles, joined
-from acp_launch.secret.redact import Redactor
+from acp_launch.secret.redact import Needles, Redactor, joined
 from acp_launch.secret.value import Secret
 from tests.secret.canaries import SECRETS, TEXTS, knowing, texts
 

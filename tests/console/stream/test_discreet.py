@@ -23,8 +23,7 @@ from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated, read_negotiated
 from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
-from acp_launch.secret.needles import joined
-from acp_launch.secret.redact import Redactor
+from acp_launch.secret.redact import Redactor, joined
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
 from tests.console.updates import chunk, end, tool, update
