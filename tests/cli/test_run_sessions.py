@@ -101,7 +101,7 @@ def test_a_load_may_be_answered_with_null(launch: Launcher) -> None:
 
 def test_continue_takes_the_latest_session_and_new_a_fresh_one(launch: Launcher) -> None:
     launch.profile("replayer", "2")
-    nothing = launch("run", "p", "hi", "--continue")
+    nothing = launch.within("run", "p", "hi", "--continue")
     assert (nothing.code, nothing.err) == (
         3,
         f'acp-launch: there is no session of profile "p" in {launch.project} to continue\n'
@@ -137,14 +137,14 @@ def test_a_session_stays_in_its_directory(launch: Launcher) -> None:
     launch.profile("replayer")
     (launch.project / "other").mkdir()
     assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch("run", "p", "hi", "--session", "work", "--cwd", "other")
+    done = launch.within("run", "p", "hi", "--session", "work", "--cwd", "other")
     assert (done.code, done.err) == (
         3,
         f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'
         f"    fix: --cwd {launch.project}, or --new to start afresh here\n",
     )
     assert done.heard == []
-    done = launch("run", "p", "hi", "--continue", "--cwd", "other")
+    done = launch.within("run", "p", "hi", "--continue", "--cwd", "other")
     assert (done.code, done.err) == (
         3,
         f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'
