@@ -120,7 +120,7 @@ def _descriptors(stdin: bytes | None) -> Iterator[list[bytes]]:
 
 def _stream(descriptor: int, mode: str) -> TextIOWrapper:
     """As the interpreter opens it at its start."""
-    raw = open(descriptor, f"{mode}b", closefd=False)  # noqa: PTH123, SIM115
+    raw = open(descriptor, f"{mode}b", closefd=False)  # noqa: SIM115
     usual = (sys.__stdin__, sys.__stdout__, sys.__stderr__)[descriptor]
     assert usual is not None
     return TextIOWrapper(raw, encoding=usual.encoding, errors=usual.errors, line_buffering=descriptor == 2)
@@ -147,7 +147,7 @@ def _readable(content: bytes | None) -> Iterator[int]:
 
 
 def _write(descriptor: int, content: bytes) -> None:
-    with open(descriptor, "wb") as pipe:  # noqa: PTH123
+    with open(descriptor, "wb") as pipe:
         try:
             pipe.write(content)
             pipe.flush()

@@ -269,7 +269,13 @@ STARTING = (
 )
 
 # What starts programs, becomes one, or looks at processes.
-NEEDS_A_PROCESS = (*(verb for verb in STARTING if verb != ("export",)), ("secret", "copy-to-env"), ("__complete",), ("ps",), ("reap",))
+NEEDS_A_PROCESS = (
+    *(verb for verb in STARTING if verb != ("export",)),
+    ("secret", "copy-to-env"),
+    ("__complete",),
+    ("ps",),
+    ("reap",),
+)
 
 
 def needs_a_process(arguments: Sequence[str]) -> bool:

@@ -59,6 +59,7 @@ def test_a_session_is_resumed_without_its_history_when_that_is_wanted(launch: La
     assert done.methods == ["initialize", "session/resume", "session/prompt"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_history_that_comes_mostly_after_the_answer_is_complete_and_apart(launch: Launcher, is_known: bool) -> None:
     """C-44: gemini, and an agent of which nobody knows that it does the same."""
