@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.tiers import pytest_collection_modifyitems
+
+__all__ = ["pytest_collection_modifyitems"]  # a hook
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")

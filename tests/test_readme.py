@@ -210,6 +210,7 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_every_block_of_the_readme_does_what_it_says(project: Path) -> None:
     with ExitStack() as running:

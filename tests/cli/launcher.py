@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from tests.cli import inprocess
 from tests.fixes import advised, misleading
 from tests.oracle import check_transcript
 
@@ -181,7 +182,21 @@ class Launcher:
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
     ) -> Ended:
-        """Run acp-launch to its end."""
+        """Run acp-launch to its end, in this process where that is enough (`NEEDS_A_PROCESS`)."""
+        if out != subprocess.PIPE or needs_a_process(arguments):
+            return self.apart(*arguments, stdin=stdin, out=out, **env)
+        return self.within(*arguments, stdin=stdin, **env)
+
+    def within(self, *arguments: str, stdin: bytes | None = None, **env: str) -> Ended:
+        """Run acp-launch in this process: it starts no program, and hears no signal."""
+        environment, _, transcript = self._place(env)
+        done = inprocess.carry_out(trusting(arguments), env=environment, cwd=self.project, stdin=stdin)
+        return self.judged(ended(done.code, done.out, done.err, transcript))
+
+    def apart(
+        self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
+    ) -> Ended:
+        """Run acp-launch as a process of its own."""
         environment, mark, transcript = self._place(env)
         try:
             done = subprocess.run(
@@ -252,6 +267,19 @@ STARTING = (
     *(("mcp", verb) for verb in ("inspect", "tools", "call")),
     *(("session", verb) for verb in ("close", "rm")),
 )
+
+# What starts programs, becomes one, or looks at processes.
+NEEDS_A_PROCESS = (
+    *(verb for verb in STARTING if verb != ("export",)),
+    ("secret", "copy-to-env"),
+    ("__complete",),
+    ("ps",),
+    ("reap",),
+)
+
+
+def needs_a_process(arguments: Sequence[str]) -> bool:
+    return "--agent" in arguments or any(tuple(arguments[: len(verb)]) == verb for verb in NEEDS_A_PROCESS)
 
 
 def command(*arguments: str) -> list[str]:

@@ -103,6 +103,7 @@ def read(line: str, project: Path) -> list[str]:
     return [*done.stdout.split("\0")[:-1], *done.stderr.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quote", BEGUN)
 def test_a_name_is_completed_as_it_was_begun(shell: Shell, project: Path, quote: str) -> None:
     names = [name for name in ODD if not quote or set(name) & set(" '\"$`\\")]

@@ -92,6 +92,7 @@ def test_the_canaries_are_where_they_would_be_found(planted: Launcher) -> None:
     assert any(seen(file.read_text(errors="replace")) for file in files(planted))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("output", ["text", "quiet", "json"])
 @pytest.mark.parametrize("ending", ["", "fail", "die", "ask"])
 def test_an_agent_that_tells_what_it_knows_is_not_heard(planted: Launcher, output: str, ending: str) -> None:
@@ -202,6 +203,7 @@ def test_an_agent_hears_of_a_bridged_server_neither_its_secrets_nor_its_command(
     blind(planted, done)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("word", ["content", "session", "update", "message", "agent_message_chunk"])
 def test_a_secret_that_is_a_word_of_the_protocol_leaves_the_answer_whole(planted: Launcher, word: str) -> None:
     kept(planted, "word", word)

@@ -186,6 +186,7 @@ def test_a_bomb_of_merges_is_refused() -> None:
     assert "more than 10,000 keys and values, aliases expanded" in complaints(text)[0]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "many",
     [

@@ -188,6 +188,7 @@ def unless_kept(edit: Callable[..., str], text: str, *arguments: Any) -> str:
         reject()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, str], choose: st.DataObject) -> None:
@@ -201,6 +202,7 @@ def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, s
     assert after.endswith(ending) or not text.endswith(ending)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_removed_is_gone_and_all_other_lines_stay(
@@ -218,6 +220,7 @@ def test_what_is_removed_is_gone_and_all_other_lines_stay(
     assert_kept(page, path, after, ending)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_added_is_added_and_no_line_changes_but_a_flow_one(

@@ -40,6 +40,7 @@ def modern(method: str, recorder: Recorder, **params: Json | str) -> Json:
     return recorder.request(method, {**params, "_meta": META})
 
 
+@pytest.mark.sample
 def test_the_era_without_a_handshake_is_the_same_through_the_seat(tmp_path: Path) -> None:
     """A server of both eras goes by the first request: were that a ping of ours, it would refuse all this."""
 

@@ -26,6 +26,7 @@ def report(clone: Clone, *arguments: str) -> list[str]:
     return ended.stderr.splitlines()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("argument", "seen"),
     [
@@ -205,6 +206,7 @@ def test_a_credential_that_is_written_down_is_neither_shown_nor_kept(clone: Clon
     assert "a credential that is written in it, which is not shown" in clone.refuses(why=CHANGED)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "mark"),
     [

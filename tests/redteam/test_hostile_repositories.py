@@ -79,6 +79,7 @@ def lineage(clone: Clone, name: str, *, comment: str = "", argument: str = "1") 
         clone.write(f"{comment if file == name else ''}{json.dumps(text)}", file)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("changed", ["review.yaml", "parent.yaml", "grand.yaml"])
 def test_one_byte_that_says_something_else_makes_it_inert_and_a_comment_does_not(clone: Clone, changed: str) -> None:
     lineage(clone, changed)
@@ -131,6 +132,7 @@ def test_extending_a_built_in_of_the_same_name_makes_nothing_built_in(clone: Clo
     clone.refuses("run", "demo", "hello", why=NEW)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("extends", "why"),
     [
@@ -156,6 +158,7 @@ def test_a_parent_outside_of_the_project_is_refused(clone: Clone, extends: str, 
     assert ".acp-launch/review.yaml:1:" in said
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("role", ["profile", "parent", "overlay", "directory"])
 def test_a_link_out_of_the_project_is_refused(clone: Clone, role: str) -> None:
     elsewhere = clone.root.parent / "elsewhere"

@@ -265,6 +265,7 @@ def test_what_is_no_text_is_named() -> None:
     assert screen.text == "[image: image/png, 3 bytes]"
 
 
+@pytest.mark.slow
 def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over() -> None:
     screen = Screen(30)
     for number in range(1_000):
