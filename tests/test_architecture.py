@@ -241,6 +241,7 @@ WRITERS = {
     "cli/app": "the version",
     "__main__": "the version",
     "cli/complete": "a script of ours",
+    "cli/help": "pages of ours",
 }
 
 

@@ -26,6 +26,7 @@ Parameter = TyperArgument | TyperOption
 BY_METAVAR = {
     "PROFILE": "profile",
     "SERVER": "server",
+    "TOPIC": "topic",
     "FILE": "file",
     "DIR": "directory",
     "COMMAND": "command",

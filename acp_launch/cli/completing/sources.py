@@ -140,6 +140,13 @@ def _needed(line: Line, settings: Settings) -> Candidates:
     yield from _secrets(line, settings)
 
 
+def _topics(line: Line, settings: Settings) -> Candidates:
+    """The pages of the documentation, for the first word only."""
+    from acp_launch.cli.manual import about, topics
+
+    return () if line.arguments else ((topic, about(topic)) for topic in topics())
+
+
 SOURCES: dict[str, Callable[[Line, Settings], Candidates]] = {
     "profile": _profiles,
     "logged": _logged,
@@ -148,6 +155,7 @@ SOURCES: dict[str, Callable[[Line, Settings], Candidates]] = {
     "log": _logs,
     "secret": _secrets,
     "needed": _needed,
+    "topic": _topics,
 }
 
 
