@@ -57,7 +57,6 @@ PURE = [
     "secret/reference",
     "secret/forms",
     "secret/needles",
-    "secret/parts",
     "secret/typed",
     "secret/shapes",
     "secret/wording",
