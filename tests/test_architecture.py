@@ -49,7 +49,6 @@ PURE = [
     "profile/yamledit",
     "secret/reference",
     "secret/forms",
-    "secret/parts",
     "protocol/*",
     "cli/completing/glance",
     "cli/completing/line",
@@ -185,7 +184,7 @@ def loaded(*arguments: str) -> set[str]:
     return set(ended.stderr.split("MODULES\n", 1)[1].splitlines())
 
 
-HEAVY = {"pydantic", "ruamel.yaml", "keyring", "psutil", "asyncio", "rich", "msgspec", "sqlite3"}
+HEAVY = {"pydantic", "ruamel.yaml", "keyring", "psutil", "asyncio", "rich", "msgspec", "sqlite3", "tomlkit"}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +268,17 @@ def test_a_run_without_secrets_imports_neither_keyring_nor_cryptography() -> Non
     assert not SECRETIVE & loaded(*run)
 
 
-UNNEEDED = {"typer", "dataclasses", "pydantic", "hashlib", "difflib", "keyring", "psutil", "rich"}  # where all is well
+UNNEEDED = {
+    "typer",
+    "dataclasses",
+    "pydantic",
+    "hashlib",
+    "difflib",
+    "keyring",
+    "psutil",
+    "rich",
+    "tomlkit",
+}  # where all is well
 
 
 @pytest.mark.parametrize("verb", ["validate", "plan"])

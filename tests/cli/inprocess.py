@@ -209,9 +209,9 @@ class _Memory(NamedTuple):
 @functools.cache
 def _memory() -> _Memory:
     """Looks at every module of ours, imported: what each is when imported it is to be again."""
-    for module in pkgutil.walk_packages(acp_launch.__path__, "acp_launch."):
-        if not module.name.startswith(PROGRAMS):
-            importlib.import_module(module.name)
+    for found in pkgutil.walk_packages(acp_launch.__path__, "acp_launch."):
+        if not found.name.startswith(PROGRAMS):
+            importlib.import_module(found.name)
     memory = _Memory([], [])
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "acp_launch":
