@@ -274,7 +274,7 @@ class FromServer:
             self._talk.around.noise(line)
         if self._junk_bytes > FLOOD:
             self._junk_bytes = 0
-            self._talk.around.wedged("floods its stdout with lines that are no messages")
+            self._talk.around.wedged("wrote more than 1 MiB to stdout that is not JSON-RPC")
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET

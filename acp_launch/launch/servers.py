@@ -22,8 +22,9 @@ from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.process.logs import ServerLogs
 from acp_launch.secret.credential import masked
 from acp_launch.secret.value import Secret
-from acp_launch.session.connection import Budget, awaited
+from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
+from acp_launch.waits import awaited
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.errors import LocalProtocolError, RemoteProtocolError
+from acp_launch.errors import LocalProtocolError
 from acp_launch.protocol.written import written
 
 METHOD_NOT_FOUND = -32601
@@ -160,8 +160,8 @@ def _line(message: dict[str, object]) -> bytes:
 LONG = 1024 * 1024  # bytes
 
 
-class LineTooLong(RemoteProtocolError):  # noqa: N818 - it reads as what happened
-    """Raised when the other side sends more than the limit without a newline."""
+class LineTooLong(Exception):  # noqa: N818 - it reads as what happened
+    """Raised when the other side sends more than the limit without a newline; the text is the object of "sent"."""
 
 
 class LineFramer:
@@ -217,10 +217,7 @@ class LineFramer:
         self._parts, self._long, self._held = [], bytearray(), 0
 
     def _refuse(self) -> None:
-        raise LineTooLong(
-            f"the agent sent a line of more than {self._limit:,} bytes",
-            fix="if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>",
-        )
+        raise LineTooLong(f"a line of more than {self._limit:,} bytes")
 
 
 # One side of a JSON-RPC connection, sans-IO: who asked what, and what is still unanswered.

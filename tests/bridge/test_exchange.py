@@ -741,7 +741,7 @@ def test_a_flood_of_what_is_no_message_is_not_borne_with() -> None:
         talker.server(b"y")
     assert not any(event.startswith("wedged") for event in talker.events)
     talker.server(b"y", b"y")
-    assert talker.events[-1] == "wedged: floods its stdout with lines that are no messages"
+    assert talker.events[-1] == "wedged: wrote more than 1 MiB to stdout that is not JSON-RPC"
 
 
 def test_noise_between_messages_is_no_flood() -> None:

@@ -14,8 +14,8 @@ from acp_launch.console.draw.terminalview import TerminalView
 from acp_launch.console.stream.text import unasked
 from acp_launch.mark import marked
 from acp_launch.protocol import acp
-from acp_launch.session.connection import seconds
 from acp_launch.session.toolcall import OVER, title
+from acp_launch.waits import seconds
 
 MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "in_progress": "…", "pending": "…"}
 STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow"}
