@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.bridge import messages
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import Asked, Ledger, Numbers, Questions, Queue, Waiting
 from acp_launch.bridge.messages import Lost
@@ -236,7 +235,7 @@ class Talk:
             self.around.ready()
 
     def pong(self, asked: Asked) -> None:
-        self.around.to_agent(messages.result(asked.id, {}))
+        self.around.to_agent(jsonrpc.result(asked.id, {}))
 
 
 # What we ask a server ourselves: a ping, and after a restart what a new process must know and may have changed.
@@ -282,7 +281,7 @@ class Reprise:
     def _ask(self, method: str, params: object, take: Answered) -> None:
         id = self._numbers.fresh({**self._open, **self._talk.ledger.open})
         self._open[id] = take
-        self._talk.around.to_server(messages.request(id, method, params))
+        self._talk.around.to_server(jsonrpc.request(Raw(id), method, params))
 
     def _pong(self, message: Envelope, line: bytes) -> None:
         self._talk.health.knows_ping = True
@@ -318,4 +317,4 @@ class Reprise:
     def _tell(self, notification: str) -> None:
         if notification not in self._told:
             self._told.add(notification)
-            self._talk.around.to_agent(messages.notification(notification))
+            self._talk.around.to_agent(jsonrpc.notification(notification))

@@ -85,9 +85,9 @@ class FromAgent:
             return
         if message.method is UNSET:
             if self._settled is not None:
-                talk.around.to_server(messages.error(self._settled, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+                talk.around.to_server(jsonrpc.error(self._settled, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
             return
-        talk.around.to_agent(messages.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+        talk.around.to_agent(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
         talk.queue.withdraw(message.id)
         talk.ledger.settle(message.id)
 
@@ -113,11 +113,11 @@ class FromAgent:
     def _unreadable(self, line: bytes) -> None:
         if line.strip():
             said = "this line is no JSON-RPC message, and was not passed on"
-            self._talk.around.to_agent(messages.error(Raw(NULL), PARSE_ERROR, said))
+            self._talk.around.to_agent(jsonrpc.error(Raw(NULL), PARSE_ERROR, said))
 
     def _forbidden(self, message: Envelope, why: str) -> None:
         if message.id is not UNSET and message.method is not UNSET:
-            self._talk.around.to_agent(messages.error(message.id, jsonrpc.INVALID_PARAMS, why))
+            self._talk.around.to_agent(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, why))
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
@@ -235,10 +235,10 @@ class FromServer:
         if message is None or message.id is UNSET:
             return
         if message.method is not UNSET:
-            talk.around.to_server(messages.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            talk.around.to_server(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
             talk.questions.withdraw(message.id)
         elif asked := self._settled or talk.ledger.settle(message.id):
-            talk.around.to_agent(messages.error(asked.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            talk.around.to_agent(jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
 
     def _message(self, line: bytes) -> bytes | None:
         self._settled = None
@@ -359,7 +359,7 @@ class FromServer:
         known_as = self._talk.questions.withdraw(cancelled.request_id)
         if known_as is None or key(known_as) == key(cancelled.request_id):
             return line
-        return messages.notification(CANCELLED, {"requestId": known_as})
+        return jsonrpc.notification(CANCELLED, {"requestId": known_as})
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
@@ -378,11 +378,11 @@ class FromServer:
         """What we answer in the agent's place: because it is not there yet, or has no roots to tell."""
         talk = self._talk
         if method == PING and not talk.memory.initialized:
-            return messages.result(id, {})
+            return jsonrpc.result(id, {})
         if method == messages.METHOD and not talk.agent_has_roots:
-            return messages.result(id, listing(talk.directories))
+            return jsonrpc.result(id, listing(talk.directories))
         if not talk.memory.initialize:
-            return messages.error(id, NOT_YET, "no client has introduced itself yet")
+            return jsonrpc.error(id, NOT_YET, "no client has introduced itself yet")
         return None
 
 
@@ -466,7 +466,7 @@ class Exchange:
             self._died_with_it(asked, for_good=for_good)
         for id in talk.questions.die():
             params = {"requestId": id, "reason": f'MCP server "{talk.server}" {lost.why}'}
-            talk.around.to_agent(messages.notification(CANCELLED, params))
+            talk.around.to_agent(jsonrpc.notification(CANCELLED, params))
         if for_good:
             self._refuse_waiting()
 
@@ -475,7 +475,7 @@ class Exchange:
         talk = self._talk
         talk.directories = directories
         if talk.phase == "open" and talk.memory.initialized and not talk.agent_has_roots:
-            talk.around.to_server(messages.notification(messages.CHANGED))
+            talk.around.to_server(jsonrpc.notification(messages.CHANGED))
 
     def excuse(self) -> None:
         """Nobody listened to the server, for the agent takes nothing: its silence up to now is not its own."""
@@ -514,7 +514,7 @@ class Exchange:
 
     def _late(self, asked: Asked) -> None:
         said = f'MCP server "{self._talk.server}" {self._talk.lost.why}, and was not back within {self._start:g} s'
-        self._talk.around.to_agent(messages.error(asked.id, TIMED_OUT, said))
+        self._talk.around.to_agent(jsonrpc.error(asked.id, TIMED_OUT, said))
 
     def _died_with_it(self, asked: Asked, *, for_good: bool) -> None:
         if asked.method == PING:
@@ -562,6 +562,6 @@ class Exchange:
         talk.ledger.settle(asked.id)
         how = f"did not answer {asked.method} within {limit:g} s (timeouts.call)"
         talk.around.note(f"mcp server {talk.server} {how}")
-        talk.around.to_agent(messages.error(asked.id, TIMED_OUT, f'MCP server "{talk.server}" {how}'))
+        talk.around.to_agent(jsonrpc.error(asked.id, TIMED_OUT, f'MCP server "{talk.server}" {how}'))
         params = {"requestId": asked.id, "reason": "timed out"}
-        talk.around.to_server(messages.notification(CANCELLED, params))
+        talk.around.to_server(jsonrpc.notification(CANCELLED, params))

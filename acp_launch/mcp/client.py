@@ -68,11 +68,11 @@ class Client:
         return self._peer.call(method, params)
 
     def initialized(self) -> bytes:
-        return jsonrpc.notification("notifications/initialized", {})
+        return jsonrpc.as_line(jsonrpc.notification("notifications/initialized", {}))
 
     def cancelled(self, number: int, reason: str) -> bytes:
         """Nobody waits any more for the answer to request `number`, which may come all the same."""
-        return jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason})
+        return jsonrpc.as_line(jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason}))
 
     def receive(self, line: bytes) -> Iterator[Event]:
         """Read one of the messages of a line (`messages`).
