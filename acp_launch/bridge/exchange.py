@@ -39,6 +39,7 @@ from acp_launch.mcp.message import listing
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.mishap import Mishaps
+from acp_launch.waits import next_word
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -552,10 +553,10 @@ class Exchange:
         return bool(late)
 
     def _mention(self, asked: Asked, silence: float, limit: float) -> None:
-        """Every wait has a word: after three seconds, then at growing intervals."""
+        """Say a word by the rule of every wait."""
         if asked.word <= silence < limit:
             self._talk.around.waiting(asked.method, asked.word, limit)
-            asked.word = min(asked.word * 3, asked.word + 60)
+            asked.word = next_word(asked.word)
 
     def _give_up(self, asked: Asked, limit: float) -> None:
         talk = self._talk
