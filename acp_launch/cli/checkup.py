@@ -31,7 +31,7 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
 from acp_launch.launch.loop import Interrupts, kept
 from acp_launch.launch.run import Wanted, explained, open_wanted, untakeable
-from acp_launch.launch.servers import Bridged
+from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
 from acp_launch.mcp.client import Connection as ServerConnection
@@ -178,7 +178,9 @@ async def _session(one: _Begun, connection: Connection, child: Child, needs: Nee
     try:
         if needs.continued is not None:
             how_to_continue(able, replay=True, name=needs.continued.name)
-        none = Bridged(plan, connection.observer, Budget())
+        none = LaunchServers(
+            plan, connection.observer, Budget(), ServerLogs(needs.settings.state / "log", plan.profile)
+        )
         ready = await open_wanted(plan, wanted, needs.secrets, connection, client, none, log_in)
         await _give_back(connection, ready.session_id, able, plan.timeouts.session)
     except LaunchError as error:
