@@ -16,7 +16,8 @@ ROWS = [
     {"launch", "console"},
     {"checks"},  # what `doctor` looks at
     {"session", "bridge"},
-    {"mcp", "transport"},
+    {"mcp"},
+    {"rpc"},
     {"process"},
     {"interop"},  # other tools' configuration
     {"plan"},
@@ -24,6 +25,7 @@ ROWS = [
     {"secret"},  # goes to the store the user chose
     {"protocol", "settings"},
     {"document"},
+    {"waits"},
     {"errors", "problem"},
     {"private", "mark", "leave"},  # files for the user alone; our own lines; how this process ends
     {"__init__"},

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from acp_launch.bridge import messages
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import Asked, Ledger, Numbers, Questions, Queue, Waiting
 from acp_launch.bridge.messages import Lost
+from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.mishap import Mishaps
@@ -143,8 +143,33 @@ Phase = Literal["absent", "replaying", "open", "final"]
 CANCELLED, PROGRESS, PING = "notifications/cancelled", "notifications/progress", "ping"
 
 
-class Surroundings(Protocol):
-    """Whoever carries the lines and drives the process. It must not call the exchange from within these."""
+class ServerObserver(Protocol):
+    """Watches the MCP servers of a launch. It is told and does not answer; `server` may be `github#2`."""
+
+    def changed(self, change: Change) -> None:
+        """A step in the life of a server's process."""
+
+    def listed(self) -> None:
+        """The agent was shown the tools of a server."""
+
+    def note(self, text: str) -> None:
+        """Something the user may want to know; it may quote what was sent."""
+
+    def waiting(self, what: str, seconds: float, limit: float) -> None:
+        """`what` has been awaited for so long; at `limit` it is given up."""
+
+    def log(self, server: str) -> Callable[[bytes], None]:
+        """The log of a server's stderr."""
+
+    def log_end(self, server: str) -> None:
+        """No more comes for that log."""
+
+    async def tell(self) -> None:
+        """Pass on what was told, once. It is called again and again beside the servers."""
+
+
+class Ports(Protocol):
+    """The two sides of a conversation and its server's process. Must not call the exchange from within these."""
 
     def to_agent(self, line: bytes) -> None:
         """One message, without its newline; kept until the agent has come."""
@@ -157,48 +182,40 @@ class Surroundings(Protocol):
     def ready(self) -> None:
         """It has answered the agent's handshake."""
 
-    def listed(self) -> None:
-        """The agent was shown its tools."""
-
     def wedged(self, reason: str) -> None:
         """Its process is of no use any more; `reason` completes "the server …"."""
-
-    def note(self, text: str) -> None:
-        """Something a person may want to know; it may quote what was sent."""
-
-    def noise(self, line: bytes) -> None:
-        """The first line of the server's stdout that is no message; it may hold anything."""
-
-    def waiting(self, method: str, seconds: float, limit: float) -> None:
-        """A request has been with the server for so long; at `limit` it is given up."""
 
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
 
 
-class Talk:
+class ConversationState:
     """`policy` is None where every tool is allowed; `directories` are the session's, for `roots/list`.
 
-    `call` is `timeouts.call` in seconds; with `gives_roots` the server is told that it may ask for them.
+    `process` is what the server's process is called, `github#2` for one; `call` is `timeouts.call` in seconds; with
+    `gives_roots` the server is told that it may ask for them.
     """
 
     def __init__(
         self,
         server: str,
-        around: Surroundings,
+        ports: Ports,
+        observer: ServerObserver,
         policy: "ToolPolicy | None",
         directories: Sequence[PurePath],
         *,
         call: float | None,
         health: Health,
         gives_roots: bool,
+        process: str = "",
     ) -> None:
-        self.server, self.around, self.policy, self.directories = server, around, policy, directories
+        self.server, self.process, self.policy, self.directories = server, process or server, policy, directories
+        self.ports, self.observer = ports, observer
         self.call, self.health, self.gives_roots = call, health, gives_roots
         self.phase: Phase = "absent"
         self.memory = Memory()
         self.ledger, self.questions, self.queue = Ledger(), Questions(), Queue()
-        self.mishaps = Mishaps(around.note)
+        self.mishaps = Mishaps(observer.note)
         self.lost = Lost(server=server, why="has not been started yet")
         self.agent_has_roots = False
         self.handshake = b""  # the key of the agent's `initialize`
@@ -211,15 +228,15 @@ class Talk:
     def forward(self, asked: Asked, line: bytes) -> bytes | None:
         """A request on its way to the server: the line to send now, None when it has to wait or is refused."""
         if self.phase == "open":
-            asked.silent_since = self.around.now()
+            asked.silent_since = self.ports.now()
             self.ledger.ask(asked)
             return line
-        if self.phase == "final" or not self.queue.put(Waiting(line, asked, self.around.now())):
+        if self.phase == "final" or not self.queue.put(Waiting(line, asked, self.ports.now())):
             self.refuse(asked)
         return None
 
     def refuse(self, asked: Asked, *, was_sent: bool = False) -> None:
-        self.around.to_agent(self.lost.line(asked.id, asked.method, was_sent=was_sent))
+        self.ports.to_agent(self.lost.line(asked.id, asked.method, was_sent=was_sent))
 
     def open(self) -> None:
         """From here on everything passes; what waited goes first."""
@@ -227,16 +244,16 @@ class Talk:
         for waiting in self.queue.take_all():
             if waiting.asked is not None:
                 self.ledger.ask(waiting.asked)
-                waiting.asked.silent_since = self.around.now()
-            self.around.to_server(waiting.line)
+                waiting.asked.silent_since = self.ports.now()
+            self.ports.to_server(waiting.line)
 
     def become_ready(self) -> None:
         if not self.is_ready:
             self.is_ready = True
-            self.around.ready()
+            self.ports.ready()
 
     def pong(self, asked: Asked) -> None:
-        self.around.to_agent(messages.result(asked.id, {}))
+        self.ports.to_agent(jsonrpc.result(asked.id, {}))
 
 
 # What we ask a server ourselves: a ping, and after a restart what a new process must know and may have changed.
@@ -249,9 +266,9 @@ class Talk:
 Answered = Callable[[Envelope, bytes], None]
 
 
-class Reprise:
-    def __init__(self, talk: Talk) -> None:
-        self._talk = talk
+class Restorer:
+    def __init__(self, state: ConversationState) -> None:
+        self._state = state
         self._numbers = Numbers()
         self._open: dict[bytes, Answered] = {}
         self._told: set[str] = set()
@@ -274,24 +291,24 @@ class Reprise:
     def begin(self) -> None:
         """Tell a new process what the old one knew; ask for the lists."""
         self._told.clear()
-        for method, params in self._talk.memory.wishes():
+        for method, params in self._state.memory.wishes():
             self._ask(method, params, self._noted(method))
-        for method, known in self._talk.memory.lists.items():
+        for method, known in self._state.memory.lists.items():
             self._list(method, known, Listing(method), None)
 
     def _ask(self, method: str, params: object, take: Answered) -> None:
-        id = self._numbers.fresh({**self._open, **self._talk.ledger.open})
+        id = self._numbers.fresh({**self._open, **self._state.ledger.open})
         self._open[id] = take
-        self._talk.around.to_server(messages.request(id, method, params))
+        self._state.ports.to_server(jsonrpc.request(Raw(id), method, params))
 
     def _pong(self, message: Envelope, line: bytes) -> None:
-        self._talk.health.knows_ping = True
+        self._state.health.knows_ping = True
 
     def _noted(self, method: str) -> Answered:
         def take(message: Envelope, line: bytes) -> None:
             if message.error is not UNSET:
                 said = jsonrpc.fault(message.error).message
-                self._talk.around.note(f"{self._talk.server} refused {method} after its restart: {said}")
+                self._state.observer.note(f"{self._state.server} refused {method} after its restart: {said}")
 
         return take
 
@@ -299,7 +316,7 @@ class Reprise:
         """Compare what there is with what the agent knows, unless it has looked again by itself meanwhile."""
 
         def take(message: Envelope, line: bytes) -> None:
-            if message.result is UNSET or self._talk.memory.lists.get(method) is not known:
+            if message.result is UNSET or self._state.memory.lists.get(method) is not known:
                 return
             following = listing.add(self._visible(method, message, line))
             if following is not None:
@@ -311,11 +328,11 @@ class Reprise:
 
     def _visible(self, method: str, message: Envelope, line: bytes) -> Raw:
         """The page as the agent would be shown it; an error shows nothing."""
-        if method == "tools/list" and self._talk.policy:
-            message = jsonrpc.decode(self._talk.policy.filtered(line)[0]) or message
+        if method == "tools/list" and self._state.policy:
+            message = jsonrpc.decode(self._state.policy.filtered(line)[0]) or message
         return Raw(b"{}") if message.result is UNSET else message.result
 
     def _tell(self, notification: str) -> None:
         if notification not in self._told:
             self._told.add(notification)
-            self._talk.around.to_agent(messages.notification(notification))
+            self._state.ports.to_agent(jsonrpc.notification(notification))

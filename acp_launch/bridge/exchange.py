@@ -27,10 +27,11 @@ from acp_launch.bridge.conversation import (
     PING,
     PROGRESS,
     REMEMBERED,
+    ConversationState,
     Phase,
-    Reprise,
-    Surroundings,
-    Talk,
+    Ports,
+    Restorer,
+    ServerObserver,
 )
 from acp_launch.bridge.health import Health
 from acp_launch.bridge.ledger import NULL, Asked, Numbers, Waiting, key
@@ -39,6 +40,8 @@ from acp_launch.mcp.message import listing
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.jsonrpc import Envelope
 from acp_launch.protocol.mishap import Mishaps
+from acp_launch.secret.redact import excerpt
+from acp_launch.waits import next_word
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
@@ -66,30 +69,30 @@ _cancelled = msgspec.json.Decoder(Cancelled)
 _params = msgspec.json.Decoder(_Params)
 
 
-class FromAgent:
-    def __init__(self, talk: Talk) -> None:
-        self._talk = talk
+class AgentSide:
+    def __init__(self, state: ConversationState) -> None:
+        self._state = state
         self._settled: Raw | None = None  # the server's question that the message in hand answers, by its own id
 
     def __call__(self, line: bytes) -> None:
         """One line, without its newline."""
         if (rest := each(line, self._message, self._broke)) is not None:
-            self._talk.around.to_server(rest)
+            self._state.ports.to_server(rest)
 
     def _broke(self, line: bytes, error: Exception) -> None:
         """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
-        talk = self._talk
-        talk.mishaps.add("the agent", error)
+        state = self._state
+        state.mishaps.add("the agent", error)
         message = jsonrpc.decode(line)
         if message is None or message.id is UNSET:
             return
         if message.method is UNSET:
             if self._settled is not None:
-                talk.around.to_server(messages.error(self._settled, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+                state.ports.to_server(jsonrpc.error(self._settled, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
             return
-        talk.around.to_agent(messages.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
-        talk.queue.withdraw(message.id)
-        talk.ledger.settle(message.id)
+        state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+        state.queue.withdraw(message.id)
+        state.ledger.settle(message.id)
 
     def _message(self, line: bytes) -> bytes | None:
         self._settled = None
@@ -97,7 +100,7 @@ class FromAgent:
         if message is None or (message.method is UNSET and message.id is UNSET):
             self._unreadable(line)
             return None
-        if self._talk.policy and (why := self._ambiguous(line) or self._talk.policy.refusal(line)):
+        if self._state.policy and (why := self._ambiguous(line) or self._state.policy.refusal(line)):
             self._forbidden(message, why)
             return None
         if message.method is UNSET:
@@ -113,29 +116,29 @@ class FromAgent:
     def _unreadable(self, line: bytes) -> None:
         if line.strip():
             said = "this line is no JSON-RPC message, and was not passed on"
-            self._talk.around.to_agent(messages.error(Raw(NULL), PARSE_ERROR, said))
+            self._state.ports.to_agent(jsonrpc.error(Raw(NULL), PARSE_ERROR, said))
 
     def _forbidden(self, message: Envelope, why: str) -> None:
         if message.id is not UNSET and message.method is not UNSET:
-            self._talk.around.to_agent(messages.error(message.id, jsonrpc.INVALID_PARAMS, why))
+            self._state.ports.to_agent(jsonrpc.error(message.id, jsonrpc.INVALID_PARAMS, why))
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
-        own = self._settled = self._talk.questions.settle(message.id)
+        own = self._settled = self._state.questions.settle(message.id)
         if own is None:
             return None  # the question died with its server, or there was none
         return line if key(own) == key(message.id) else with_id(line, own)
 
     def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
-        talk = self._talk
+        state = self._state
         if message.method == CANCELLED and self._cancels_waiting(message.params):
             return None
         if message.method == INITIALIZED:
-            talk.memory.initialized = line
-        if talk.phase == "open":
+            state.memory.initialized = line
+        if state.phase == "open":
             return line
         if message.method not in (CANCELLED, PROGRESS, INITIALIZED):  # about what is gone, or replayed anyway
-            talk.queue.put(Waiting(line, None, talk.around.now()))
+            state.queue.put(Waiting(line, None, state.ports.now()))
         return None
 
     def _cancels_waiting(self, params: Raw) -> bool:
@@ -143,27 +146,27 @@ class FromAgent:
         cancelled = jsonrpc.read(_cancelled, params)
         if cancelled is None:
             return False
-        if self._talk.queue.withdraw(cancelled.request_id):
+        if self._state.queue.withdraw(cancelled.request_id):
             return True
-        self._talk.ledger.cancel(cancelled.request_id)
+        self._state.ledger.cancel(cancelled.request_id)
         return False
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         asked = self._asked(message)
-        if not self._talk.has_asked:
+        if not self._state.has_asked:
             self._opens(asked, message.params, line)
-        if asked.method == PING and (self._talk.phase != "open" or self._talk.ledger.wanted()):
-            self._talk.pong(asked)  # a busy server need not answer, and an absent one cannot
+        if asked.method == PING and (self._state.phase != "open" or self._state.ledger.wanted()):
+            self._state.pong(asked)  # a busy server need not answer, and an absent one cannot
             return None
-        if asked.method == INITIALIZE and self._talk.phase != "final":
+        if asked.method == INITIALIZE and self._state.phase != "final":
             return self._introduces(asked, message, line)
-        return self._talk.forward(asked, line)
+        return self._state.forward(asked, line)
 
     def _opens(self, asked: Asked, params: Raw, line: bytes) -> None:
-        talk = self._talk
-        talk.has_asked, talk.is_modern = True, messages.is_modern(params)
-        if talk.is_modern:
-            talk.opening = Waiting(line, asked, talk.around.now())
+        state = self._state
+        state.has_asked, state.is_modern = True, messages.is_modern(params)
+        if state.is_modern:
+            state.opening = Waiting(line, asked, state.ports.now())
 
     def _asked(self, message: Envelope) -> Asked:
         """What will be needed of it: the line itself is not kept."""
@@ -178,7 +181,7 @@ class FromAgent:
         )
 
     def _token(self, params: Raw) -> bytes | None:
-        if self._talk.call is None:
+        if self._state.call is None:
             return None
         found = jsonrpc.read(_params, params)
         return None if found is None or found.meta.token is UNSET else key(found.meta.token)
@@ -186,20 +189,21 @@ class FromAgent:
     def _introduces(self, asked: Asked, message: Envelope, line: bytes) -> bytes | None:
         """Its own handshake; while there is no process it is asked as soon as there is one. While an older one is being
         replayed this one takes its place, and the answer to that is nobody's."""
-        talk = self._talk
-        if talk.gives_roots:
+        state = self._state
+        if state.gives_roots:
             line = with_roots(line)
-        talk.memory.initialize, talk.handshake = line, key(asked.id)
-        talk.is_modern, talk.opening = False, None
-        talk.agent_has_roots = not talk.gives_roots and messages.are_declared(message.params)
-        asked.silent_since = talk.around.now()
-        talk.ledger.ask(asked)
-        return line if talk.phase in ("open", "replaying") else None
+        state.memory.initialize, state.handshake = line, key(asked.id)
+        state.is_modern, state.opening = False, None
+        state.agent_has_roots = not state.gives_roots and messages.are_declared(message.params)
+        asked.silent_since = state.ports.now()
+        state.ledger.ask(asked)
+        return line if state.phase in ("open", "replaying") else None
 
 
 # What a server says, and what of it goes to the agent. Sans-IO; the other half of exchange.py.
 
 
+EXCERPT = 120  # characters of a line that is not a message
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 STARTS = (b"{", b"[", b"\xef")  # of a message; the last one of a byte order mark
 NOT_YET = -32600
@@ -214,9 +218,9 @@ _cancelled_by_server = msgspec.json.Decoder(Cancelled)
 _progress = msgspec.json.Decoder(_Progress)
 
 
-class FromServer:
-    def __init__(self, talk: Talk, reprise: Reprise) -> None:
-        self._talk, self._reprise = talk, reprise
+class ServerSide:
+    def __init__(self, state: ConversationState, restorer: Restorer) -> None:
+        self._state, self._restorer = state, restorer
         self._numbers = Numbers()
         self._junk_bytes = 0  # since its last message
         self._has_noise = False
@@ -225,20 +229,20 @@ class FromServer:
     def __call__(self, line: bytes) -> None:
         """One line, without its newline."""
         if (rest := each(line, self._message, self._broke)) is not None:
-            self._talk.around.to_agent(rest)
+            self._state.ports.to_agent(rest)
 
     def _broke(self, line: bytes, error: Exception) -> None:
         """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
-        talk = self._talk
-        talk.mishaps.add(f"the MCP server {talk.server}", error)
+        state = self._state
+        state.mishaps.add(f"the MCP server {state.server}", error)
         message = jsonrpc.decode(line)
         if message is None or message.id is UNSET:
             return
         if message.method is not UNSET:
-            talk.around.to_server(messages.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
-            talk.questions.withdraw(message.id)
-        elif asked := self._settled or talk.ledger.settle(message.id):
-            talk.around.to_agent(messages.error(asked.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            state.ports.to_server(jsonrpc.error(message.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
+            state.questions.withdraw(message.id)
+        elif asked := self._settled or state.ledger.settle(message.id):
+            state.ports.to_agent(jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, messages.BROKEN))
 
     def _message(self, line: bytes) -> bytes | None:
         self._settled = None
@@ -249,8 +253,8 @@ class FromServer:
         if message is None or (message.method is UNSET and message.id is UNSET):
             return self._unreadable(line)
         self._junk_bytes = 0
-        self._talk.health.heard(self._talk.around.now())
-        self._talk.around.alive()
+        self._state.health.heard(self._state.ports.now())
+        self._state.ports.alive()
         if message.method is UNSET:
             return self._answers(message, line)
         if message.id is UNSET:
@@ -271,19 +275,20 @@ class FromServer:
         self._junk_bytes += len(line) + 1
         if not self._has_noise and line.strip():
             self._has_noise = True
-            self._talk.around.noise(line)
+            said = excerpt(line, EXCERPT)
+            self._state.observer.note(f"{self._state.process} writes lines to stdout that are not messages: {said!r}")
         if self._junk_bytes > FLOOD:
             self._junk_bytes = 0
-            self._talk.around.wedged("floods its stdout with lines that are no messages")
+            self._state.ports.wedged("wrote more than 1 MiB to stdout that is not JSON-RPC")
 
     def _answers(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
-        if self._reprise.answered(message, line):
+        if self._restorer.answered(message, line):
             return None
-        asked = self._settled = self._talk.ledger.settle(message.id)
-        if self._talk.phase == "replaying" and key(message.id) == self._talk.handshake:
+        asked = self._settled = self._state.ledger.settle(message.id)
+        if self._state.phase == "replaying" and key(message.id) == self._state.handshake:
             return self._replayed(message, line, is_owed=asked is not None)
-        opening, self._talk.opening = self._talk.opening, None
+        opening, self._state.opening = self._state.opening, None
         if opening is not None and self._is_wronged(opening, asked, message):
             return None
         if asked is None:  # nobody asked, or not any more; only an error about an unreadable line has the id null
@@ -294,54 +299,54 @@ class FromServer:
 
     def _is_wronged(self, opening: Waiting, asked: Asked | None, message: Envelope) -> bool:
         """Whether our ping has spoilt this process for a modern agent; the next one gets its first request unspoilt."""
-        talk = self._talk
+        state = self._state
         if opening.asked is not asked or asked is None or asked.is_cancelled:
             return False
-        if not talk.was_pinged or message.error is UNSET:
+        if not state.was_pinged or message.error is UNSET:
             return False
-        if jsonrpc.fault(message.error).code != messages.WRONG_ERA or not talk.queue.put(opening):
+        if jsonrpc.fault(message.error).code != messages.WRONG_ERA or not state.queue.put(opening):
             return False
-        talk.around.wedged(messages.WRONGED)
+        state.ports.wedged(messages.WRONGED)
         return True
 
     def _done(self, asked: Asked, message: Envelope, line: bytes) -> bytes:
-        talk = self._talk
-        if asked.method == INITIALIZE or not talk.memory.initialize:  # since 2026-07-28 there is no handshake
-            talk.become_ready()
-        if asked.method == TOOLS and talk.policy:
-            line, _ = talk.policy.filtered(line)
+        state = self._state
+        if asked.method == INITIALIZE or not state.memory.initialize:  # since 2026-07-28 there is no handshake
+            state.become_ready()
+        if asked.method == TOOLS and state.policy:
+            line, _ = state.policy.filtered(line)
             message = jsonrpc.decode(line) or message
         if asked.method in REMEMBERED:
             assert message.result is not UNSET
-            talk.memory.answered(asked.method, asked.params, message.result)
+            state.memory.answered(asked.method, asked.params, message.result)
         if asked.method == TOOLS:
-            talk.around.listed()
+            state.observer.listed()
         return line
 
     def _refused(self, asked: Asked, line: bytes) -> bytes:
         if asked.method == INITIALIZE:
-            self._talk.memory.initialize = b""  # nothing to replay; the agent may try again
+            self._state.memory.initialize = b""  # nothing to replay; the agent may try again
         return line
 
     def _replayed(self, message: Envelope, line: bytes, *, is_owed: bool) -> bytes | None:
         """The answer to the agent's `initialize`, asked once more; the agent gets it only if it never got one."""
-        talk = self._talk
+        state = self._state
         if message.result is not UNSET:
-            if talk.memory.initialized:
-                talk.around.to_server(talk.memory.initialized)
-            self._reprise.begin()
-            talk.open()
-            talk.become_ready()
+            if state.memory.initialized:
+                state.ports.to_server(state.memory.initialized)
+            self._restorer.begin()
+            state.open()
+            state.become_ready()
         elif is_owed:
-            talk.memory.initialize = b""
-            talk.open()
+            state.memory.initialize = b""
+            state.open()
         else:
             said = jsonrpc.fault(message.error).message if message.error is not UNSET else "no result"
-            talk.around.wedged(f"refused the agent's handshake after its restart: {said}")
+            state.ports.wedged(f"refused the agent's handshake after its restart: {said}")
         return line if is_owed else None
 
     def _notifies(self, message: Envelope, line: bytes) -> bytes | None:
-        if message.method == PROGRESS and self._talk.call is not None:
+        if message.method == PROGRESS and self._state.call is not None:
             self._progressed(message.params)
         if message.method == CANCELLED:
             return self._withdraws(message.params, line)
@@ -349,40 +354,40 @@ class FromServer:
 
     def _progressed(self, params: Raw) -> None:
         if (told := jsonrpc.read(_progress, params)) is not None:
-            self._talk.ledger.progress(key(told.token), self._talk.around.now())
+            self._state.ledger.progress(key(told.token), self._state.ports.now())
 
     def _withdraws(self, params: Raw, line: bytes) -> bytes | None:
         """A question the agent knows under another id is cancelled under that one."""
         cancelled = jsonrpc.read(_cancelled_by_server, params)
         if cancelled is None:
             return line
-        known_as = self._talk.questions.withdraw(cancelled.request_id)
+        known_as = self._state.questions.withdraw(cancelled.request_id)
         if known_as is None or key(known_as) == key(cancelled.request_id):
             return line
-        return messages.notification(CANCELLED, {"requestId": known_as})
+        return jsonrpc.notification(CANCELLED, {"requestId": known_as})
 
     def _asks(self, message: Envelope, line: bytes) -> bytes | None:
         assert message.id is not UNSET
-        talk, id = self._talk, message.id
+        state, id = self._state, message.id
         if (own := self._own_answer(id, str(message.method))) is not None:
-            talk.around.to_server(own)
+            state.ports.to_server(own)
             return None
-        if not talk.questions.is_ambiguous(id):
-            talk.questions.ask(id.copy(), known_as=id)
+        if not state.questions.is_ambiguous(id):
+            state.questions.ask(id.copy(), known_as=id)
             return line
-        known_as = Raw(self._numbers.fresh(talk.questions.open))
-        talk.questions.ask(id.copy(), known_as=known_as)
+        known_as = Raw(self._numbers.fresh(state.questions.open))
+        state.questions.ask(id.copy(), known_as=known_as)
         return with_id(line, known_as)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
         """What we answer in the agent's place: because it is not there yet, or has no roots to tell."""
-        talk = self._talk
-        if method == PING and not talk.memory.initialized:
-            return messages.result(id, {})
-        if method == messages.METHOD and not talk.agent_has_roots:
-            return messages.result(id, listing(talk.directories))
-        if not talk.memory.initialize:
-            return messages.error(id, NOT_YET, "no client has introduced itself yet")
+        state = self._state
+        if method == PING and not state.memory.initialized:
+            return jsonrpc.result(id, {})
+        if method == messages.METHOD and not state.agent_has_roots:
+            return jsonrpc.result(id, listing(state.directories))
+        if not state.memory.initialize:
+            return jsonrpc.error(id, NOT_YET, "no client has introduced itself yet")
         return None
 
 
@@ -392,7 +397,8 @@ class Exchange:
     def __init__(
         self,
         server: str,
-        around: Surroundings,
+        ports: Ports,
+        observer: ServerObserver,
         policy: "ToolPolicy | None",
         directories: Sequence[PurePath],
         *,
@@ -400,88 +406,97 @@ class Exchange:
         call: float | None = None,
         health: Health | None = None,
         gives_roots: bool = False,
+        process: str = "",
     ) -> None:
-        self._talk = Talk(
-            server, around, policy, directories, call=call, health=health or Health(), gives_roots=gives_roots
+        self._state = ConversationState(
+            server,
+            ports,
+            observer,
+            policy,
+            directories,
+            call=call,
+            health=health or Health(),
+            gives_roots=gives_roots,
+            process=process,
         )
         self._start = start
-        self._reprise = Reprise(self._talk)
-        self.from_agent = FromAgent(self._talk)
-        self.from_server = FromServer(self._talk, self._reprise)
+        self._restorer = Restorer(self._state)
+        self.from_agent = AgentSide(self._state)
+        self.from_server = ServerSide(self._state, self._restorer)
 
     @property
     def mishaps(self) -> Mishaps:
         """Takes failures of ours with a message of either side."""
-        return self._talk.mishaps
+        return self._state.mishaps
 
     @property
     def phase(self) -> Phase:
-        return self._talk.phase
+        return self._state.phase
 
     @property
     def tools(self) -> int | None:
         """How many the agent was shown; None while it has not asked."""
-        listing = self._talk.memory.lists.get("tools/list")
+        listing = self._state.memory.lists.get("tools/list")
         return listing.count if listing else None
 
     @property
     def is_introduced(self) -> bool:
         """The agent has begun its handshake, so somebody waits for the server's start."""
-        return bool(self._talk.memory.initialize)
+        return bool(self._state.memory.initialize)
 
     @property
     def is_waiting(self) -> bool:
         """Some request is with the server, or waits for it."""
-        return bool(self._talk.ledger.wanted() or self._talk.queue)
+        return bool(self._state.ledger.wanted() or self._state.queue)
 
     def attached(self, *, probe: bool = False) -> None:
         """A process can be written to; `probe` asks it for a sign of life, unless its agent shakes no hands."""
-        talk = self._talk
-        talk.is_ready = False
-        talk.health.begin(talk.around.now())
-        if talk.memory.initialize:
-            talk.phase = "replaying"
-            talk.around.to_server(talk.memory.initialize)
+        state = self._state
+        state.is_ready = False
+        state.health.begin(state.ports.now())
+        if state.memory.initialize:
+            state.phase = "replaying"
+            state.ports.to_server(state.memory.initialize)
             return
-        talk.was_pinged = probe and not talk.is_modern
-        if talk.was_pinged:
-            self._reprise.ping()
-        talk.open()
+        state.was_pinged = probe and not state.is_modern
+        if state.was_pinged:
+            self._restorer.ping()
+        state.open()
 
     def detached(self) -> None:
         """The process cannot be written to any more; what it was asked is still open, what comes now has to wait."""
-        if self._talk.phase == "final":
+        if self._state.phase == "final":
             return
-        self._talk.phase = "absent"
-        for asked in self._talk.ledger.wanted():
+        self._state.phase = "absent"
+        for asked in self._state.ledger.wanted():
             if asked.method == INITIALIZE:
-                asked.silent_since = self._talk.around.now()  # from now on it waits for a process, not for an answer
+                asked.silent_since = self._state.ports.now()  # from now on it waits for a process, not for an answer
 
     def lost(self, lost: Lost, *, for_good: bool) -> None:
         """The process is gone, and all it wrote was given to `from_server`."""
-        talk = self._talk
-        talk.lost, talk.phase = lost, "final" if for_good else "absent"
-        self._reprise.forget()
-        for asked in talk.ledger.close():
+        state = self._state
+        state.lost, state.phase = lost, "final" if for_good else "absent"
+        self._restorer.forget()
+        for asked in state.ledger.close():
             self._died_with_it(asked, for_good=for_good)
-        for id in talk.questions.die():
-            params = {"requestId": id, "reason": f'MCP server "{talk.server}" {lost.why}'}
-            talk.around.to_agent(messages.notification(CANCELLED, params))
+        for id in state.questions.die():
+            params = {"requestId": id, "reason": f'MCP server "{state.server}" {lost.why}'}
+            state.ports.to_agent(jsonrpc.notification(CANCELLED, params))
         if for_good:
             self._refuse_waiting()
 
     def roots_changed(self, directories: Sequence[PurePath]) -> None:
         """Tell the server, unless the agent answers for its roots itself."""
-        talk = self._talk
-        talk.directories = directories
-        if talk.phase == "open" and talk.memory.initialized and not talk.agent_has_roots:
-            talk.around.to_server(messages.notification(messages.CHANGED))
+        state = self._state
+        state.directories = directories
+        if state.phase == "open" and state.memory.initialized and not state.agent_has_roots:
+            state.ports.to_server(jsonrpc.notification(messages.CHANGED))
 
     def excuse(self) -> None:
         """Nobody listened to the server, for the agent takes nothing: its silence up to now is not its own."""
-        talk, now = self._talk, self._talk.around.now()
-        talk.health.heard(now)
-        for asked in talk.ledger.open.values():
+        state, now = self._state, self._state.ports.now()
+        state.health.heard(now)
+        for asked in state.ledger.open.values():
             asked.silent_since = now
 
     def tick(self, *, is_stopped: bool = False) -> None:
@@ -489,79 +504,80 @@ class Exchange:
 
         `is_stopped`: its process is there and does not run (SIGSTOP).
         """
-        talk, now = self._talk, self._talk.around.now()
-        for asked in talk.queue.expired(now - self._start):
+        state, now = self._state, self._state.ports.now()
+        for asked in state.queue.expired(now - self._start):
             self._late(asked)
-        if talk.phase != "open":
+        if state.phase != "open":
             self._expire_handshake(now)
             return
-        if talk.questions.open:
+        if state.questions.open:
             self.excuse()  # it waits for the agent, or for a person
         if self._time_out(now) and is_stopped:
-            talk.around.wedged("is stopped (SIGSTOP)")
+            state.ports.wedged("is stopped (SIGSTOP)")
             return
-        verdict = talk.health.tick(now, busy=bool(talk.ledger.wanted()))
+        verdict = state.health.tick(now, busy=bool(state.ledger.wanted()))
         if verdict == "ping":
-            self._reprise.ping()
+            self._restorer.ping()
         elif verdict == "wedged":
-            talk.around.wedged("does not answer any more, not even a ping")
+            state.ports.wedged("does not answer any more, not even a ping")
 
     def _expire_handshake(self, now: float) -> None:
-        for asked in self._talk.ledger.wanted():
-            if self._talk.phase == "absent" and asked.method == INITIALIZE and now - asked.silent_since >= self._start:
-                self._talk.ledger.settle(asked.id)
+        for asked in self._state.ledger.wanted():
+            if self._state.phase == "absent" and asked.method == INITIALIZE and now - asked.silent_since >= self._start:
+                self._state.ledger.settle(asked.id)
                 self._late(asked)
 
     def _late(self, asked: Asked) -> None:
-        said = f'MCP server "{self._talk.server}" {self._talk.lost.why}, and was not back within {self._start:g} s'
-        self._talk.around.to_agent(messages.error(asked.id, TIMED_OUT, said))
+        said = f'MCP server "{self._state.server}" {self._state.lost.why}, and was not back within {self._start:g} s'
+        self._state.ports.to_agent(jsonrpc.error(asked.id, TIMED_OUT, said))
 
     def _died_with_it(self, asked: Asked, *, for_good: bool) -> None:
         if asked.method == PING:
-            self._talk.pong(asked)
+            self._state.pong(asked)
         elif asked.method == INITIALIZE and not for_good:
-            asked.silent_since = self._talk.around.now()
-            self._talk.ledger.ask(asked)  # the next process answers it: nothing was done yet
+            asked.silent_since = self._state.ports.now()
+            self._state.ledger.ask(asked)  # the next process answers it: nothing was done yet
         else:
             self._forget_handshake(asked)
-            self._talk.refuse(asked, was_sent=asked.method != INITIALIZE)
+            self._state.refuse(asked, was_sent=asked.method != INITIALIZE)
 
     def _forget_handshake(self, asked: Asked) -> None:
         """One that was refused is not replayed to a process that comes all the same; the agent may try again."""
         if asked.method == INITIALIZE:
-            self._talk.memory.initialize = b""
+            self._state.memory.initialize = b""
 
     def _refuse_waiting(self) -> None:
-        for waiting in self._talk.queue.take_all():
+        for waiting in self._state.queue.take_all():
             if waiting.asked is not None:
-                self._talk.refuse(waiting.asked)
+                self._state.refuse(waiting.asked)
 
     def _time_out(self, now: float) -> bool:
         """`timeouts.call`: silence of this length, progress being no silence. Whether some call was too late."""
-        limit = self._talk.call
+        limit = self._state.call
         if limit is None:
             return False
-        waiting = [asked for asked in self._talk.ledger.wanted() if asked.method != INITIALIZE]  # that has its own
+        waiting = [asked for asked in self._state.ledger.wanted() if asked.method != INITIALIZE]  # that has its own
         late = [asked for asked in waiting if now - asked.silent_since >= limit]
         for asked in waiting:
             self._mention(asked, now - asked.silent_since, limit)
         for asked in late:
             self._give_up(asked, limit)
-        if late and self._talk.health.suspect(now, limit):
-            self._reprise.ping()
+        if late and self._state.health.suspect(now, limit):
+            self._restorer.ping()
         return bool(late)
 
     def _mention(self, asked: Asked, silence: float, limit: float) -> None:
-        """Every wait has a word: after three seconds, then at growing intervals."""
+        """Say a word by the rule of every wait."""
         if asked.word <= silence < limit:
-            self._talk.around.waiting(asked.method, asked.word, limit)
-            asked.word = min(asked.word * 3, asked.word + 60)
+            what = f"answer to {asked.method} from the MCP server {self._state.process}"
+            self._state.observer.waiting(what, asked.word, limit)
+            asked.word = next_word(asked.word)
 
     def _give_up(self, asked: Asked, limit: float) -> None:
-        talk = self._talk
-        talk.ledger.settle(asked.id)
+        state = self._state
+        state.ledger.settle(asked.id)
         how = f"did not answer {asked.method} within {limit:g} s (timeouts.call)"
-        talk.around.note(f"mcp server {talk.server} {how}")
-        talk.around.to_agent(messages.error(asked.id, TIMED_OUT, f'MCP server "{talk.server}" {how}'))
+        state.observer.note(f"mcp server {state.server} {how}")
+        state.ports.to_agent(jsonrpc.error(asked.id, TIMED_OUT, f'MCP server "{state.server}" {how}'))
         params = {"requestId": asked.id, "reason": "timed out"}
-        talk.around.to_server(messages.notification(CANCELLED, params))
+        state.ports.to_server(jsonrpc.notification(CANCELLED, params))

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from acp_launch.protocol.acp import decoded
 from acp_launch.protocol.written import written
+from acp_launch.waits import FIRST_WORD
 
 # JSON-RPC ids as dictionary keys, and ids of our own (MCP "base protocol").
 #
@@ -48,7 +49,6 @@ class Numbers:
                 return candidate
 
 
-FIRST_WORD = 3.0  # seconds
 FORGOTTEN = 1000  # of what was cancelled, and need not be answered (MCP "cancellation"), so many are remembered
 
 

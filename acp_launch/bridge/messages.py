@@ -11,7 +11,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
-from acp_launch.protocol.written import written
 
 SERVER_LOST = -32010
 TIMED_OUT = -32011
@@ -36,7 +35,7 @@ class Lost(Struct, frozen=True, kw_only=True):
             message += f"; {self.comes_back}"
         elif self.stderr:
             message += "; its last words: " + " / ".join(self.stderr[-WORDS:])
-        return error(id, SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
+        return jsonrpc.error(id, SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
 
 
 def lost(change: Change, name: str) -> Lost:
@@ -45,32 +44,6 @@ def lost(change: Change, name: str) -> Lost:
         return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
     why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
     return Lost(server=name, why=f"failed: {why}", stderr=change.detail)
-
-
-def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
-    """A JSON-RPC error as one line without its end."""
-    body: dict[str, object] = {"code": code, "message": message}
-    if data is not None:
-        body["data"] = data
-    return written({"jsonrpc": "2.0", "id": id, "error": body})
-
-
-def result(id: Raw, value: object) -> bytes:
-    return written({"jsonrpc": "2.0", "id": id, "result": value})
-
-
-def request(id: bytes, method: str, params: object | None = None) -> bytes:
-    body: dict[str, object] = {"jsonrpc": "2.0", "id": Raw(id), "method": method}
-    if params is not None:
-        body["params"] = params
-    return written(body)
-
-
-def notification(method: str, params: object | None = None) -> bytes:
-    body: dict[str, object] = {"jsonrpc": "2.0", "method": method}
-    if params is not None:
-        body["params"] = params
-    return written(body)
 
 
 # The ways in which a message may leave in other bytes than it came in: a batch that loses some, another id, roots.

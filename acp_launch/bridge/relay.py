@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.messages import lost
 from acp_launch.bridge.seat import Guest
@@ -26,7 +27,6 @@ from acp_launch.process.lifecycle import Change
 from acp_launch.process.supervisor import Program, Supervisor
 from acp_launch.profile.model import Tools
 from acp_launch.protocol.jsonrpc import LineFramer, LineTooLong
-from acp_launch.secret.redact import excerpt
 from acp_launch.secret.value import Secret
 
 if TYPE_CHECKING:
@@ -175,7 +175,6 @@ def policy(plan: StdioPlan) -> "ToolPolicy | None":
 
 
 KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
-EXCERPT = 120  # characters of a line that is no message
 LINGER = 0.5  # seconds for answers to an agent that has said all it had to say
 DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
 
@@ -193,28 +192,25 @@ def own_time(begun: float, first: float | None, asked: float, now: float) -> flo
     return now - begun if first >= asked else first - begun + now - asked
 
 
-class Outside(Struct, frozen=True, kw_only=True):
-    """Whom a relay tells what."""
-
-    changed: Callable[[Change], None]
-    listed: Callable[[], None]  # the agent was shown its tools
-    note: Callable[[str], None]
-    waiting: Callable[[str, float, float], None]  # what, for how long, until when
-    log: Callable[[bytes], None] | None
-    max_line: int  # bytes
-
-
 class Relay:
     """`name` is the server's, or `github#2`; `left` is set when the agent has gone."""
 
-    def __init__(self, plan: StdioPlan, program: Program, directories: Sequence[PurePath], outside: Outside) -> None:
+    def __init__(
+        self,
+        plan: StdioPlan,
+        program: Program,
+        directories: Sequence[PurePath],
+        observer: ServerObserver,
+        *,
+        max_line: int,
+    ) -> None:
         self.name = program.name
         self.plan = plan
         self.standing: Change | None = None  # the last
         self.took: float | None = None  # seconds its latest process needed itself to be READY
         self.left = asyncio.Event()
         self.is_claimed = False
-        self._outside = outside
+        self._observer, self._max_line = observer, max_line
         self._agent: Link | None = None
         self._guest: Guest | None = None
         self._server: Link | None = None
@@ -237,16 +233,18 @@ class Relay:
             required=plan.required,
             watcher=self,
             emit=self._changed,
-            log=outside.log,
+            log=observer.log(self.name),
         )
         self.exchange = Exchange(
             plan.name,
             self,
+            observer,
             policy(plan),
             directories,
             start=plan.timeouts.start,
             call=plan.timeouts.call,
             gives_roots=plan.roots == "session",
+            process=self.name,
         )
 
     # The agent's side.
@@ -256,7 +254,7 @@ class Relay:
         self.is_claimed = True
         self._guest = guest
         hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
-        self._agent = Link(guest.source, guest.sink, *hears, max_line=self._outside.max_line)
+        self._agent = Link(guest.source, guest.sink, *hears, max_line=self._max_line)
         for kept in self._take_kept():
             self._agent.send(kept)
         if self._server is not None and not self._agent.is_full:
@@ -285,7 +283,7 @@ class Relay:
             self.exchange.excuse()
         is_stopped = self.exchange.is_waiting and self._is_stopped()
         if is_stopped and not self._was_stopped:
-            self._outside.note(f"{self.name} is stopped (SIGSTOP); calls to it wait")
+            self._observer.note(f"{self.name} is stopped (SIGSTOP); calls to it wait")
         self._was_stopped = is_stopped
         self.exchange.tick(is_stopped=is_stopped)
 
@@ -294,7 +292,7 @@ class Relay:
     def started(self, child: Child) -> None:
         spawned = child.spawned
         hears = (self._server_says, self._server_over, self._server_has_room, self._burst, self._server_broke)
-        self._server = Link(spawned.stdout, spawned.stdin, *hears, max_line=self._outside.max_line)
+        self._server = Link(spawned.stdout, spawned.stdin, *hears, max_line=self._max_line)
         self._begun, self._messages = self._time(), 0
         self.exchange.attached(probe=self._probe)
 
@@ -318,7 +316,7 @@ class Relay:
             self._is_expected = False
             self.supervisor.unexpect()  # its handshake was refused, and may be tried again
         if self._agent is not None:
-            self._agent.resume()  # it waited for who is no more
+            self._agent.resume()  # it was paused for a server that has ended
 
     # What the exchange asks for.
 
@@ -351,21 +349,8 @@ class Relay:
         asked = now if self._asked is None else self._asked
         self.supervisor.ready(own_time(self._begun, first, asked, now))
 
-    def listed(self) -> None:
-        self._outside.listed()
-
     def wedged(self, reason: str) -> None:
         self.supervisor.condemn(reason)
-
-    def note(self, text: str) -> None:
-        self._outside.note(text)
-
-    def noise(self, line: bytes) -> None:
-        said = excerpt(line, EXCERPT)
-        self._outside.note(f"{self.name} writes lines to stdout that are no messages: {said!r}")
-
-    def waiting(self, method: str, seconds: float, limit: float) -> None:
-        self._outside.waiting(f"answer to {method} from the MCP server {self.name}", seconds, limit)
 
     def now(self) -> float:
         return self._time()
@@ -421,11 +406,11 @@ class Relay:
         self.standing = change
         if change.state == "ready":
             self.took = change.after
-        self._outside.changed(change)
+        self._observer.changed(change)
 
     def _agent_over(self, over: Over) -> None:
         if over.is_fault:
-            self._outside.note(f"the agent's connection to {self.name} is closed: it {over.why}")
+            self._observer.note(f"the agent's connection to {self.name} is closed: it {over.why}")
         if over.is_fault or not self._owes_answers():
             self.close()
         else:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.bridge.relay import Outside, Relay, program
+from acp_launch.bridge.conversation import ServerObserver
+from acp_launch.bridge.relay import Relay, program
 from acp_launch.bridge.seat import Guest, Seat, seat
 from acp_launch.errors import first
 from acp_launch.plan.model import StdioPlan
@@ -27,29 +28,22 @@ TICK = 1.0  # seconds between two looks at the clock, while no server has a shor
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """What running servers takes. `log` gives the log of one server's stderr, and `log_end` is told that no more comes
-    for it; `listed` is told that the agent was shown tools; `tell` runs beside the servers and passes on what they
-    told; `hurry` is set when patience is over."""
+    """What running servers takes besides their plans. `hurry` is set when patience is over."""
 
     secrets: Mapping[str, Secret]
     directories: Sequence[Path]
     max_line: int
-    changed: Callable[[Change], None]
-    listed: Callable[[], None]
-    tell: Callable[[], Awaitable[None]]
-    note: Callable[[str], None]
-    waiting: Callable[[str, float, float], None]
-    log: Callable[[str], Callable[[bytes], None]]
-    log_end: Callable[[str], None]
     hurry: asyncio.Event
 
 
 class Servers:
     """Made by `running` only."""
 
-    def __init__(self, plans: Sequence[StdioPlan], needs: Needs, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, plans: Sequence[StdioPlan], needs: Needs, observer: ServerObserver, tasks: asyncio.TaskGroup
+    ) -> None:
         self._plans = {plan.name: plan for plan in plans}
-        self._needs, self._tasks = needs, tasks
+        self._needs, self._observer, self._tasks = needs, observer, tasks
         self._relays: list[Relay] = []
         self._lives: set[asyncio.Task[None]] = set()
         self._seated: dict[str, Relay] = {}  # the latest that the agent opened and has not left, by the server's name
@@ -144,16 +138,8 @@ class Servers:
 
     def _ahead(self, plan: StdioPlan) -> Relay:
         name = self._free_name(plan.name)
-        needs = self._needs
-        outside = Outside(
-            changed=needs.changed,
-            listed=needs.listed,
-            note=needs.note,
-            waiting=needs.waiting,
-            log=needs.log(name),
-            max_line=needs.max_line,
-        )
-        relay = Relay(plan, program(plan, name, needs.secrets), needs.directories, outside)
+        needs, running = self._needs, program(plan, name, self._needs.secrets)
+        relay = Relay(plan, running, needs.directories, self._observer, max_line=needs.max_line)
         self._relays.append(relay)
         life = self._tasks.create_task(self._life(relay), name=f"server {name}")
         self._lives.add(life)
@@ -173,7 +159,7 @@ class Servers:
                 self._proven.add(relay.plan.name)
             if self._seated.get(relay.plan.name) is relay:
                 del self._seated[relay.plan.name]
-            self._needs.log_end(relay.name)
+            self._observer.log_end(relay.name)
         if not self._is_stopping and self._waiting_for(relay.plan) is None:
             self._ahead(relay.plan)
 
@@ -219,13 +205,13 @@ async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
 
 
 @asynccontextmanager
-async def running(plans: Sequence[StdioPlan], needs: Needs) -> AsyncIterator[Running]:
+async def running(plans: Sequence[StdioPlan], needs: Needs, observer: ServerObserver) -> AsyncIterator[Running]:
     """Run the servers for as long as the block does; leaving stops them, each with its own ladder, all at once."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            servers = Servers(plans, needs, tasks)
-            refused = lambda why: needs.note(f"a connection to the seat was refused: {why}")  # noqa: E731
-            beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(needs.tell))]
+            servers = Servers(plans, needs, observer, tasks)
+            refused = lambda why: observer.note(f"a connection to the seat was refused: {why}")  # noqa: E731
+            beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
                 async with seat({plan.name for plan in plans}, servers.seated, refused) as address:
                     yield Running(servers, address)

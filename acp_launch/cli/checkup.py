@@ -31,7 +31,7 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
 from acp_launch.launch.loop import Interrupts, kept
 from acp_launch.launch.run import Wanted, explained, open_wanted, untakeable
-from acp_launch.launch.servers import Bridged
+from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
 from acp_launch.mcp.client import Connection as ServerConnection
@@ -44,15 +44,15 @@ from acp_launch.process.foreground import available
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
+from acp_launch.rpc import StdioTransport
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import Client
-from acp_launch.session.connection import Budget, Connection, awaited, connect, negotiate
+from acp_launch.session.connection import Budget, Connection, connect, negotiate
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.store import Record
 from acp_launch.settings.model import Settings
-from acp_launch.transport import StdioTransport
 
 T = TypeVar("T")
 Log = Callable[[bytes], None]
@@ -178,7 +178,9 @@ async def _session(one: _Begun, connection: Connection, child: Child, needs: Nee
     try:
         if needs.continued is not None:
             how_to_continue(able, replay=True, name=needs.continued.name)
-        none = Bridged(plan, connection.observer, Budget())
+        none = LaunchServers(
+            plan, connection.observer, Budget(), ServerLogs(needs.settings.state / "log", plan.profile)
+        )
         ready = await open_wanted(plan, wanted, needs.secrets, connection, client, none, log_in)
         await _give_back(connection, ready.session_id, able, plan.timeouts.session)
     except LaunchError as error:
@@ -206,7 +208,7 @@ async def _server(one: _Begun, child: Child, needs: Needs) -> None:
     client = ServerClient(roots, declares_roots=stdio.roots == "session")
     telling = Telling(stdio.name, verbose=False)
     async with connect_server(
-        stdio.name, child, client, telling, _awaited, max_line=needs.settings.max_line
+        stdio.name, child, client, telling, Notices().waiting, max_line=needs.settings.max_line
     ) as connection:
         server = await shake_hands(connection, limit=limit)
         after = time.monotonic() - one.at
@@ -225,9 +227,3 @@ async def _surveyed(connection: ServerConnection, server: Server, limit: float) 
             return await survey(connection, server, limit=limit)
     except TimeoutError:
         raise WaitExpired(f"{connection.label} did not come to the end of its lists within {limit:g} s") from None
-
-
-async def _awaited(
-    future: "asyncio.Future[T]", *, what: str, limit: float, since: Callable[[], float] | None = None
-) -> T:
-    return await awaited(future, what=what, limit=limit, since=since, waiting=Notices().waiting)

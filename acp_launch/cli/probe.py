@@ -37,7 +37,6 @@ from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent, StdioServer
 from acp_launch.profile.values import Template
 from acp_launch.secret.value import Secret
-from acp_launch.session.connection import awaited
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings
 
@@ -130,7 +129,7 @@ async def _visit(how: Visit, guard: Guard, logs: ServerLogs, spawned: Spawned, b
         async def met() -> T:
             client = Client(how.probe.roots, declares_roots=how.declares_roots)
             limit = how.probe.settings.max_line
-            async with connect(name, child, client, how.telling, _awaited, max_line=limit) as connection:
+            async with connect(name, child, client, how.telling, Notices().waiting, max_line=limit) as connection:
                 server = await shake_hands(connection, limit=how.probe.server.timeouts.start)
                 return await story(Met(connection, server, time.monotonic() - begun))
 
@@ -146,12 +145,6 @@ async def _visit(how: Visit, guard: Guard, logs: ServerLogs, spawned: Spawned, b
         if interrupts.signal_number is not None:  # it came while the server was being stopped
             raise Stopped("stopped", signal_number=interrupts.signal_number)
         return outcome
-
-
-async def _awaited(
-    future: "asyncio.Future[T]", *, what: str, limit: float, since: Callable[[], float] | None = None
-) -> T:
-    return await awaited(future, what=what, limit=limit, since=since, waiting=Notices().waiting)
 
 
 def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], None]:

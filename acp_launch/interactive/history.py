@@ -19,8 +19,7 @@ from pathlib import Path
 import msgspec
 from prompt_toolkit.history import History
 
-from acp_launch.private import make_private, replace
-from acp_launch.secret.lock import locked
+from acp_launch.private import locked, make_private, replace
 from acp_launch.secret.redact import Redactor
 
 MOST = 10_000  # entries

@@ -34,7 +34,7 @@ from acp_launch.interactive.state import Current, Desk, Leave, Move, Room, Rooms
 from acp_launch.interactive.which import Seat
 from acp_launch.launch.loop import Interrupts, kept
 from acp_launch.launch.run import Reconnect, Talks, after_login, call_on, check, once, open_wanted
-from acp_launch.launch.servers import Supplies, bridged
+from acp_launch.launch.servers import launch_servers
 from acp_launch.launch.services import served
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.spawn import Spawned
@@ -311,12 +311,18 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
     """
     needs = seating.needs
-    supplies = Supplies(secrets=needs.secrets, max_line=needs.max_line, logs=needs.server_logs)
     try:
         async with (
             kept(needs.guard),
             Interrupts(seating.front.interrupt) as interrupts,
-            bridged(plan, supplies, seating.observer, interrupts) as servers,
+            launch_servers(
+                plan,
+                seating.observer,
+                interrupts,
+                secrets=needs.secrets,
+                max_line=needs.max_line,
+                logs=needs.server_logs,
+            ) as servers,
             asyncio.TaskGroup() as tasks,
         ):
             desk = Desk(

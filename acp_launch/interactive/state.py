@@ -15,7 +15,7 @@ from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import Heard
 from acp_launch.launch.loop import Interrupts
 from acp_launch.launch.run import Talks, Wanted
-from acp_launch.launch.servers import Bridged
+from acp_launch.launch.servers import LaunchServers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Standing
 from acp_launch.secret.redact import redactor
@@ -135,7 +135,7 @@ class Desk(Struct, kw_only=True, eq=False):
     heard: Heard
     rooms: Rooms
     here: Path  # where the command was typed
-    servers: Bridged
+    servers: LaunchServers
     interrupts: Interrupts
     current: Current | None = None
     chosen: list[Setting] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back

@@ -1,10 +1,9 @@
 """A file of the user's is replaced whole or not at all, keeps its mode, and is left alone if it changed meanwhile."""
 
-import os
 from pathlib import Path
 
 from acp_launch.errors import UsageError
-from acp_launch.private import create, real
+from acp_launch.private import create, real, replace
 from acp_launch.profile.load import shown
 
 
@@ -32,14 +31,7 @@ def _put(target: Path, text: str, instead_of: str | None) -> None:
         return
     if target.read_bytes() != instead_of.encode():
         raise _changed(target)
-    fresh = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(8).hex()}")
-    create(fresh, text.encode())
-    try:
-        fresh.chmod(target.stat().st_mode & 0o7777)
-        fresh.replace(target)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
+    replace(target, text.encode(), mode=target.stat().st_mode & 0o7777)
 
 
 def _changed(file: Path) -> UsageError:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from acp_launch.bridge import offer
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, MachineError, RunExpired, Stopped, WaitExpired
 from acp_launch.launch.loop import Interrupts, kept
-from acp_launch.launch.servers import Bridged, Supplies, bridged
+from acp_launch.launch.servers import LaunchServers, launch_servers
 from acp_launch.launch.services import Means, served
 from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
 from acp_launch.problem import Problem, errors
@@ -25,13 +25,13 @@ from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
 from acp_launch.protocol.conversation import How
+from acp_launch.rpc import StdioTransport
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
 from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
 from acp_launch.session.store import Record, drift
-from acp_launch.transport import StdioTransport
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
@@ -92,7 +92,7 @@ async def call_on(
     observer: Observer,
     interrupts: Interrupts,
     story: Story[T],
-    servers: Bridged | None = None,
+    servers: LaunchServers | None = None,
 ) -> T:
     """The same within a launch, which may call on its agent more than once. `servers` are told when it is the last."""
     is_orderly, grace = False, GRACE
@@ -162,7 +162,7 @@ async def open_wanted(
     secrets: Mapping[str, Secret],
     connection: Connection,
     client: Client,
-    servers: Bridged,
+    servers: LaunchServers,
     log_in: LogIn,
 ) -> SessionReady:
     """Open it, and set what is wished for.
@@ -305,11 +305,17 @@ async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observe
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
         ServerError: a required server has never answered, so that the turn was done without it.
     """
-    supplies = Supplies(secrets=job.secrets, max_line=job.max_line, logs=job.server_logs)
     async with (
         kept(job.guard),
         Interrupts(budget=Budget(job.timeout)) as interrupts,
-        bridged(plan, supplies, observer, interrupts) as servers,
+        launch_servers(
+            plan,
+            observer,
+            interrupts,
+            secrets=job.secrets,
+            max_line=job.max_line,
+            logs=job.server_logs,
+        ) as servers,
     ):
 
         async def story(connection: Connection, job: Job = job) -> TurnEnd:
@@ -333,7 +339,7 @@ async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observe
 
 
 async def _turn(
-    plan: LaunchPlan, job: Job, connection: Connection, interrupts: Interrupts, servers: Bridged
+    plan: LaunchPlan, job: Job, connection: Connection, interrupts: Interrupts, servers: LaunchServers
 ) -> TurnEnd:
     blocks = job.blocks(connection.agent.capabilities)
     async with served(plan, connection, job.means, interrupts.hurry) as serving:

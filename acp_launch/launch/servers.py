@@ -6,12 +6,10 @@ told about; of the others, which the agent connects to itself, it is asked wheth
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from acp_launch.bridge.offer import Way, is_bridged
 from acp_launch.errors import ServerError, WaitExpired
@@ -22,8 +20,9 @@ from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.process.logs import ServerLogs
 from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Secret
-from acp_launch.session.connection import Budget, awaited
+from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
+from acp_launch.waits import awaited
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running
@@ -34,21 +33,13 @@ LONGEST = 10.0  # seconds until whether a remote server answers must be known; `
 SILENT = 3.0  # seconds after which a process that lives and says nothing passes: not every server answers a ping
 
 
-class Supplies(Struct, frozen=True, kw_only=True):
-    """What servers need besides their plan."""
+class LaunchServers:
+    """Made by `launch_servers` only; without any server of ours it does nothing. Observes those that run."""
 
-    secrets: Mapping[str, Secret]
-    max_line: int  # bytes
-    logs: ServerLogs
-
-
-class Bridged:
-    """Made by `bridged` only; without any server of ours it does nothing."""
-
-    def __init__(self, plan: LaunchPlan, observer: Observer, budget: Budget) -> None:
-        self._plan, self._observer, self._budget = plan, observer, budget
+    def __init__(self, plan: LaunchPlan, observer: Observer, budget: Budget, logs: ServerLogs) -> None:
+        self._plan, self._observer, self._budget, self._logs = plan, observer, budget, logs
         self._asked: Sequence[Asked] = ()
-        self.absent: frozenset[str] = frozenset()  # names of remote servers that nobody needs, and nobody answers for
+        self.absent: frozenset[str] = frozenset()  # names of optional remote servers that do not answer
         self._inner: Running | None = None
         self._is_open = self._is_told = self._is_stopping = False
         self._news = asyncio.Event()
@@ -57,14 +48,30 @@ class Bridged:
         self._inner = inner
 
     def changed(self, change: Change) -> None:
-        """A step in the life of a server. Those of our own stopping are no news."""
+        """A step in the life of a server. Those of our own stopping are not told."""
+        self._logs.mark(change.server, _mark(change))
         if not self._is_stopping:
             self._observer.server(change)
             self._news.set()
-            self.look()
+            self.listed()
+
+    def listed(self) -> None:
+        """Something about the servers has changed: how they stand is told once all of that is known."""
+        if self._inner is None or self._is_told or not self._is_open:
+            return
+        if all(map(_is_settled, standings := self._inner.servers.standings())):
+            self._is_told = True
+            self._observer.standing(standings, "opened")
+            self._news.set()
+
+    def log(self, server: str) -> Callable[[bytes], None]:
+        return self._logs.of(server)
+
+    def log_end(self, server: str) -> None:
+        self._logs.end(server)
 
     def note(self, text: str) -> None:
-        """One line a person should read."""
+        """A line for the user."""
         self._observer.note(text)
         self._news.set()
 
@@ -144,16 +151,7 @@ class Bridged:
     def opened(self) -> None:
         """The session is open: how the servers stand is told as soon as that is known: agents take their time."""
         self._is_open = True
-        self.look()
-
-    def look(self) -> None:
-        """Something about the servers has changed."""
-        if self._inner is None or self._is_told or not self._is_open:
-            return
-        if all(map(_is_settled, standings := self._inner.servers.standings())):
-            self._is_told = True
-            self._observer.standing(standings, "opened")
-            self._news.set()
+        self.listed()
 
     def first_turn_over(self) -> None:
         """By now the agent has opened what it ever will; some drop servers without a word (facts/agents.md)."""
@@ -211,15 +209,30 @@ class Bridged:
 
 
 @asynccontextmanager
-async def bridged(
-    plan: LaunchPlan, supplies: Supplies, observer: Observer, interrupts: Interrupts
-) -> AsyncIterator[Bridged]:
+async def launch_servers(
+    plan: LaunchPlan,
+    observer: Observer,
+    interrupts: Interrupts,
+    *,
+    secrets: Mapping[str, Secret],
+    max_line: int,
+    logs: ServerLogs,
+) -> AsyncIterator[LaunchServers]:
     """Start the servers of `plan` now; leaving stops them, after the agent, whose shims they answer."""
-    story = Bridged(plan, observer, interrupts.budget)
+    servers = LaunchServers(plan, observer, interrupts.budget, logs)
+    ours = _ours(plan)
     async with _reaching(plan) as asked:
-        story.asking(asked)
-        async with _running(plan, supplies, story, interrupts.hurry):
-            yield story
+        servers.asking(asked)
+        if not ours:
+            yield servers
+            return
+        from acp_launch.bridge.servers import Needs, running  # 15 ms, which a launch without servers need not pay
+
+        directories = (plan.cwd, *plan.additional_directories)
+        needs = Needs(secrets=secrets, directories=directories, max_line=max_line, hurry=interrupts.hurry)
+        async with running(ours, needs, servers) as inner:
+            servers.running(inner)
+            yield servers
 
 
 @asynccontextmanager
@@ -249,37 +262,6 @@ async def _unreached(server: RemotePlan) -> str:
         return LATE
     except OSError:  # there is no thread for it: the agent will find out
         return ""
-
-
-@asynccontextmanager
-async def _running(plan: LaunchPlan, supplies: Supplies, story: Bridged, hurry: asyncio.Event) -> AsyncIterator[None]:
-    ours = _ours(plan)
-    if not ours:
-        yield
-        return
-
-    from acp_launch.bridge.servers import Needs, running  # 15 ms, which a launch without servers need not pay
-
-    def changed(change: Change) -> None:
-        supplies.logs.mark(change.server, _mark(change))
-        story.changed(change)
-
-    needs = Needs(
-        secrets=supplies.secrets,
-        directories=(plan.cwd, *plan.additional_directories),
-        max_line=supplies.max_line,
-        changed=changed,
-        listed=story.look,
-        tell=story.tell,
-        note=story.note,
-        waiting=story.waiting,
-        log=supplies.logs.of,
-        log_end=supplies.logs.end,
-        hurry=hurry,
-    )
-    async with running(ours, needs) as inner:
-        story.running(inner)
-        yield
 
 
 def _ours(plan: LaunchPlan) -> list[StdioPlan]:

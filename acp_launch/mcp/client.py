@@ -11,14 +11,13 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import PurePath
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from acp_launch.errors import (
     LaunchError,
-    LocalProtocolError,
     ProtocolError,
     RemoteProtocolError,
     ServerError,
@@ -30,21 +29,15 @@ from acp_launch.mcp.message import OURS, RELEASE, Progress, Said, Server, Tool, 
 from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
-from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, LineFramer, LineTooLong, Notified, Peer
-from acp_launch.protocol.mishap import Mishaps
-from acp_launch.protocol.written import written
-from acp_launch.secret.redact import excerpt
+from acp_launch.protocol.conversation import Reply
+from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
+from acp_launch.rpc import Pump, StdioTransport, details
+from acp_launch.waits import awaited
 
 # Escapes as they follow each other: a surrogate pair, any other character, or a short one (an escaped backslash too).
 _ESCAPE = re.compile(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
 _HALVES = (b"\\ud", b"\\uD")
 _batch = msgspec.json.Decoder(list[Raw])
-
-
-class Reply(Struct, frozen=True):
-    """A line to send: the answer to what the server asked."""
-
-    line: bytes
 
 
 Event = Answered | Junk | Reply | Progress | Said
@@ -75,35 +68,18 @@ class Client:
         return self._peer.call(method, params)
 
     def initialized(self) -> bytes:
-        return jsonrpc.notification("notifications/initialized", {})
+        return jsonrpc.as_line(jsonrpc.notification("notifications/initialized", {}))
 
     def cancelled(self, number: int, reason: str) -> bytes:
         """Nobody waits any more for the answer to request `number`, which may come all the same."""
-        return jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason})
+        return jsonrpc.as_line(jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason}))
 
     def receive(self, line: bytes) -> Iterator[Event]:
-        """
+        """Read one of the messages of a line (`messages`).
+
         Raises:
             RemoteProtocolError: what we say comes back.
         """
-        if any(half in line for half in _HALVES):
-            line = _whole(line)
-        if line.lstrip()[:1] != b"[":
-            yield from self._one(line)
-            return
-        try:
-            elements = _batch.decode(line)
-        except (msgspec.DecodeError, RecursionError):
-            yield Junk("a line that is no JSON-RPC message")
-            return
-        for element in elements:
-            yield from self._one(bytes(element))
-
-    def spoilt(self, line: bytes) -> Iterator[tuple[int | None, bytes]]:
-        """What the messages of a line are still due whose handling failed (`Peer.spoilt`)."""
-        return map(self._peer.spoilt, jsonrpc.batch(line) or [line])
-
-    def _one(self, line: bytes) -> Iterator[Event]:
         incoming = self._peer.receive(line)
         if isinstance(incoming, Called):
             yield Reply(self._reply(incoming))
@@ -111,6 +87,10 @@ class Client:
             yield from _news(incoming)
         else:
             yield incoming
+
+    def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
+        """What a message is still due whose handling failed (`Peer.spoilt`)."""
+        return self._peer.spoilt(line)
 
     def _reply(self, asked: Called) -> bytes:
         if asked.method == "ping":
@@ -121,6 +101,18 @@ class Client:
         if asked.method == "initialize":
             raise RemoteProtocolError("this is no MCP server: it only echoes what it is sent")
         return self._peer.refuse(asked.id, jsonrpc.METHOD_NOT_FOUND, f"acp-launch does not offer {asked.method}")
+
+
+def messages(line: bytes) -> Sequence[bytes]:
+    """The messages of a line: one, or those of a batch."""
+    if any(half in line for half in _HALVES):
+        line = _whole(line)
+    if line.lstrip()[:1] != b"[":
+        return (line,)
+    try:
+        return [bytes(element) for element in _batch.decode(line)]
+    except (msgspec.DecodeError, RecursionError):
+        return (line,)  # read as one it is junk
 
 
 def _whole(line: bytes) -> bytes:
@@ -136,18 +128,11 @@ def _news(told: Notified) -> Iterator[Event]:
         yield message.read_said(told.params)
 
 
-# The pump between a server's process and our side of the conversation: one reader, one writer, requests as futures.
-#
-# When the server ends, in whatever way, every open request fails at once with how it ended and its last words. A server
-# that does not read what it is sent blocks nobody but itself: writing is queued, and every wait has its deadline.
+# A server's process at the other end of a pump (`rpc`). Every wait has its deadline.
 
 
+Waiting = Callable[[str, float, float], None]
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
-MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers a server may leave unread
-LAST_WORDS = 1.0  # seconds for a server that closed a pipe to end, so that we can say how
-FAREWELL = 0.5  # seconds for it to take the last we have to say
-NOISE = 5  # lines that are no messages, quoted when the handshake fails
-T = TypeVar("T")
 
 
 class Listener(Protocol):
@@ -158,38 +143,26 @@ class Listener(Protocol):
     def note(self, text: str) -> None: ...
 
 
-class Awaited(Protocol):
-    """A wait that says a word when it takes long (`session.waits.awaited`); `limit` is in seconds."""
-
-    async def __call__(
-        self, future: asyncio.Future[T], *, what: str, limit: float, since: Callable[[], float] | None = None
-    ) -> T: ...
-
-
 class Connection:
-    def __init__(self, name: str, child: Child, client: Client, listener: Listener, awaited: Awaited) -> None:
+    def __init__(
+        self, name: str, child: Child, client: Client, listener: Listener, waiting: Waiting, *, max_line: int
+    ) -> None:
         self.name = name
         self.label = f'the MCP server "{name}"'
         self.client = client
-        self.is_open = False
-        self.noise: list[str] = []
-        self._child = child
-        self._listener = listener
-        self._awaited = awaited
+        self._listener, self._said_waiting = listener, waiting
         self._clock = asyncio.get_running_loop().time
-        self._waiting: dict[int, tuple[str, asyncio.Future[Answered]]] = {}
-        self._over: Callable[[str], LaunchError] | None = None
-        self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self._unsent = 0
-        self._junk = 0
         self._junk_bytes = 0  # since its last message
         self._progressed = self._opened = self._clock()
         self._asked_for_roots = asyncio.Event()
-        self._mishaps = Mishaps(listener.note)
+        transport = StdioTransport(child)
+        self.pump = Pump(
+            transport, self._receive, self, self.label, spoilt=client.spoilt, max_line=max_line, split=messages
+        )
 
     def opened(self) -> None:
         """The handshake is behind us."""
-        self.is_open = True
+        self.pump.is_open = True
         self._opened = self._clock()
 
     async def roots_asked(self, *, within: float) -> int:
@@ -202,10 +175,6 @@ class Connection:
     def progressed(self) -> float:
         """Loop time of the last request or progress."""
         return self._progressed
-
-    def send(self, line: bytes) -> None:
-        self._unsent += len(line)
-        self._outbox.put_nowait(line)
 
     async def ask(
         self, call: Call, *, what: str, limit: float, knob: str, since: Callable[[], float] | None = None
@@ -220,191 +189,78 @@ class Connection:
             RemoteProtocolError: it broke the protocol.
             WaitExpired: it did not answer in time.
         """
-        if self._over:
-            raise self._over(call.method)
         self._progressed = self._clock()
-        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-        self._waiting[call.number] = (call.method, future)
-        self.send(call.line)
-        try:
-            named = f"{what} from {self.label}"
-            answer = await self._awaited(future, what=named, limit=limit, since=since)
-        except WaitExpired as error:
-            error.fix = f"if it needs longer: {knob}"
-            await self._withdraw(call, "it took too long")
-            raise
-        except asyncio.CancelledError:
-            await self._withdraw(call, "the user stopped it")
-            raise
-        finally:
-            del self._waiting[call.number]
+        with self.pump.asking(call) as future:
+            try:
+                named = f"{what} from {self.label}"
+                answer = await awaited(future, what=named, limit=limit, since=since, waiting=self._said_waiting)
+            except WaitExpired as error:
+                error.fix = f"if it needs longer: {knob}"
+                await self._withdraw(call, "it took too long")
+                raise
+            except asyncio.CancelledError:
+                await self._withdraw(call, "the user stopped it")
+                raise
         if answer.fault is not None:
             raise self._refused(call.method, answer.fault)
         return answer.result
 
-    async def read(self, *, max_line: int) -> None:
-        """Pump until the server ends; what it does wrong fails whatever waits for it."""
-        framer = LineFramer(limit=max_line)
-        try:
-            while chunk := await self._child.read():
-                for line in framer.feed(chunk):
-                    self._take(line)
-        except LineTooLong as error:
-            self._end(self._too_long(error))
-        except LaunchError as error:
-            self._end(error)
-        else:
-            how = await self._how()
-            self._end(lambda method: self._death(how, method))
+    # What the pump tells.
 
-    async def write(self) -> None:
-        """Write what was queued, in order, until cancelled or the server stops taking it."""
-        try:
-            while True:
-                line = await self._outbox.get()
-                await self._child.write(line)
-                self._unsent -= len(line)
-                self._outbox.task_done()
-        except BrokenPipeError:
-            await asyncio.sleep(LAST_WORDS)  # mostly it is ending, and the reader learns how
-            self._end(lambda method: self._death("closed its stdin", method))
-
-    def _take(self, line: bytes) -> None:
-        try:
-            self._handle(line)
-        except LaunchError:
-            raise
-        except Exception as error:
-            self._mishaps.add(self.label, error)
-            self._make_good(line)
-
-    def _make_good(self, line: bytes) -> None:
-        """Whoever waits for what we failed to handle waits no longer."""
-        for number, reply in self.client.spoilt(line):
-            if reply:
-                self._reply(reply)
-            method, future = self._waiting.get(-1 if number is None else number, ("", None))
-            if future is not None and not future.done():
-                said = f"the answer of {self.label} to {method} was left out, by a bug in acp-launch"
-                future.set_exception(LocalProtocolError(said))
-
-    def _handle(self, line: bytes) -> None:
-        for event in self.client.receive(line):
-            if not isinstance(event, Junk):
-                self._junk_bytes = 0
-            if isinstance(event, Answered):
-                self._answer(event)
-            elif isinstance(event, Reply):
-                self._reply(event.line)
-            else:
-                self._tell(event, line)
-
-    def _tell(self, event: Event, line: bytes) -> None:
-        if isinstance(event, Junk):
-            self._note_junk(event, line)
-        elif isinstance(event, Progress):
+    def take(self, event: Progress | Said) -> None:
+        if isinstance(event, Progress):
             self._progressed = self._clock()
             self._listener.progress(event)
-        elif isinstance(event, Said):
+        else:
             self._listener.said(event)
 
-    def _answer(self, answer: Answered) -> None:
-        _, future = self._waiting.get(answer.number, ("", None))
-        if future is not None and not future.done():  # an answer to what we gave up may come late
-            future.set_result(answer)
+    def note(self, text: str) -> None:
+        self._listener.note(text)
 
-    def _reply(self, line: bytes) -> None:
-        if self._unsent > MAX_REPLIES:
-            raise RemoteProtocolError(f"{self.label} sends requests and does not read the answers")
-        self.send(line)
-        if self.client.roots_asked:
-            self._asked_for_roots.set()
+    def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
+        return ServerError(f"{self.label} {how} before it answered {method}")
 
-    def _note_junk(self, junk: Junk, line: bytes) -> None:
+    async def drain(self) -> None:
+        """There is always room."""
+
+    def _receive(self, line: bytes) -> Iterator[Event]:
         """
         Raises:
-            RemoteProtocolError: there is nothing else on its stdout, and no end of it.
+            RemoteProtocolError: there is nothing but junk on its stdout, and no end of it.
         """
-        self._junk_bytes += len(line) + 1
-        if self._junk_bytes > FLOOD:
-            raise RemoteProtocolError(
-                f"{self.label} floods its stdout with lines that are no messages",
-                fix="is the command right? some servers speak MCP on stdio only with a flag or a subcommand",
-            )
-        if not line.strip():
-            return
-        if not self.is_open:  # banners are common; they are quoted if the handshake fails
-            self.noise += [excerpt(line, 200)] if len(self.noise) < NOISE else []
-            return
-        self._junk += 1
-        if self._junk in (1, 100, 10_000):
-            self._listener.note(f"the stdout of {self.label} holds {junk.reason}; ignored ({self._junk} so far)")
+        for event in self.client.receive(line):
+            self._junk_bytes = self._junk_bytes + len(line) + 1 if isinstance(event, Junk) else 0
+            if self._junk_bytes > FLOOD:
+                raise RemoteProtocolError(
+                    f"{self.label} wrote more than 1 MiB to stdout that is not JSON-RPC", fix=STDIO
+                )
+            yield event
+            if self.client.roots_asked:
+                self._asked_for_roots.set()
 
     async def _withdraw(self, call: Call, reason: str) -> None:
         if call.method == "initialize":
             return
-        self.send(self.client.cancelled(call.number, reason))
-        await self.flush()
-
-    async def flush(self) -> None:
-        """Until everything that was sent is in the pipe: what a server still waits for keeps it from ending."""
-        with suppress(TimeoutError):  # it does not read; it will be stopped all the same
-            async with asyncio.timeout(FAREWELL):
-                await self._outbox.join()
-
-    async def _how(self) -> str:
-        try:
-            async with asyncio.timeout(LAST_WORDS):
-                return str(await self._child.wait())
-        except TimeoutError:
-            return "closed its output but is still running"
-
-    def _death(self, how: str, method: str) -> LaunchError:
-        return ServerError(f"{self.label} {how} before it answered {method}")
+        self.pump.send(self.client.cancelled(call.number, reason))
+        await self.pump.flush()
 
     def _refused(self, method: str, fault: jsonrpc.Fault) -> ServerRefused:
-        detail = [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
         said = f"{self.label} answered {method} with an error: {fault.message} ({fault.code})"
-        return ServerRefused(said, code=fault.code, detail=detail)
-
-    def _too_long(self, error: LineTooLong) -> LaunchError:
-        return RemoteProtocolError(
-            error.message.replace("the agent", self.label), fix=error.fix.replace("agent", "server")
-        )
-
-    def _end(self, error: "LaunchError | Callable[[str], LaunchError]") -> None:
-        failed = error if callable(error) else lambda method: error
-        self._over = self._over or failed
-        for method, future in self._waiting.values():
-            if not future.done():
-                future.set_exception(self._over(method))
+        return ServerRefused(said, code=fault.code, detail=details(fault))
 
 
 @asynccontextmanager
 async def connect(
-    name: str, child: Child, client: Client, listener: Listener, awaited: Awaited, *, max_line: int
+    name: str, child: Child, client: Client, listener: Listener, waiting: Waiting, *, max_line: int
 ) -> AsyncIterator[Connection]:
-    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group."""
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            connection = Connection(name, child, client, listener, awaited)
-            pumps = [tasks.create_task(connection.read(max_line=max_line)), tasks.create_task(connection.write())]
-            try:
-                yield connection
-                await connection.flush()
-            finally:
-                for pump in pumps:
-                    pump.cancel()
-    except BaseExceptionGroup as failures:
-        raise _first(failures) from None
+    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group.
 
-
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What the body raised, before anything that followed from it."""
-    failure: BaseException = failures
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure
+    `waiting` is told of a wait that takes long: what it is for, the seconds so far, and its limit.
+    """
+    connection = Connection(name, child, client, listener, waiting, max_line=max_line)
+    async with connection.pump.running():
+        yield connection
+        await connection.pump.flush()
 
 
 # `initialize` and `notifications/initialized`, first and in this order: who the server is and what it offers.
@@ -437,12 +293,12 @@ async def shake_hands(connection: Connection, *, limit: float) -> Server:
     except WaitExpired as error:
         told = silent(connection.name, limit)
         error.message, error.fix = told.message, told.fix
-        raise _explained(error, connection.noise) from None
+        raise _explained(error, connection.pump.noise) from None
     except LaunchError as error:
-        raise _explained(error, connection.noise) from None
+        raise _explained(error, connection.pump.noise) from None
     server = read_server(connection.label, result)
     connection.opened()
-    connection.send(connection.client.initialized())
+    connection.pump.send(connection.client.initialized())
     return server
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acp_launch.private import take_lock
 from acp_launch.process import cgroup, marker, prepare
 from acp_launch.process.guardian import Remains, end
 from acp_launch.process.pidfd import block_until_gone
@@ -148,8 +149,6 @@ def _command(pid: int) -> str:
 def _locked(path: Path) -> Iterator[bool]:
     """Whether the record is there, and ours to act on, while the block runs. The kernel lets go of the lock when its
     holder dies. Where locks cannot be had, two may end the same processes, which harms nobody."""
-    import fcntl
-
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -157,13 +156,10 @@ def _locked(path: Path) -> Iterator[bool]:
         return
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
+            is_ours = take_lock(descriptor)
         except OSError:
-            pass
-        yield path.exists()
+            is_ours = True
+        yield is_ours and path.exists()
     finally:
         os.close(descriptor)
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from acp_launch.errors import StateError
-from acp_launch.private import is_private, make_private
+from acp_launch.private import is_private, make_private, take_lock
 from acp_launch.settings.load import grounds, lies_in
 
 FOLDER = "workdirs"  # in the state directory
@@ -124,15 +124,10 @@ def _remove_deserted(directory: Path) -> None:
 
 def _is_ours(lock: int) -> bool | None:
     """Whether we hold the lock now. None where locks cannot be had, and so old and new are not told apart."""
-    import fcntl
-
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return take_lock(lock)
     except OSError:
         return None
-    return True
 
 
 def _names(directory: Path) -> list[str]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from acp_launch.waits import next_word
+
 if TYPE_CHECKING:
     from threading import Event
 
@@ -70,7 +72,7 @@ class Reading:
                 return
             if spent >= self._word:
                 say(self._label, seconds)
-                self._word = min(self._word * 3, self._word + 60)
+                self._word = next_word(self._word)
 
     def _until_now(self, begun: tuple[float, float]) -> tuple[float, float]:
         seconds, work = time.monotonic() - begun[0], time.process_time() - begun[1]

@@ -251,7 +251,7 @@ class Conversation:
         """`session/cancel`, and `cancelled` for every permission question of the session (C-61)."""
         session = self._sessions[session_id]
         session.cancelling = True
-        lines = [jsonrpc.notification("session/cancel", {"sessionId": session_id})]
+        lines = [jsonrpc.as_line(jsonrpc.notification("session/cancel", {"sessionId": session_id}))]
         return lines + [self.permit(session_id, id, None) for id in list(session.asking)]
 
     def permit(self, session_id: str, id: Raw, option_id: str | None) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from acp_launch.errors import LocalProtocolError, RemoteProtocolError
+from acp_launch.errors import LocalProtocolError
 from acp_launch.protocol.written import written
 
 METHOD_NOT_FOUND = -32601
@@ -133,25 +133,31 @@ def _tolerated_fault(written: bytes) -> Fault:
     return Fault(INTERNAL_ERROR if number is None else number, message)
 
 
-def request(number: int, method: str, params: object) -> bytes:
-    return _line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+# A message of ours, without the newline that ends it on a pipe (`as_line`).
 
 
-def notification(method: str, params: object) -> bytes:
-    return _line({"jsonrpc": "2.0", "method": method, "params": params})
+def as_line(message: bytes) -> bytes:
+    """End a message, which is copied for it."""
+    return message + b"\n"
+
+
+def request(id: int | Raw, method: str, params: object = None) -> bytes:
+    body: dict[str, object] = {"jsonrpc": "2.0", "id": id, "method": method}
+    return written(body if params is None else {**body, "params": params})
+
+
+def notification(method: str, params: object = None) -> bytes:
+    body: dict[str, object] = {"jsonrpc": "2.0", "method": method}
+    return written(body if params is None else {**body, "params": params})
 
 
 def result(id: Raw, value: object) -> bytes:
-    return _line({"jsonrpc": "2.0", "id": id, "result": value})
+    return written({"jsonrpc": "2.0", "id": id, "result": value})
 
 
 def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
     said = {"code": code, "message": message} | ({} if data is None else {"data": data})
-    return _line({"jsonrpc": "2.0", "id": id, "error": said})
-
-
-def _line(message: dict[str, object]) -> bytes:
-    return written(message) + b"\n"
+    return written({"jsonrpc": "2.0", "id": id, "error": said})
 
 
 # Cut a byte stream into lines, however the pipe happened to chunk it (ACP v1 "transports", stdio).
@@ -160,8 +166,8 @@ def _line(message: dict[str, object]) -> bytes:
 LONG = 1024 * 1024  # bytes
 
 
-class LineTooLong(RemoteProtocolError):  # noqa: N818 - it reads as what happened
-    """Raised when the other side sends more than the limit without a newline."""
+class LineTooLong(Exception):  # noqa: N818 - it reads as what happened
+    """Raised when the other side sends more than the limit without a newline; the text is the object of "sent"."""
 
 
 class LineFramer:
@@ -217,10 +223,7 @@ class LineFramer:
         self._parts, self._long, self._held = [], bytearray(), 0
 
     def _refuse(self) -> None:
-        raise LineTooLong(
-            f"the agent sent a line of more than {self._limit:,} bytes",
-            fix="if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>",
-        )
+        raise LineTooLong(f"a line of more than {self._limit:,} bytes")
 
 
 # One side of a JSON-RPC connection, sans-IO: who asked what, and what is still unanswered.
@@ -284,7 +287,7 @@ class Peer:
         number = self._next
         self._next += 1
         self._asked[str(number).encode()] = (number, method)
-        return Call(number, method, request(number, method, params))
+        return Call(number, method, as_line(request(number, method, params)))
 
     def receive(self, line: bytes) -> Incoming:
         self._settled = b""
@@ -305,11 +308,11 @@ class Peer:
             LocalProtocolError: it was answered already, or never asked.
         """
         self._settle(id)
-        return result(id, value)
+        return as_line(result(id, value))
 
     def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
         self._settle(id)
-        return error(id, code, message, data)
+        return as_line(error(id, code, message, data))
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
         """What a message is still due whose handling failed: the number of the request of ours that it answers, and the
@@ -324,7 +327,7 @@ class Peer:
         if bytes(message.id) == self._settled:
             return None, b""
         self._owed.pop(bytes(message.id), None)
-        return None, error(message.id, INTERNAL_ERROR, BROKEN)
+        return None, as_line(error(message.id, INTERNAL_ERROR, BROKEN))
 
     def owes(self, id: Raw) -> bool:
         """Whether their request `id` still waits for our answer."""

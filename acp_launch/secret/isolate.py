@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TextIO, TypeVar, cast
 
-from acp_launch import leave
+from acp_launch import leave, waits
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault, size
 
 # Descriptors 0 and 1 while a stranger's code works in this process, or starts programs of its own.
@@ -104,7 +104,6 @@ def _flush() -> None:
                 stream.flush()
 
 
-FIRST_WORD = 3.0  # seconds until we say what we wait for, as with every wait (DESIGN §6)
 T = TypeVar("T")
 
 _children_before: set[int] | None = None
@@ -121,7 +120,7 @@ class NoThread(Exception):  # noqa: N818
 def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], None]) -> T:
     """What `work` gives or raises, if that comes within `limit` seconds. Ctrl-C ends the wait at once.
 
-    `waiting` is told after 3 s how long it has been, then at growing intervals.
+    `waiting` is told how long it has been, by the rule of every wait (`waits`).
 
     Raises:
         Late: the deadline passed.
@@ -160,7 +159,7 @@ def _awaited(
     answers: "SimpleQueue[Callable[[], T]]", limit: float, waiting: Callable[[float], None]
 ) -> Callable[[], T]:
     begun = time.monotonic()
-    word = FIRST_WORD
+    word = waits.FIRST_WORD
     while True:
         left = begun + min(word, limit) - time.monotonic()
         try:
@@ -170,7 +169,7 @@ def _awaited(
                 raise Late from None
             with out_loud():
                 waiting(word)
-            word *= 3
+            word = waits.next_word(word)
 
 
 def _give_up() -> None:

@@ -12,9 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from acp_launch.private import Unfit, make_private, read_bounded, replace
+from acp_launch.private import Unfit, locked, make_private, read_bounded, replace
 from acp_launch.secret.isolate import Late, NoThread, bounded
-from acp_launch.secret.lock import locked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, look
 

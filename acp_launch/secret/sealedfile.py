@@ -16,10 +16,9 @@ from shlex import quote
 from typing import Protocol
 
 from acp_launch import private
-from acp_launch.private import Unfit
+from acp_launch.private import Unfit, locked
 from acp_launch.secret import sealed
 from acp_launch.secret.isolate import storable
-from acp_launch.secret.lock import locked
 from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Hkdf, Kdf, Key, Scrypt, Sealed, derive, fresh_salt, opens
 from acp_launch.secret.value import PASSPHRASE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings

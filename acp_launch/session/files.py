@@ -89,6 +89,9 @@ def _next(file: BinaryIO, count: int, most: int) -> bytes:
 # Readers see the old or the new text, and a full disk leaves the old. Permission bits are kept, the owner where we may
 # give files away. Other names of the file (hard links) keep the old text; extended attributes and setuid bits are not
 # carried over. If we are killed meanwhile, a file `.acp-launch-…` may stay.
+#
+# `private.replace` does not do: it goes by paths, while an agent's file is written in a directory that was opened
+# without following links (`beneath`), and is given back to its owner.
 
 
 _FRESH = NO_LINK | os.O_WRONLY | os.O_CREAT | os.O_EXCL

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from acp_launch.errors import SessionError
-from acp_launch.private import make_private
+from acp_launch.private import make_private, take_lock
 
 Key = tuple[str, str, str]  # project, profile, name
 NOTE_LIMIT = 4096  # bytes read of what the holder wrote
@@ -94,18 +94,16 @@ def _open(path: Path) -> int:
 
 def _take(descriptor: int, name: str) -> None:
     try:
-        import fcntl
+        is_ours = take_lock(descriptor)
     except ModuleNotFoundError as error:
         raise SessionError(
             f'session "{name}" cannot be held: this system has no flock', fix="use Linux, macOS or WSL"
         ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not is_ours:
         raise SessionError(
             f'session "{name}" is in use by {_read_note(descriptor)}',
             fix="wait for it, end it, or use another --session",
-        ) from error
+        )
 
 
 def _note(key: Key, verb: str, now: float) -> bytes:

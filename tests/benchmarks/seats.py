@@ -17,12 +17,14 @@ from acp_launch.bridge import shim
 from acp_launch.bridge.offer import Way, entries
 from acp_launch.bridge.servers import Needs, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
+from tests.bridge.observing import Silent
 
 HERE = Path(__file__).parent
 
 
-async def nothing() -> None:
-    await asyncio.Event().wait()
+class Saying(Silent):
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)
 
 
 async def main(count: int) -> None:
@@ -35,17 +37,10 @@ async def main(count: int) -> None:
         secrets={},
         directories=(HERE,),
         max_line=1 << 26,
-        changed=lambda change: None,
-        listed=lambda: None,
-        tell=nothing,
-        waiting=lambda what, seconds, limit: None,
-        note=lambda text: print(text, file=sys.stderr),
-        log=lambda server: lambda data: None,
-        log_end=lambda server: None,
         hurry=asyncio.Event(),
     )
     began = time.perf_counter()
-    async with running(plans, needs) as ours:
+    async with running(plans, needs, Saying()) as ours:
         up = await asyncio.gather(*(ours.servers.up(plan) for plan in plans))
         assert all(up)
         took = time.perf_counter() - began

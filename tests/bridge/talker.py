@@ -11,6 +11,7 @@ from acp_launch.bridge.health import Health
 from acp_launch.bridge.messages import Lost
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
+from tests.bridge.observing import Silent
 
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -27,8 +28,8 @@ Json = dict[str, Any]
 
 
 @dataclass
-class Talker:
-    """Implements Surroundings and remembers."""
+class Talker(Silent):
+    """Implements Ports and ServerObserver, and remembers."""
 
     tools: Tools = field(default_factory=Tools)
     start: float = 30.0
@@ -45,6 +46,7 @@ class Talker:
         health = Health(idle=30, least=5)
         self.exchange = Exchange(
             "github",
+            self,
             self,
             None if policy.is_open else policy,
             self.directories,
@@ -76,11 +78,8 @@ class Talker:
     def note(self, text: str) -> None:
         self.events.append(f"note: {text}")
 
-    def noise(self, line: bytes) -> None:
-        self.events.append(f"noise: {line!r}")
-
-    def waiting(self, method: str, seconds: float, limit: float) -> None:
-        self.events.append(f"waiting: {method} for {seconds:g} of {limit:g} s")
+    def waiting(self, what: str, seconds: float, limit: float) -> None:
+        self.events.append(f"waiting: {what} for {seconds:g} of {limit:g} s")
 
     def now(self) -> float:
         return self.clock

@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 
 from acp_launch.bridge import exchange
-from acp_launch.bridge.exchange import FromServer
+from acp_launch.bridge.exchange import ServerSide
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.profile.model import Tools
 from tests.bridge.talker import (
@@ -147,7 +147,7 @@ def test_a_request_we_fail_to_handle_is_answered_and_asked_of_nobody(monkeypatch
 def test_a_question_of_the_server_we_fail_to_handle_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     talker = Talker().introduced(sampling={})
     with monkeypatch.context() as patch:
-        patch.setattr(FromServer, "_own_answer", bug)
+        patch.setattr(ServerSide, "_own_answer", bug)
         talker.server(ask(5, "sampling/createMessage"))
     assert talker.server_hears() == [{"jsonrpc": "2.0", "id": 5, "error": BROKEN}]
     assert talker.agent_hears() == []
@@ -173,7 +173,8 @@ def test_lines_that_are_no_messages_are_skipped_and_said_once() -> None:
     talker = Talker().introduced()
     talker.server(b"Server started!", b"", b"[1,2", b"42", b'{"neither":1}', b"\xff\xfe")
     assert talker.agent_heard == []
-    assert [event for event in talker.events if event.startswith("noise")] == ["noise: b'Server started!'"]
+    noted = "note: github writes lines to stdout that are not messages: 'Server started!'"
+    assert [event for event in talker.events if event.startswith("note")] == [noted]
 
 
 def test_what_an_agent_sends_and_is_no_message_is_answered_so() -> None:
@@ -513,7 +514,7 @@ def test_a_call_over_its_limit_is_answered_cancelled_and_its_late_answer_dropped
         talker.exchange.tick()
     assert talker.agent_heard == []
     words = [event for event in talker.events if event.startswith("waiting")]
-    assert words == ["waiting: tools/call for 3 of 10 s", "waiting: tools/call for 9 of 10 s"]
+    assert words == [f"waiting: answer to tools/call from the MCP server github for {word} of 10 s" for word in (3, 9)]
     talker.clock += 1
     talker.exchange.tick()
     (told,) = talker.agent_hears()
@@ -741,7 +742,7 @@ def test_a_flood_of_what_is_no_message_is_not_borne_with() -> None:
         talker.server(b"y")
     assert not any(event.startswith("wedged") for event in talker.events)
     talker.server(b"y", b"y")
-    assert talker.events[-1] == "wedged: floods its stdout with lines that are no messages"
+    assert talker.events[-1] == "wedged: wrote more than 1 MiB to stdout that is not JSON-RPC"
 
 
 def test_noise_between_messages_is_no_flood() -> None:

@@ -15,6 +15,7 @@ from acp_launch.bridge.seat import Guest
 from acp_launch.bridge.servers import Needs, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
+from tests.bridge.observing import Silent
 
 SERVER = Path(__file__).parents[1] / "servers" / "polite.py"
 PATIENCE = 20.0  # seconds
@@ -29,14 +30,14 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-class Told(list[Change]):
+class Told(list[Change], Silent):
     """What the servers tell, in its order."""
 
     def __init__(self) -> None:
         super().__init__()
         self._news = asyncio.Event()
 
-    def take(self, change: Change) -> None:
+    def changed(self, change: Change) -> None:
         self.append(change)
         self._news.set()
 
@@ -55,16 +56,9 @@ async def served(*plans: StdioPlan) -> AsyncIterator[tuple[Servers, Told]]:
         secrets={},
         directories=(),
         max_line=1 << 20,
-        changed=told.take,
-        listed=lambda: None,
-        tell=forever,
-        note=lambda text: None,
-        waiting=lambda what, seconds, limit: None,
-        log=lambda name: lambda chunk: None,
-        log_end=lambda name: None,
         hurry=asyncio.Event(),
     )
-    async with asyncio.timeout(PATIENCE), running(plans, needs) as inner:
+    async with asyncio.timeout(PATIENCE), running(plans, needs, told) as inner:
         for each in plans:
             assert await inner.servers.up(each)
         yield inner.servers, told

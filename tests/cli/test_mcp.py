@@ -652,5 +652,5 @@ def test_a_flood_that_is_no_protocol_is_not_waited_out(launch: Launcher) -> None
     launch.profile("polite", mcp_servers={"yes": {"command": sys.executable, "args": ["-I", "-S", "-c", flood]}})
     done = launch("mcp", "inspect", "p", "yes")
     assert done.code == 5
-    said = 'acp-launch: the MCP server "yes" floods its stdout with lines that are no messages\n'
+    said = 'acp-launch: the MCP server "yes" wrote more than 1 MiB to stdout that is not JSON-RPC\n'
     assert done.err == said + "    it printed: y\n" * 5 + f"    fix: {STDIO}\n"

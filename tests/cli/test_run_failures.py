@@ -10,7 +10,7 @@ from tests.cli.launcher import Launcher
 
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own\n"
 USAGE = ["usage: helper_cli [-h] COMMAND", "commands:", "  build   build it", "  test    test it"]
-NOISE = "acp-launch: the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)\n"
+NOISE = "acp-launch: the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)\n"
 ASKS_BACK = """
 def prompt(request):
     answer = script.ask("initialize", {"protocolVersion": 1})

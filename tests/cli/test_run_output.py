@@ -20,7 +20,7 @@ def prompt(request):
 
 script.serve({"session/prompt": prompt})
 """
-NOISE = "acp-launch: the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)\n"
+NOISE = "acp-launch: the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)\n"
 UPDATE = '{"type":"update","sessionId":"session-1","update":%s}'
 
 
@@ -180,7 +180,7 @@ def test_an_answer_that_comes_twice_counts_once(launch: Launcher) -> None:
     launch.profile("liar", "twice")
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (0, b"You said: hi\n")
-    note = "the agent's stdout holds an answer to a request that was never made; ignored (1 so far)"
+    note = "the stdout of the agent holds an answer to a request that was never made; ignored (1 so far)"
     assert done.err == f"acp-launch: {note}\n"
 
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.errors import RemoteProtocolError
-from acp_launch.mcp.client import Client, Event, Reply
+from acp_launch.mcp.client import Client, Event, messages
 from acp_launch.mcp.message import Progress, Said
+from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Junk
 from tests import rawjson
 
@@ -19,8 +20,12 @@ LISTED = {
 }
 
 
+def received(client: Client, line: bytes) -> list[Event]:
+    return [event for message in messages(line) for event in client.receive(message)]
+
+
 def heard(client: Client, message: object) -> Event:
-    (event,) = client.receive(json.dumps(message).encode())
+    (event,) = received(client, json.dumps(message).encode())
     return event
 
 
@@ -59,7 +64,7 @@ def test_a_ping_is_answered_and_what_was_not_offered_is_refused() -> None:
 def test_our_own_initialize_coming_back_means_an_echo() -> None:
     client = Client(ROOTS)
     with pytest.raises(RemoteProtocolError, match=r"^this is no MCP server: it only echoes what it is sent$"):
-        list(client.receive(client.initialize().line))
+        list(received(client, client.initialize().line))
 
 
 def test_progress_and_log_messages_are_news_and_other_notifications_are_none() -> None:
@@ -70,7 +75,7 @@ def test_progress_and_log_messages_are_news_and_other_notifications_are_none() -
     assert heard(client, {"method": "notifications/progress", "params": wild}) == Progress(0.0, 0.0, "")
     said = {"level": "info", "logger": "db", "data": {"rows": 3}}
     assert heard(client, {"method": "notifications/message", "params": said}) == Said("info", "db", '{"rows": 3}')
-    assert list(client.receive(b'{"method": "notifications/tools/list_changed"}')) == []
+    assert list(received(client, b'{"method": "notifications/tools/list_changed"}')) == []
 
 
 def test_a_batch_is_read_message_by_message() -> None:
@@ -78,7 +83,7 @@ def test_a_batch_is_read_message_by_message() -> None:
     client = Client(ROOTS)
     call = client.call("tools/list", {})
     batch = [{"id": call.number, "result": {}}, {"id": "p", "method": "ping"}, {"jsonrpc": "2.0"}]
-    kinds = [type(event) for event in client.receive(json.dumps(batch).encode())]
+    kinds = [type(event) for event in received(client, json.dumps(batch).encode())]
     assert kinds == [Answered, Reply, Junk]
 
 
@@ -86,7 +91,7 @@ def test_a_batch_is_read_message_by_message() -> None:
     "line", [b"Welcome!", b"", b"[1, 2", b"\xff", b"42", b'{"id": 7, "result": {}}', b"[[]]", b"[" * 200_000]
 )
 def test_what_is_no_message_is_junk(line: bytes) -> None:
-    (event,) = Client(ROOTS).receive(line)
+    (event,) = received(Client(ROOTS), line)
     assert isinstance(event, Junk)
 
 
@@ -94,8 +99,8 @@ def test_half_an_emoji_does_not_cost_the_message() -> None:
     """JavaScript cuts texts between the halves of a surrogate pair; an escaped backslash begins no escape."""
     client = Client(ROOTS)
     number = client.call("tools/call", {}).number
-    (event,) = client.receive(
-        rb'{"id":%d,"result":["\ud83d","\ud83d\ude00","\\ud83d","\uD83D\u0041","\ude00"]}' % number
+    (event,) = received(
+        client, rb'{"id":%d,"result":["\ud83d","\ud83d\ude00","\\ud83d","\uD83D\u0041","\ude00"]}' % number
     )
     assert isinstance(event, Answered)
     assert json.loads(bytes(event.result)) == ["\ufffd", "\U0001f600", "\\ud83d", "\ufffdA", "\ufffd"]
@@ -123,7 +128,7 @@ RAW = rawjson.messages(HEARD, b'{"level":"\\ud83d"}', b'{"progress":1e999,"messa
 def test_no_line_is_a_surprise(line: bytes) -> None:
     client = Client(ROOTS)
     client.call("tools/list", {})
-    for event in client.receive(line):
+    for event in received(client, line):
         assert isinstance(event, Event)
 
 

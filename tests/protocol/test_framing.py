@@ -34,9 +34,7 @@ def test_a_line_past_the_limit_is_the_peers_fault(size: int) -> None:
     with pytest.raises(LineTooLong) as caught:
         for start in range(0, len(data), size):
             lines.extend(framer.feed(data[start : start + size]))
-    assert str(caught.value) == "the agent sent a line of more than 100 bytes"
-    assert caught.value.fix == "if the agent is right, raise the cap: ACP_LAUNCH_MAX_LINE=<bytes>"
-    assert caught.value.exit_code == 5
+    assert str(caught.value) == "a line of more than 100 bytes"
 
 
 def test_the_lines_before_one_that_is_too_long_are_delivered() -> None:

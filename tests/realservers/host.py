@@ -21,10 +21,7 @@ from acp_launch.document.scalars import Duration
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import Backoff, Restart, ServerTimeouts, Tools
-
-
-async def nothing() -> None:
-    await asyncio.Event().wait()
+from tests.bridge.observing import Silent
 
 
 def value(text: str) -> Value:
@@ -50,8 +47,12 @@ def say(**line: object) -> None:
     print(json.dumps(line), flush=True)
 
 
-def changed(change: Change) -> None:
-    say(type="change", **msgspec.to_builtins(change))
+class Saying(Silent):
+    def changed(self, change: Change) -> None:
+        say(type="change", **msgspec.to_builtins(change))
+
+    def note(self, text: str) -> None:
+        say(type="note", text=text)
 
 
 async def main(directories: list[Path], servers: dict[str, Any]) -> None:
@@ -60,16 +61,9 @@ async def main(directories: list[Path], servers: dict[str, Any]) -> None:
         secrets={},
         directories=directories,
         max_line=1 << 26,
-        changed=changed,
-        listed=lambda: None,
-        tell=nothing,
-        waiting=lambda what, seconds, limit: None,
-        note=lambda text: say(type="note", text=text),
-        log=lambda server: lambda data: None,
-        log_end=lambda server: None,
         hurry=asyncio.Event(),
     )
-    async with running(plans, needs) as ours:
+    async with running(plans, needs, Saying()) as ours:
         way = Way(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
         say(type="entries", entries=entries(plans, {}, way))
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from acp_launch.__main__ import main
-from acp_launch.launch.servers import Bridged
+from acp_launch.launch.servers import LaunchServers
 
 if TYPE_CHECKING:
     from acp_launch.bridge.servers import Running
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 def held(line: socket.socket) -> None:
     """Take the hand's lines whenever servers are running."""
-    begin = Bridged.running
+    begin = LaunchServers.running
 
-    def running(self: Bridged, inner: "Running") -> None:
+    def running(self: LaunchServers, inner: "Running") -> None:
         begin(self, inner)
         asyncio.get_running_loop().add_reader(line, obey, self, line)
 
-    Bridged.running = running  # type: ignore[method-assign]
+    LaunchServers.running = running  # type: ignore[method-assign]
 
 
-def obey(story: Bridged, line: socket.socket) -> None:
+def obey(story: LaunchServers, line: socket.socket) -> None:
     said = line.recv(1000)
     assert said.endswith(b"\n"), "half a line, or the test is gone"
     for name in said.decode().splitlines():

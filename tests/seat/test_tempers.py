@@ -30,7 +30,7 @@ def test_banners_and_a_flood_of_stderr_are_no_part_of_the_conversation(stage: St
         assert play.agent.do("heard", "chatty") == []
         done = play.end()
     notes = [event["text"] for event in done.events if event["type"] == "note"]
-    assert notes == ["chatty writes lines to stdout that are no messages: 'Welcome to the chatty server!'"]
+    assert notes == ["chatty writes lines to stdout that are not messages: 'Welcome to the chatty server!'"]
 
 
 @pytest.mark.parametrize("amount", [10_000_000, 50_000_000])

@@ -47,7 +47,7 @@ def test_work_that_hangs_is_given_up() -> None:
 
 
 def test_words_come_while_it_hangs_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.secret.isolate.FIRST_WORD", 0.01)
+    monkeypatch.setattr("acp_launch.waits.FIRST_WORD", 0.01)
     never, words = threading.Event(), list[float]()
     try:
         with pytest.raises(Late):
@@ -134,10 +134,11 @@ def test_only_what_was_started_meanwhile_is_ended() -> None:
 
 SPEAKING = """
 import os, sys, threading
+from acp_launch import waits
 from acp_launch.secret import isolate as module
 from acp_launch.secret.isolate import nobody_to_ask
 
-module.FIRST_WORD = 0.2
+waits.FIRST_WORD = 0.2
 working, heard = threading.Event(), threading.Event()
 
 def work():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.lock import locked
+from acp_launch.private import locked
 from acp_launch.secret.lookup import Index
 from acp_launch.secret.value import Outcome, Secret
 

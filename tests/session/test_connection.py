@@ -231,7 +231,7 @@ def test_junk_between_messages_is_noted_once_and_changes_nothing() -> None:
             await agent.answers(request, {"sessionId": "s1"})
             await opening
             assert recorder.of("note") == [
-                "the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)"
+                "the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)"
             ]
 
     asyncio.run(story())
@@ -254,7 +254,7 @@ def test_a_banner_before_the_handshake_is_no_news_and_does_not_count() -> None:
             await agent.answers(request, {"sessionId": "s1"})
             await opening
             assert recorder.of("note") == [
-                "the agent's stdout holds a line that is no JSON-RPC message; ignored (1 so far)"
+                "the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)"
             ]
 
     asyncio.run(story())
@@ -320,7 +320,7 @@ async def asks_without_end(agent: Agent) -> None:
 
 def test_an_agent_that_asks_and_never_reads_the_answers_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded memory: its requests would pile up our answers for ever."""
-    monkeypatch.setattr(module, "MAX_REPLIES", 100_000)
+    monkeypatch.setattr("acp_launch.rpc.MAX_REPLIES", 100_000)
 
     async def story() -> None:
         async with negotiated() as (connection, agent, _, _):
@@ -432,7 +432,7 @@ def test_an_answer_that_breaks_us_is_waited_for_no_longer(monkeypatch: pytest.Mo
                 await agent.answers(request, {"sessionId": "s1"})
                 with pytest.raises(LocalProtocolError) as caught:
                     await opening
-            assert caught.value.message == "the agent's answer to session/new was left out, by a bug in acp-launch"
+            assert caught.value.message == "the answer of the agent to session/new was left out, by a bug in acp-launch"
             assert [bool(NOTED.fullmatch(note)) for note in recorder.of("note")] == [True]
 
     asyncio.run(story())

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from acp_launch.errors import WaitExpired
-from acp_launch.session.connection import awaited, seconds
+from acp_launch.waits import awaited, seconds
 from tests.turnedclock import run
 
 

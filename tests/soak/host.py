@@ -23,6 +23,7 @@ from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process import prepare
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import Backoff, Restart, ServerTimeouts
+from tests.bridge.observing import Silent
 
 SERVER = Path(__file__).with_name("server.py")
 
@@ -84,28 +85,27 @@ def descriptors() -> set[str]:
     return found
 
 
-def needs(wish: Wish) -> Needs:
-    forever = asyncio.Event()
+class Telling(Silent):
+    """Tells on stdout what it observes."""
 
-    async def nothing() -> None:
-        await forever.wait()
+    def __init__(self, wish: Wish) -> None:
+        self._wish = wish
 
-    def changed(change: Change) -> None:
+    def changed(self, change: Change) -> None:
         tell(change=msgspec.structs.asdict(change))
 
-    return Needs(
-        secrets={},
-        directories=(Path("/"),),
-        max_line=wish.max_line,
-        changed=changed,
-        listed=lambda: None,
-        tell=nothing,
-        waiting=lambda what, seconds, limit: None,
-        note=lambda text: tell(note=text),
-        log=lambda server: log(server, is_disk_full=wish.is_disk_full),
-        log_end=lambda server: tell(over=server),
-        hurry=asyncio.Event(),
-    )
+    def note(self, text: str) -> None:
+        tell(note=text)
+
+    def log(self, server: str) -> Callable[[bytes], None]:
+        return log(server, is_disk_full=self._wish.is_disk_full)
+
+    def log_end(self, server: str) -> None:
+        tell(over=server)
+
+
+def needs(wish: Wish) -> Needs:
+    return Needs(secrets={}, directories=(Path("/"),), max_line=wish.max_line, hurry=asyncio.Event())
 
 
 async def until_stdin_ends() -> None:
@@ -119,7 +119,7 @@ async def until_stdin_ends() -> None:
 async def main(wish: Wish) -> None:
     prepare.prepare()
     before = descriptors()
-    async with running([plan(wished) for wished in wish.servers], needs(wish)) as ours:
+    async with running([plan(wished) for wished in wish.servers], needs(wish), Telling(wish)) as ours:
         tell(seat={"path": str(ours.seat.path), "token": ours.seat.token})
         await until_stdin_ends()
     left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from acp_launch.transport import TransportClosed
+from acp_launch.rpc import TransportClosed
 
 PIPE = 64 * 1024  # bytes either direction holds before its writer has to wait, as on Linux
 

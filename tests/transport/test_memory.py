@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from acp_launch.transport import Transport, TransportClosed
+from acp_launch.rpc import Transport, TransportClosed
 from tests.transport.memory import PIPE, MemoryTransport, pair
 
 Use = Callable[[MemoryTransport, MemoryTransport], Awaitable[None]]

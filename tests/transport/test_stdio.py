@@ -9,7 +9,7 @@ import pytest
 
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
-from acp_launch.transport import StdioTransport, Transport, TransportClosed
+from acp_launch.rpc import StdioTransport, Transport, TransportClosed
 from tests.process.liveness import PATIENCE, program
 
 
@@ -45,7 +45,7 @@ def test_a_crash_is_described_with_its_signal_and_last_words() -> None:
 
 
 def test_an_output_that_ends_before_the_process_is_described_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("acp_launch.transport.EXIT", 0.01)
+    monkeypatch.setattr("acp_launch.rpc.EXIT", 0.01)
 
     async def run() -> None:
         async with over(["/bin/sh", "-c", "exec >&-; exec sleep 100"]) as transport:

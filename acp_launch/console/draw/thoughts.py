@@ -9,7 +9,7 @@ from rich.text import Text
 
 from acp_launch.console.draw.markdown import Talk
 from acp_launch.console.draw.outside import one_line, prose
-from acp_launch.session.connection import seconds
+from acp_launch.waits import seconds
 
 STYLE = "dim italic"
 DRAWN = 3  # lines

@@ -16,9 +16,9 @@ from acp_launch.console.draw.outside import cut, inline, one_line, prose
 from acp_launch.console.stream.text import unasked
 from acp_launch.mark import marked
 from acp_launch.protocol import acp
-from acp_launch.session.connection import seconds
 from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.state import OVER, ToolCalls, call_id, title
+from acp_launch.waits import seconds
 
 # A command that runs for the agent: its last lines while it runs, folded when it is over.
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from acp_launch.errors import StateError
-from acp_launch.private import make_private
+from acp_launch.private import make_private, take_lock
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.subject import subject
@@ -184,11 +184,11 @@ class Audit:
 
     def _turn_over(self) -> None:
         """Begin a new file; where another run is about to, that one does it."""
-        import fcntl
-
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_ours = take_lock(self._descriptor)
         except OSError:
+            return
+        if not is_ours:
             return
         if self._is_current():
             with suppress(FileNotFoundError):

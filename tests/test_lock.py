@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from acp_launch.secret.lock import locked
+from acp_launch.private import locked
 
 PATIENCE = 30  # seconds; only ever waited for in full when a test fails
 
@@ -65,7 +65,7 @@ def test_threads_of_one_process_exclude_each_other(path: Path) -> None:
 
 def test_who_waits_goes_on_when_the_holder_is_killed(path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from acp_launch.secret.lock import locked\n"
+        "import sys; from pathlib import Path; from acp_launch.private import locked\n"
         "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.readline()\n"
     )
     with subprocess.Popen(
@@ -139,7 +139,7 @@ def test_who_is_in_a_hurry_waits_only_so_long(path: Path) -> None:
 def test_who_is_in_a_hurry_gets_it_as_soon_as_it_is_free(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as other:
         other.enter_context(locked(path))
-        monkeypatch.setattr("acp_launch.secret.lock.time.sleep", lambda seconds: other.close())
+        monkeypatch.setattr("acp_launch.private.time.sleep", lambda seconds: other.close())
         with locked(path, PATIENCE):
             assert not is_free(path)
     assert is_free(path)

@@ -1,0 +1,67 @@
+"""
+The rule of every wait: it has a name, a deadline, and a word to the user after 3 s, then at growing intervals.
+
+Nothing is imported that costs: what waits in a thread, or in no loop at all, goes by the same rule.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from acp_launch.errors import WaitExpired
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+FIRST_WORD = 3.0  # seconds until we say what we wait for
+T = TypeVar("T")
+
+
+def next_word(word: float) -> float:
+    """After how many seconds of a wait the next word comes, when one came after `word`."""
+    return min(word * 3, word + 60)
+
+
+def seconds(amount: float) -> str:
+    """`0.3 s`, `3 s`, `2 min`."""
+    if amount >= 120:
+        return f"{amount / 60:.3g} min"
+    return f"{amount:.3g} s"
+
+
+async def awaited(
+    future: "Future[T]",
+    *,
+    what: str,
+    limit: float,
+    waiting: Callable[[str, float, float], None],
+    since: Callable[[], float] | None = None,
+) -> T:
+    """Return the future's result, if it comes within `limit` seconds of silence.
+
+    `since` gives the loop time of the last sign of life and is asked again after each step, so that a lively turn
+    never expires; the clock starts now at the earliest. Within one wait a later silence is mentioned only if it
+    outlasts the earlier ones.
+
+    Raises:
+        WaitExpired: the deadline passed; the future is left as it is.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    word = FIRST_WORD
+
+    def last() -> float:
+        return max(begun, since()) if since else begun
+
+    while True:
+        left = last() + min(word, limit) - loop.time()
+        if left > 0:
+            done, _ = await asyncio.wait([future], timeout=left)
+            if done:
+                return future.result()
+        elif word >= limit:
+            raise WaitExpired(f"no {what} within {seconds(limit)}")
+        else:
+            waiting(what, word, limit)
+            word = next_word(word)
