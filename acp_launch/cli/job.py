@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acp_launch.session.observer import TurnEnd
     from acp_launch.session.store import Record, Registry
 
-ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
+ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
 def carry_out(wish: Wish) -> int:

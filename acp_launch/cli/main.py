@@ -18,7 +18,7 @@ HELP = {"-h", "--help"}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; gives the exit code (DESIGN §5)."""
+    """Run the command line; gives the exit code (docs/scripting.md)."""
     if _missing_streams():
         return _stdout_is_full(OSError(errno.EBADF, "it is closed"))
     try:

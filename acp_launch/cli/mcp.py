@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acp_launch.mcp.client import Limit, Survey, ToolResult
     from acp_launch.mcp.message import Tool
 
-TOOL_FAILED = 9  # README "Exit codes"
+TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 TIMEOUT = "How long the call may take: 500ms, 30s, 2m; a bare number is seconds."
 
 app = typer.Typer(help="The MCP servers of a profile: list, inspect, tools, call.", no_args_is_help=True)

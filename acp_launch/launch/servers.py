@@ -154,7 +154,7 @@ class LaunchServers:
         self.listed()
 
     def first_turn_over(self) -> None:
-        """By now the agent has opened what it ever will; some drop servers without a word (facts/agents.md)."""
+        """By now the agent has opened what it ever will; some drop servers without a word (docs/agents.md)."""
         if self._inner is None:
             return
         standings = self._inner.servers.standings()

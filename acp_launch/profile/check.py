@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # What is wrong at one path of a profile, before anybody knows the line. Pure.
 #
 # The sentences every format shares are in `document.faults`. The tables below are the only place that knows which keys
-# DESIGN §4 promises for later, and which belong to the user and to no project: they get a sentence of their own instead
+# may come later, and which belong to the user and to no project: they get a sentence of their own instead
 # of a misleading "did you mean". And what others call a key of ours is meant more surely than what looks alike.
 
 

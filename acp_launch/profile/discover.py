@@ -1,5 +1,5 @@
 """
-A name becomes a file (DESIGN §4 "Discovery"). First hit wins:
+A name becomes a file (docs/profiles.md "Where profiles are found"). First hit wins:
 
     a path (has a separator, or ends in .yaml or .yml)
     .acp-launch/NAME.yaml in the working directory and each parent up to the repository root

@@ -1,5 +1,5 @@
 """
-What a person may write in a profile, as frozen values (DESIGN §4).
+What a person may write in a profile, as frozen values (docs/profiles.md).
 
 pydantic says what is wrong with one (`check`) and turns it into JSON Schema (`schema`); a profile without mistakes is
 built without importing it. The string under a field is its description in `schema.json`. A key that does nothing yet

@@ -1,5 +1,5 @@
 """
-Which profiles of projects this user has accepted, by content (DESIGN §4, §7: a repository cannot run things on you).
+Which profiles of projects this user has accepted, by content (docs/trust.md).
 
 A profile of the user's own directory, or a built-in one, is trusted. Any other, and any that a file of a project is
 part of, is inert until somebody accepts it: bound to all it says when merged, and to the project's path. What is

@@ -7,7 +7,7 @@ An ACP v1 conversation from the client's side, sans-IO: lines in, events out, an
               load ──▶ replaying ──▶ in a turn        with the first prompt
 
 A session that was loaded replays until its first prompt, not until the answer to `session/load`: gemini sends most
-of its history after that answer (facts/agents.md). Updates for a session whose id we do not know yet are kept, in a
+of its history after that answer (docs/agents.md). Updates for a session whose id we do not know yet are kept, in a
 bounded store, until `session/new` is answered (C-43). What we do not know is ignored (C-8, C-9, C-58).
 """
 

@@ -52,7 +52,7 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
     """`load`, or `resume` when the history is not wanted or cannot be had.
 
     Raises:
-        SessionError: the agent can do neither; never a silent fresh start (DESIGN §7).
+        SessionError: the agent can do neither; never a silent fresh start (docs/session.md).
     """
     if able.resume and not (replay and able.load):
         return "resume"
@@ -152,7 +152,7 @@ EMPTY_PAGES = 100  # in a row; a page may be empty when the agent filters after 
 
 
 async def list_sessions(connection: Connection, *, cwd: str | None, limit: float) -> AsyncIterator[dict[str, Any]]:
-    """Every session the agent knows, page after page; `limit` seconds for each (C-45, C-46).
+    """Every session the agent knows, page after page; `limit` seconds for each (C-45).
 
     Raises:
         RemoteProtocolError: a cursor came a second time, or page after page is empty: the list would never end.

@@ -136,7 +136,7 @@ def texts(blocks: Sequence[object]) -> str:
     return "".join(acp.text(acp.mapping(block).get("text")) for block in blocks)[:SUMMARY]
 
 
-COMMANDS = 2_000  # qwen lists some hundred, with descriptions of 569 kB in all (facts/agents.md)
+COMMANDS = 2_000  # qwen lists some hundred, with descriptions of 569 kB in all (docs/agents.md)
 STEPS = 1_000
 NOTICES = 50  # the last ones
 COMPACTIONS = 100  # the last ones

@@ -388,7 +388,7 @@ def _seal(values: Sequence[object]) -> int:
     return zlib.crc32("\0".join(map(str, values)).encode(errors="surrogatepass"))
 
 
-# Which session a run opens: the one named, the latest, or a new one under a name of its own (DESIGN §7).
+# Which session a run opens: the one named, the latest, or a new one under a name of its own (docs/session.md).
 
 
 def fresh_name() -> str:

@@ -1,5 +1,5 @@
 """
-What a user can choose, and no project can (README "Settings"). Pure, and free of imports that cost.
+What a user can choose, and no project can (docs/settings.md "Settings"). Pure, and free of imports that cost.
 
 `settings.user` says what is wrong with the file and the variables; a user without either does not import it.
 """

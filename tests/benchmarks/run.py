@@ -1,5 +1,5 @@
 """
-The first rows of DESIGN §9, as ratios against a floor measured in the same run: `python -m tests.benchmarks.run [N]`.
+The rows of docs/internals.md, as ratios against a floor measured in the same run: `python -m tests.benchmarks.run [N]`.
 
 A B A B …: each pair runs back to back, and what is quoted is the median of the pairs' ratios. Machines are shared
 and noisy; nothing here is a test, and nothing here asserts.

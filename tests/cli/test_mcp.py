@@ -149,7 +149,7 @@ def test_inspect_shows_who_it_is_and_what_it_got(launch: Launcher) -> None:
 
 
 def test_inspect_json_uses_the_names_servers_know_it_by(launch: Launcher) -> None:
-    """Requirements G1-16, G1-21."""
+    """M-50."""
     other = launch.project / "a b"
     other.mkdir()
     launch.write(

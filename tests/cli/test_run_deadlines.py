@@ -1,4 +1,4 @@
-"""Every wait has a name and a deadline, and after three seconds a word on stderr (DESIGN §6): exit 124."""
+"""Every wait has a name and a deadline, and after three seconds a word on stderr (docs/internals.md): exit 124."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""`run` in a named session (DESIGN §7): opened once, continued afterwards, never silently a new one."""
+"""`run` in a named session (docs/session.md): opened once, continued afterwards, never silently a new one."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""What is wrong before anything starts: exit 2 and 3, with the place and the way out (DESIGN §5)."""
+"""What is wrong before anything starts: exit 2 and 3, with the place and the way out (docs/scripting.md)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Much of everything: order kept, memory bounded, slow readers waited for, full disks named (DESIGN §9)."""
+"""Much of everything: order kept, memory bounded, slow readers waited for, full disks named (docs/internals.md)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The verbs about secrets, as a person uses them: with a sealed file, so that no test needs a keyring (issue 3)."""
+"""The verbs about secrets, as a person uses them: with a sealed file, so that no test needs a keyring."""
 
 import json
 import os

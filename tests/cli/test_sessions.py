@@ -1,4 +1,4 @@
-"""The store under the sessions, and the verbs about them (DESIGN §7): one holder, nothing lost."""
+"""The store under the sessions, and the verbs about them (docs/session.md): one holder, nothing lost."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What `show --merged` prints is a profile, the same one, and says of each value where it is from (ours, issue 6)."""
+"""What `show --merged` prints is a profile, the same one, and says of each value where it is from (ours)."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Durations (DESIGN §4)."""
+"""Durations (docs/profiles.md)."""
 
 import pytest
 

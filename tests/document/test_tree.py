@@ -1,4 +1,4 @@
-"""YAML text becomes values that know their lines; nothing a text may hold raises (ours, DESIGN §4)."""
+"""YAML text becomes values that know their lines; nothing a text may hold raises (ours, docs/profiles.md)."""
 
 import pytest
 from hypothesis import given

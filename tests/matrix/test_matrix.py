@@ -1,4 +1,4 @@
-"""Everybody is killed once, alone and in pairs, in the midst of calls (issue 4, "the matrix").
+"""Everybody is killed once, alone and in pairs, in the midst of calls.
 
 Nobody survives, the session goes on where it should, and where it should not the exit code says whose end it was.
 That somebody is dead the kernel tells, by the line or the descriptor it closes.

@@ -1,4 +1,4 @@
-"""Others of the same user cannot look into a process that holds secrets (issue 3)."""
+"""Others of the same user cannot look into a process that holds secrets."""
 
 import subprocess
 import sys

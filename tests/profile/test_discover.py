@@ -1,4 +1,4 @@
-"""A name becomes a file, first hit wins (ours, DESIGN §4 "Discovery")."""
+"""A name becomes a file, first hit wins (ours, docs/profiles.md "Where profiles are found")."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A profile is made of files that extend each other, and of one person's overlay (ours, DESIGN §4 "extends").
+"""A profile is made of files that extend each other, and of one person's overlay (ours, docs/profiles.md).
 
 What a stranger's repository may hold is an answer with a place, within the bounds of one file: never a wait, a crash,
 or a file from outside of it.

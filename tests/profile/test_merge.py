@@ -1,4 +1,4 @@
-"""Layers merge as DESIGN §4 says, and every value of the result keeps the file and line it was written in."""
+"""Layers merge as docs/profiles.md says, and every value of the result keeps the file and line it was written in."""
 
 from typing import Any, get_args, get_type_hints
 

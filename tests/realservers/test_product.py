@@ -84,7 +84,7 @@ def test_a_server_is_inspected(launch: Launcher) -> None:
 
 
 def test_the_roots_a_server_is_told_are_the_sessions_directories(launch: Launcher) -> None:
-    """G1 of facts/mcp.md §2.2: the one the session is in comes first."""
+    """M-47: the one the session is in comes first."""
     for name in ("one", "more ä%"):
         (launch.project / name).mkdir()
     profile(launch, workspace={"additional_directories": [str(launch.project / "more ä%")]})

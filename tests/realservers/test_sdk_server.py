@@ -1,4 +1,4 @@
-"""A server on PyPI `mcp`, directly and through the seat: line by line the same; and 10 MB both ways (issue 4)."""
+"""A server on PyPI `mcp`, directly and through the seat: line by line the same; and 10 MB both ways."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_every_method_and_every_tool_is_the_same_through_the_seat(version: str, 
 
 
 def test_ten_megabytes_pass_in_both_directions(tmp_path: Path) -> None:
-    """Checklist 4."""
+    """M-4."""
 
     def script(recorder: Recorder) -> None:
         recorder.initialize()

@@ -1,4 +1,4 @@
-"""The user's settings: the file, the variables, the defaults, and what is remembered of them (ours, issue 3)."""
+"""The user's settings: the file, the variables, the defaults, and what is remembered of them (ours)."""
 
 import os
 import stat

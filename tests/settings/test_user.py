@@ -1,4 +1,4 @@
-"""Settings become choices or every problem at once (ours, issue 3). Whole messages are asserted."""
+"""Settings become choices or every problem at once (ours). Whole messages are asserted."""
 
 import json
 

@@ -1,5 +1,5 @@
 """
-`--output json`: one event a line, nothing else on stdout. README "Events" documents every type.
+`--output json`: one event a line, nothing else on stdout. docs/scripting.md "Events" documents every type.
 
 An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost. Only
 characters that cannot be seen become escapes, which say the same.

@@ -1,4 +1,4 @@
-"""Which session a run opens, and what is said when it cannot be that one (DESIGN §7)."""
+"""Which session a run opens, and what is said when it cannot be that one (docs/session.md)."""
 
 import sys
 from pathlib import Path
