@@ -16,7 +16,7 @@ from acp_launch.document.shape import Shape
 
 if TYPE_CHECKING:
     pass
-from acp_launch.profile.values import COUNT, FACTOR, FILES, HEADER_NAMES, LISTED, SETTING, TRUTH, Template
+from acp_launch.profile.values import COUNT, FACTOR, FILES, LISTED, SETTING, TRUTH, Template
 
 Roots = Literal["agent", "session"]
 Approval = Literal["ask", "allow", "deny"]
@@ -213,6 +213,3 @@ class Profile(Shape, frozen=True, kw_only=True):
     """What we do for the agent; nothing unless it is said here."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     """The MCP servers the agent may use, by name."""
-
-
-HEADER_NAMES |= {"last-event-id", "proxy-connection", "transfer-encoding"}

@@ -182,6 +182,7 @@ MAX_SESSION_NAME = 200  # characters
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # what a header may not hold; a tab it may
 # Headers that belong to a connection or to its protocol, and not to whoever configures one.
 HEADER_NAMES = frozenset({"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "upgrade"})
+HEADER_NAMES |= {"last-event-id", "proxy-connection", "transfer-encoding"}
 HEADER_BEGINNING = "mcp-"  # Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Param-*
 CLEAR = "{} would go over the network in the clear: this is http, and another host"  # names of headers
 CLEAR_FIX = "write https://, or reach it through a tunnel on localhost"
