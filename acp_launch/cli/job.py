@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from acp_launch import leave
-from acp_launch.cli import prompt
+from acp_launch.cli import wish as prompt
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import guarded, housed, started
 from acp_launch.cli.wish import Kept, Wish

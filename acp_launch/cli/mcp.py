@@ -117,8 +117,8 @@ def call(
 ) -> None:
     """Call a tool and print its result."""
     from acp_launch.cli.probe import Visit, probe, visit
-    from acp_launch.cli.timeout import seconds
     from acp_launch.cli.toolarguments import read
+    from acp_launch.cli.wish import seconds
     from acp_launch.console import servers
 
     patience = None if timeout is None else seconds(timeout)

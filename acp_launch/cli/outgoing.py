@@ -7,8 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.cli.planning import here, loaded_profile, resolved_from
-from acp_launch.cli.trusting import require
+from acp_launch.cli.planning import here, loaded_profile, require, resolved_from
 from acp_launch.console import stdout
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, warn

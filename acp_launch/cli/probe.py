@@ -17,9 +17,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.planning import at_home, here, loaded_profile, planned, resolved_from
+from acp_launch.cli.planning import at_home, here, loaded_profile, planned, require, resolved_from
 from acp_launch.cli.start import guarded, housed_alone, started
-from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired

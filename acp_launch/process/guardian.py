@@ -47,7 +47,7 @@ from msgspec import Struct
 from acp_launch.process import marker, prepare
 from acp_launch.process.cgroup import Cgroup
 from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone
-from acp_launch.process.private import hide, rename
+from acp_launch.process.spawn import hide, rename
 from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
 from acp_launch.process.wire import Line

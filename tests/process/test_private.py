@@ -7,7 +7,7 @@ import pytest
 
 CODE = """
 import ctypes, subprocess, sys
-from acp_launch.process.private import hide
+from acp_launch.process.spawn import hide
 GET = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
 exec(GET)
 hide()
