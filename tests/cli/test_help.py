@@ -99,7 +99,7 @@ def test_a_page_is_in_the_users_pager_on_a_terminal_in_colours(launch: Launcher,
     with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
         assert terminal.ends() == 3
     lines = (ROOT / "docs" / "trust.md").read_text().count("\n")
-    (told,) = re.findall(r"PAGED FRX (\d+) ", terminal.text)
+    (told,) = re.findall(r"PAGED -FX -R (\d+) ", terminal.text)
     assert int(told) > lines / 2
     assert re.search(r"\x1b\[[0-9;]*3[0-7]", terminal.raw.decode()), "blocks of code have colours"
     assert "blind" in terminal.text, "no child inherits a secret's variable"
