@@ -19,7 +19,7 @@ def help_(topic: Topic = None) -> None:
     """Show the documentation: the list of topics, a page, or where a word is in it."""
     from acp_launch.cli.manual import page, search, topics
 
-    words = topic or []
+    words = " ".join(topic or []).split()
     name = " ".join(words).casefold()
     if not words:
         _show_topics()

@@ -48,6 +48,10 @@ def test_every_section_of_a_page_is_in_what_is_shown(launch: Launcher) -> None:
     ]
 
 
+def test_an_empty_word_is_none(launch: Launcher) -> None:
+    assert asked(launch, " ") == asked(launch)
+
+
 def test_a_topic_is_found_in_any_case(launch: Launcher) -> None:
     assert asked(launch, "Trust") == asked(launch, "trust")
 
