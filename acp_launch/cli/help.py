@@ -49,7 +49,7 @@ def _nothing(name: str) -> UsageError:
 
 def _options(name: str) -> str:
     """How to list the options of a command, if `name` is one."""
-    from acp_launch.cli.completing.verbs import verbs
+    from acp_launch.cli.tab import verbs
 
     return f'; --help after "{name}" lists its options' if name in verbs() else ""
 

@@ -19,7 +19,9 @@ from .launches import bury, launched
 from .liveness import PATIENCE, Liveness, program
 
 GONE = 2**22 + 1  # larger than any pid
-MINE = "00112233445566aa"  # the id of a launch
+MINE = (
+    f"aa{os.urandom(7).hex()}"  # the id of a launch: of this test process alone, since others end what carries theirs
+)
 REAP = """
 import sys
 from pathlib import Path
