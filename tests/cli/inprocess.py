@@ -16,6 +16,7 @@ import locale
 import os
 import pkgutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -57,6 +58,13 @@ def carry_out(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, st
     left = {kind: now for kind, held in _resources().items() if (now := held - before[kind])}
     assert not left, f"{shown(arguments)} leaves {left}"
     return Done(code, *written)
+
+
+def completed(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """The same for those who know `subprocess.run`."""
+    done = carry_out(arguments, env=env, cwd=cwd)
+    out, err = (text.decode(errors="surrogateescape") for text in (done.out, done.err))
+    return subprocess.CompletedProcess([*arguments], done.code, out, err)
 
 
 def shown(arguments: Sequence[str]) -> str:
