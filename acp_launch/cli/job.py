@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from acp_launch import leave
 from acp_launch.cli import prompt
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import guarded, housed, started
+from acp_launch.cli.start import launched
 from acp_launch.cli.wish import Kept, Wish
 from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan
@@ -136,28 +136,22 @@ def session_of(
 
 def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:
     """Spawn the agent, and only then import what talks to it: both take their time together."""
-    settings = kept.settings
-    with (
-        guarded(settings, plan, "run") as guard,
-        housed(settings, plan) as plan,
-        started(plan, kept.secrets) as spawned,
-    ):
+    with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
         import asyncio
 
-        from acp_launch.cli.talk import talks, wanted
-        from acp_launch.launch.run import Job, launch
+        from acp_launch.cli.session_needs import session_needs, session_request
+        from acp_launch.launch.run import Prompt, run_prompt
         from acp_launch.session.store.keep import Keeper
 
         keeper = Keeper(kept.registry, plan, kept.record, text)
-        with talks(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:
-            job = Job(
-                **needs,
-                wanted=wanted(wish, plan, kept, keeper),
-                blocks=_blocks(wish, plan, text),
-                timeout=wish.timeout,
-                over=lambda end: keeper.ended(end.title),
-            )
-            return exit_code(asyncio.run(launch(plan, job, spawned, screen.observer)))
+        prompt = Prompt(
+            request=session_request(wish, plan, kept, keeper),
+            blocks=_blocks(wish, plan, text),
+            timeout=wish.timeout,
+            over=lambda end: keeper.ended(end.title),
+        )
+        with session_needs(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:
+            return exit_code(asyncio.run(run_prompt(plan, needs, prompt, spawned, screen.observer)))
 
 
 def _blocks(wish: Wish, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from acp_launch.cli.planning import checked_name, here
-from acp_launch.cli.start import guarded, housed, started
-from acp_launch.cli.talk import talks, wished
+from acp_launch.cli.session_needs import session_needs, wished
+from acp_launch.cli.start import launched
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.store.hold import hold
 
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
     """Gives the exit code; `held` holds the first session."""
-    settings = kept.settings
-    with (
-        guarded(settings, plan, "run") as guard,
-        housed(settings, plan) as plan,
-        started(plan, kept.secrets) as spawned,
-    ):
+    with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
         return asyncio.run(_sat(wish, plan, kept, held, guard, spawned))
 
 
@@ -40,10 +35,9 @@ async def _sat(
     from acp_launch.interactive.session import Seating
     from acp_launch.interactive.session import sit as story
     from acp_launch.interactive.state import Rooms
-    from acp_launch.interactive.which import front
-    from acp_launch.launch.run import Talks
+    from acp_launch.interactive.which import choose_front
 
-    shown = front(kept.settings.state / "history" / _history_name(plan))
+    shown = choose_front(kept.settings.state / "history" / _history_name(plan))
     clock = StillClock()
     output = heard(shown.canvas, clock)
     rooms = Rooms(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
@@ -55,9 +49,9 @@ async def _sat(
             return await foreground(program)
 
     observer = Discreet(output)
-    with talks(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
+    with session_needs(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
         seating = Seating(
-            needs=Talks(**needs),
+            needs=needs,
             front=shown,
             observer=observer,
             heard=output,

@@ -133,7 +133,7 @@ async def _set(desk: Desk, current: Current, rest: str) -> None:
 
 async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
     wish = Setting(name, value, f":set {name} {value}")
-    client, limit = current.client, desk.plan.timeouts.session
+    client, limit = current.client, desk.launch.plan.timeouts.session
     told = desk.heard.settings_told
     before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
     client.settled()
@@ -152,7 +152,7 @@ def _tell_option(desk: Desk, option: Option) -> None:
 
 
 async def _servers(desk: Desk, current: Current, rest: str) -> None:
-    standings = desk.servers.standings()
+    standings = desk.launch.servers.standings()
     for standing in standings:
         for text, _ in opened([standing]):
             desk.say(f"  {text.removeprefix('acp-launch: mcp servers: ')}")
@@ -161,19 +161,19 @@ async def _servers(desk: Desk, current: Current, rest: str) -> None:
 
 
 async def _restart(desk: Desk, current: Current, rest: str) -> None:
-    known = [standing.server for standing in desk.servers.standings()]
+    known = [standing.server for standing in desk.launch.servers.standings()]
     if not rest:
         raise UsageError("which server?", fix=":restart SERVER; :servers lists them")
     if rest not in known:
         raise UsageError(
             f'there is no server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}"
         )
-    desk.servers.restart(rest)
+    desk.launch.servers.restart(rest)
     desk.say(f"restarting {rest}")
 
 
 async def _permissions(desk: Desk, current: Current, rest: str) -> None:
-    for line in permissions(desk.needs.means.gate.policy):
+    for line in permissions(desk.launch.needs.services.gate.policy):
         desk.say(line)
 
 

@@ -13,9 +13,7 @@ from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
 from acp_launch.interactive.output import Heard
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Talks, Wanted
-from acp_launch.launch.servers import LaunchServers
+from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Standing
 from acp_launch.secret.redact import redactor
@@ -43,9 +41,11 @@ class Room:
         self._record = record
         self._held = held
 
-    def wanted(self, wishes: Sequence[Setting], *, replay: bool) -> Wanted:
+    def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
         """How it is opened now: anew the first time, continued afterwards."""
-        return Wanted(name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened)
+        return SessionRequest(
+            name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened
+        )
 
     def opened(self) -> None:
         """It is open, and on record: from here on it is continued."""
@@ -119,26 +119,33 @@ TAB, DIM = "\t", "2"
 class Current(Struct, eq=False):
     """The session somebody is in."""
 
-    connection: Connection
-    client: Client
-    ready: SessionReady
+    session: OpenSession
     room: Room
     leaving: AsyncExitStack  # ends what was served to it
     turns: int = 0
     first_prompt: str = ""  # the beginning of it, which stands in for a title
     last: TurnEnd | None = None
 
+    @property
+    def connection(self) -> Connection:
+        return self.session.connection
+
+    @property
+    def client(self) -> Client:
+        return self.session.client
+
+    @property
+    def ready(self) -> SessionReady:
+        return self.session.ready
+
 
 class Desk(Struct, kw_only=True, eq=False):
-    plan: LaunchPlan
-    needs: Talks
+    launch: Launch
     front: Front
     observer: Output
     heard: Heard
     rooms: Rooms
     here: Path  # where the command was typed
-    servers: LaunchServers
-    interrupts: Interrupts
     current: Current | None = None
     chosen: list[Setting] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back
 
@@ -202,7 +209,7 @@ class Showing:
         self._commands = commands
         self._mood: Mood = "starting"
         self._due: asyncio.TimerHandle | None = None
-        self._agent = desk.plan.agent.command.name  # until it says who it is
+        self._agent = desk.launch.plan.agent.command.name  # until it says who it is
         self._session = ""  # the last there was: what is down has its name still
 
     @property
@@ -238,12 +245,12 @@ class Showing:
             self._session = (
                 "" if is_fresh(current.room.name) else current.room.name
             )  # one that nobody chose says little
-        servers = desk.servers.standings()
+        servers = desk.launch.servers.standings()
         usage = state.usage
         said = redactor.text
         return Status(
             agent=said(self._agent),
-            profile=desk.plan.profile,
+            profile=desk.launch.plan.profile,
             session=self._session,
             title=said(state.title),
             mode=said(state.mode),
@@ -263,8 +270,8 @@ class Showing:
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),
-            values=_values(state, desk.servers.standings(), self._sessions),
-            directories=(desk.plan.cwd, *desk.plan.additional_directories),
+            values=_values(state, desk.launch.servers.standings(), self._sessions),
+            directories=(desk.launch.plan.cwd, *desk.launch.plan.additional_directories),
         )
 
     @property

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.launch.loop import kept
+from acp_launch.launch.loop import guard_informed
 from acp_launch.process import child as orphans
 from acp_launch.process import outside
 from acp_launch.process.guard import Guard
@@ -21,7 +21,7 @@ from acp_launch.process.tree import end_all_now
 
 async def visit(guard: Guard) -> None:
     with orphans.reaped():
-        async with kept(guard):
+        async with guard_informed(guard):
             said = outside.start(json.loads(sys.argv[3]), os.environ)
             guard.look()
             upper = guard.guards.known()[-1].pid if guard.guards else None

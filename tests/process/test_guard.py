@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.launch import loop as vigil
+from acp_launch.launch import loop
 from acp_launch.process import guard as guard_module
 from acp_launch.process import prepare, spawn
 from acp_launch.process.capture import capture
@@ -364,7 +364,7 @@ def test_a_status_is_known_whichever_guards_die(victims: list[str], guard: Guard
     """Of children before and after; and the wait for one that lives goes on."""
 
     async def run() -> None:
-        async with asyncio.timeout(PATIENCE), vigil.kept(guard):
+        async with asyncio.timeout(PATIENCE), loop.guard_informed(guard):
             before = spawn.spawn(["/bin/sh", "-c", "read _; exit 7"], env={}, cwd=Path("/"))
             async with attach(before) as child:
                 by_name = dict(zip(("lower", "upper"), processes(guard), strict=True))
@@ -487,15 +487,15 @@ def test_an_environment_of_megabytes_arrives_whole(guard: Guard, tmp_path: Path)
     end_now(spawned)
 
 
-def test_the_vigil_looks_again_and_again(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vigil, "EVERY", 0.001)
+def test_the_record_is_kept_up_again_and_again(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "EVERY", 0.001)
     looks: asyncio.Queue[None]
 
     async def run() -> None:
         nonlocal looks
         looks = asyncio.Queue()
         monkeypatch.setattr(guard, "look", lambda: looks.put_nowait(None))
-        async with asyncio.timeout(PATIENCE), vigil.kept(guard):
+        async with asyncio.timeout(PATIENCE), loop.guard_informed(guard):
             for _ in range(5):
                 await looks.get()
 

@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acp_launch.cli.books import Ledger
 from acp_launch.cli.planning import here
@@ -14,8 +14,8 @@ from acp_launch.console.ask.aloud import Aloud
 from acp_launch.console.ask.permit import permitting
 from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import AuthRequired
-from acp_launch.launch.run import LogIn, Wanted
-from acp_launch.launch.services import Elicit, Means, offers
+from acp_launch.launch.run import LogIn, SessionNeeds, SessionRequest
+from acp_launch.launch.services import Elicit, ServicePolicy, offers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def talks(
+def session_needs(
     wish: "Wish",
     plan: LaunchPlan,
     kept: "Kept",
@@ -44,8 +44,8 @@ def talks(
     person: Person | None,
     note: Callable[[str], None],
     in_front: "InFront | None" = None,
-) -> Iterator[dict[str, Any]]:
-    """The members of `launch.Talks`; logs are open while the block runs. `note` shows a line to a person.
+) -> Iterator[SessionNeeds]:
+    """What the sessions of a run take; logs are open while the block runs. `note` shows a line to the user.
 
     `in_front` runs a program on the terminal where something has to leave that first.
     """
@@ -60,19 +60,19 @@ def talks(
         offered = offers(plan, has_person=person is not None)
         gate = Gate(rules, permitting(person, _listing(wish, plan)) if person else None, books)
         aloud = Aloud(log_file, sys.stderr)
-        yield {
-            "guard": guard,
-            "secrets": kept.secrets,
-            "max_line": kept.settings.max_line,
-            "log": log_file if wish.verbose else aloud,
-            "offers": offered,
-            "means": Means(
+        yield SessionNeeds(
+            guard=guard,
+            secrets=kept.secrets,
+            max_line=kept.settings.max_line,
+            log=log_file if wish.verbose else aloud,
+            offers=offered,
+            services=ServicePolicy(
                 offers=offered, gate=gate, env=open_env(plan), elicit=_eliciting(person) if person else None
             ),
-            "log_in": _logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
-            "respawn": lambda: spawn_agent(plan, kept.secrets),
-            "server_logs": server_logs,
-        }
+            log_in=_logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
+            respawn=lambda: spawn_agent(plan, kept.secrets),
+            server_logs=server_logs,
+        )
 
 
 def _listing(wish: "Wish", plan: LaunchPlan) -> str:
@@ -105,9 +105,9 @@ def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, 
     return logged_in
 
 
-def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Wanted:
+def session_request(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> SessionRequest:
     """The session that is opened first."""
-    return Wanted(
+    return SessionRequest(
         name=kept.name,
         continued=kept.record,
         replay=wish.replay,
