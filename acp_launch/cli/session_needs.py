@@ -30,16 +30,16 @@ from acp_launch.session.store.keep import Keeper
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.cli.wish import Kept, Wish
+    from acp_launch.cli.wish import RunContext, RunRequest
     from acp_launch.session.elicitation.service import Elicitation
     from acp_launch.session.login import InFront
 
 
 @contextmanager
 def session_needs(
-    wish: "Wish",
+    wish: "RunRequest",
     plan: LaunchPlan,
-    kept: "Kept",
+    kept: "RunContext",
     guard: Guard,
     person: Person | None,
     note: Callable[[str], None],
@@ -75,7 +75,7 @@ def session_needs(
         )
 
 
-def _listing(wish: "Wish", plan: LaunchPlan) -> str:
+def _listing(wish: "RunRequest", plan: LaunchPlan) -> str:
     """The command that lists what is kept for good, to be typed here."""
     words = ["acp-launch", "permission", "list"]
     if wish.agent is None:
@@ -105,7 +105,7 @@ def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, 
     return logged_in
 
 
-def session_request(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> SessionRequest:
+def session_request(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: Keeper) -> SessionRequest:
     """The session that is opened first."""
     return SessionRequest(
         name=kept.name,

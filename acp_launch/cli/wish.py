@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 
-class Wish(NamedTuple):
+class RunRequest(NamedTuple):
     """What the command line asks for."""
 
     words: Annotated[tuple[str, ...], Argument("[PROFILE] [PROMPT]...", "A profile and what to ask its agent.")] = ()
@@ -67,7 +67,7 @@ class Wish(NamedTuple):
         return {wait: length for wait, length in self.timeouts if wait}
 
 
-class Kept(NamedTuple):
+class RunContext(NamedTuple):
     """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
 
     settings: "Settings"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from acp_launch.console.permissions import about
 from acp_launch.console.sessions import ago
-from acp_launch.interactive.state import Current
+from acp_launch.interactive.state import CurrentSession
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.store.registry import Record
 
@@ -28,7 +28,7 @@ def permissions(policy: Policy) -> Iterator[str]:
     yield f"  default: {policy.default}"
 
 
-def usage(current: Current) -> Iterator[str]:
+def usage(current: CurrentSession) -> Iterator[str]:
     """What the agent told of this session, and of its last turn."""
     told = current.client.state.usage
     if told.used is not None and told.size:

@@ -29,8 +29,17 @@ from acp_launch.errors import (
 )
 from acp_launch.interactive import commands
 from acp_launch.interactive.front import Event, Front, Interrupted, Left, Submitted
-from acp_launch.interactive.output import Heard
-from acp_launch.interactive.state import Current, Desk, Leave, Move, Room, Rooms, Showing, is_the_end
+from acp_launch.interactive.output import SessionOutput
+from acp_launch.interactive.state import (
+    CurrentSession,
+    HeldSession,
+    HeldSessions,
+    InteractiveState,
+    Leave,
+    Move,
+    Showing,
+    is_the_end,
+)
 from acp_launch.interactive.which import TerminalFront
 from acp_launch.launch.run import RestartAgent, SessionNeeds, after_login, conversation, once, with_agent
 from acp_launch.plan.model import LaunchPlan
@@ -114,7 +123,7 @@ TITLE = 80  # characters of the first prompt that stand in for a title
 class InteractiveTurn:
     def __init__(
         self,
-        desk: Desk,
+        desk: InteractiveState,
         showing: Showing,
         focus: KeyboardFocus,
         blocks: Callable[[str, Capabilities], Sequence[Block]],
@@ -145,7 +154,7 @@ class InteractiveTurn:
         self._desk.front.queued(self.queue)
         return "\n".join(filter(None, parts))
 
-    async def take(self, current: Current, text: str) -> Leave | None:
+    async def take(self, current: CurrentSession, text: str) -> Leave | None:
         """Send a prompt and see its turn through; gives how the session is to be left, if it is.
 
         Raises:
@@ -178,7 +187,7 @@ class InteractiveTurn:
         self._showing.mood = "idle"
         return self._outcome
 
-    async def _seen_through(self, current: Current, blocks: Sequence[object]) -> None:
+    async def _seen_through(self, current: CurrentSession, blocks: Sequence[object]) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))
@@ -197,7 +206,7 @@ class InteractiveTurn:
         except BaseExceptionGroup as failures:
             raise first(failures) from None
 
-    async def _run(self, current: Current, blocks: Sequence[object]) -> None:
+    async def _run(self, current: CurrentSession, blocks: Sequence[object]) -> None:
         desk = self._desk
 
         async def prompted() -> TurnEnd:
@@ -209,7 +218,9 @@ class InteractiveTurn:
         current.room.used(current.last.title or current.first_prompt)
         await desk.observer.drain()
 
-    def _taken(self, event: Event, running: "asyncio.Task[None]", current: Current) -> Coroutine[Any, Any, None] | None:
+    def _taken(
+        self, event: Event, running: "asyncio.Task[None]", current: CurrentSession
+    ) -> Coroutine[Any, Any, None] | None:
         """What is to be done beside the turn, if anything."""
         match event:
             case Submitted(text) if commands.is_ours(text) and commands.works_in_turn(text):
@@ -227,7 +238,7 @@ class InteractiveTurn:
                 self._cancel(running)
         return None
 
-    async def _carried_out(self, text: str, current: Current) -> None:
+    async def _carried_out(self, text: str, current: CurrentSession) -> None:
         outcome = await commands.run(self._desk, current, text)
         assert outcome is None, "what works in a turn does not end it"
 
@@ -286,9 +297,9 @@ class Seating(Struct, frozen=True, kw_only=True):
     needs: SessionNeeds
     front: TerminalFront
     observer: Output
-    heard: Heard
-    rooms: Rooms
-    room: Room  # the first
+    heard: SessionOutput
+    rooms: HeldSessions
+    room: HeldSession  # the first
     replay: bool
     wishes: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
@@ -307,7 +318,7 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
             conversation(plan, seating.needs, seating.observer, on_interrupt=front.interrupt) as launch,
             asyncio.TaskGroup() as tasks,
         ):
-            desk = Desk(
+            desk = InteractiveState(
                 launch=launch,
                 front=front,
                 observer=seating.observer,
@@ -328,7 +339,7 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
 
 
 class _Sitting:
-    def __init__(self, desk: Desk, seating: Seating) -> None:
+    def __init__(self, desk: InteractiveState, seating: Seating) -> None:
         self._desk = desk
         self._showing = Showing(desk, commands.words())
         self.focus = KeyboardFocus(desk.front, self._while_starting)
@@ -401,7 +412,7 @@ class _Sitting:
         finally:
             await current.leaving.aclose()
 
-    async def _enter(self, connection: Connection, room: Room, wishes: Sequence[Setting]) -> Current:
+    async def _enter(self, connection: Connection, room: HeldSession, wishes: Sequence[Setting]) -> CurrentSession:
         desk, leaving = self._desk, AsyncExitStack()
         desk.heard.is_history_hidden = not self._replay
         request = room.request(wishes, replay=self._replay)
@@ -414,9 +425,9 @@ class _Sitting:
         except BaseException:
             await leaving.aclose()
             raise
-        return Current(session, room, leaving)
+        return CurrentSession(session, room, leaving)
 
-    async def _moved(self, current: Current, room: Room) -> Current:
+    async def _moved(self, current: CurrentSession, room: HeldSession) -> CurrentSession:
         """Go to another session, or stay where we are when it cannot be opened."""
         self._showing.mood = "starting"
         self._replay = True
@@ -435,7 +446,7 @@ class _Sitting:
         self._desk.chosen.clear()
         return entered
 
-    async def _left(self, current: Current) -> None:
+    async def _left(self, current: CurrentSession) -> None:
         """The agent may forget what it holds for a session that was left."""
         await current.leaving.aclose()
         connection, limit = current.connection, self._desk.launch.plan.timeouts.session
@@ -455,7 +466,7 @@ class _Sitting:
         if error.leaves:
             self._inbox.put_nowait(Left())
 
-    async def _converse(self, current: Current) -> Leave | Move:
+    async def _converse(self, current: CurrentSession) -> Leave | Move:
         while True:
             text = await self._next(current)
             if text is None:
@@ -469,7 +480,7 @@ class _Sitting:
             if outcome is not None:
                 return outcome
 
-    async def _carried_out(self, current: Current, text: str) -> Leave | Move | None:
+    async def _carried_out(self, current: CurrentSession, text: str) -> Leave | Move | None:
         running = commands.run(self._desk, current, text)
         try:
             return await self.focus.while_waiting(running, self._turning.enter)
@@ -479,7 +490,7 @@ class _Sitting:
         finally:
             self._showing.refresh()
 
-    async def _next(self, current: Current) -> str | None:
+    async def _next(self, current: CurrentSession) -> str | None:
         """What is to be done next; None at the end of input, empty after a second Ctrl-C.
 
         Raises:

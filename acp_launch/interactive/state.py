@@ -12,7 +12,7 @@ from acp_launch.console.stderr import TYPED, harmless
 from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
-from acp_launch.interactive.output import Heard
+from acp_launch.interactive.output import SessionOutput
 from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Standing
@@ -30,7 +30,7 @@ from acp_launch.session.store.registry import Record, Registry
 # The sessions of a project and profile that a person can go to and come from: each held while somebody is in it.
 
 
-class Room:
+class HeldSession:
     """A session that is held by us."""
 
     def __init__(self, registry: Registry, plan: LaunchPlan, name: str, record: Record | None, held: ExitStack) -> None:
@@ -60,7 +60,7 @@ class Room:
         self._held.close()
 
 
-class Rooms:
+class HeldSessions:
     def __init__(
         self,
         registry: Registry,
@@ -74,7 +74,7 @@ class Rooms:
         self._hold, self._check = hold, check
         self._known: tuple[tuple[str, str], ...] = ()
 
-    def enter(self, name: str, *, is_new: bool) -> Room:
+    def enter(self, name: str, *, is_new: bool) -> HeldSession:
         """Go to the session of that name, or with `is_new` open it.
 
         Raises:
@@ -93,13 +93,13 @@ class Rooms:
         except BaseException:
             holding.close()
             raise
-        return Room(self._registry, self._plan, name, record, holding)
+        return HeldSession(self._registry, self._plan, name, record, holding)
 
-    def first(self, name: str, record: Record | None, held: ExitStack) -> Room:
+    def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
         """The one that the command line chose; `held` holds it already."""
-        return Room(self._registry, self._plan, name, record, held)
+        return HeldSession(self._registry, self._plan, name, record, held)
 
-    def fresh(self) -> Room:
+    def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
 
     def known(self) -> tuple[tuple[str, str], ...]:
@@ -116,11 +116,11 @@ class Rooms:
 TAB, DIM = "\t", "2"
 
 
-class Current(Struct, eq=False):
+class CurrentSession(Struct, eq=False):
     """The session somebody is in."""
 
     session: OpenSession
-    room: Room
+    room: HeldSession
     leaving: AsyncExitStack  # ends what was served to it
     turns: int = 0
     first_prompt: str = ""  # the beginning of it, which stands in for a title
@@ -139,14 +139,14 @@ class Current(Struct, eq=False):
         return self.session.ready
 
 
-class Desk(Struct, kw_only=True, eq=False):
+class InteractiveState(Struct, kw_only=True, eq=False):
     launch: Launch
     front: Front
     observer: Output
-    heard: Heard
-    rooms: Rooms
+    heard: SessionOutput
+    rooms: HeldSessions
     here: Path  # where the command was typed
-    current: Current | None = None
+    current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back
 
     def say(self, text: str, style: str = "") -> None:
@@ -190,7 +190,7 @@ class Leave(Struct, frozen=True):
 class Move(Struct, frozen=True):
     """Another session is wanted."""
 
-    room: Room
+    room: HeldSession
 
 
 Outcome = Leave | Move
@@ -204,7 +204,7 @@ DOWN = ("failed", "resting", "stopped")
 
 
 class Showing:
-    def __init__(self, desk: Desk, commands: tuple[Word, ...]) -> None:
+    def __init__(self, desk: InteractiveState, commands: tuple[Word, ...]) -> None:
         self._desk = desk
         self._commands = commands
         self._mood: Mood = "starting"
