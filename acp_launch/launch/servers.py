@@ -198,8 +198,12 @@ class LaunchServers:
             raise _unproven(self._plan.called, plan, servers.last(plan))
 
     def stopping(self, *, is_orderly: bool) -> None:
-        """The agent is about to be stopped. After an orderly end its servers are stopped when it has let go of them,
-        else at once and with less patience."""
+        """The last agent is about to be stopped; only the first call counts.
+
+        After an orderly end its servers are stopped when it has let go of them, else at once and with less patience.
+        """
+        if self._is_stopping:
+            return
         self._is_stopping = True
         if self._inner is None:
             return

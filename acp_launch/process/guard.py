@@ -32,7 +32,7 @@ ANSWER = 10.0  # seconds for a guard to start a process; it takes less than one 
 NUDGE = 0.5  # seconds after which one that does not answer is woken, should it have been stopped
 
 
-class Post:
+class GuardProcess:
     """One guard, as the launcher sees it."""
 
     def __init__(self, line: Line) -> None:
@@ -45,7 +45,7 @@ class Post:
 class Guards:
     """The guards of this process, the lower one first; a `spawn.Parent`."""
 
-    def __init__(self, posts: Sequence[Post], cgroup: Cgroup | None, upper: int) -> None:
+    def __init__(self, posts: Sequence[GuardProcess], cgroup: Cgroup | None, upper: int) -> None:
         """`upper` is the pid of the upper one, our child."""
         self.posts = list(posts)
         self._upper = prepare.table().read(upper)
@@ -55,7 +55,7 @@ class Guards:
         self._answers: list[Spawned | Exception] = []
 
     @property
-    def living(self) -> list[Post]:
+    def living(self) -> list[GuardProcess]:
         return [post for post in self.posts if not post.is_dead]
 
     def pids(self) -> list[int]:
@@ -156,7 +156,7 @@ class Guards:
         if not guards:
             end_all_now()
 
-    def _ask(self, post: Post, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
+    def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
         """None when it has died; one that does not answer is killed."""
         post.line.say(request, streams)
         deadline = time.monotonic() + ANSWER
@@ -169,13 +169,13 @@ class Guards:
             self._listen(post)
         return self._answers.pop() if self._answers else None
 
-    def _listen(self, post: Post) -> None:
+    def _listen(self, post: GuardProcess) -> None:
         for value in post.line.heard():
             self._learn(post, value)
         if post.line.is_over:
             self._bury(post)
 
-    def _learn(self, post: Post, value: object) -> None:
+    def _learn(self, post: GuardProcess, value: object) -> None:
         match value:
             case ("here", int(pid)):
                 post.process = prepare.table().read(pid)
@@ -189,7 +189,7 @@ class Guards:
             case ("broken", str(why)):
                 self.why = f"a guard failed: {why}"
 
-    def _bury(self, post: Post) -> None:
+    def _bury(self, post: GuardProcess) -> None:
         """It is dying: be sure that it is dead, so that its children have come to the next one, or to us."""
         self._close(post)
         block_until_gone([post.process] if post.process else [], within=FAREWELL)
@@ -205,7 +205,7 @@ class Guards:
                     os.waitpid(post.process.pid, os.WNOHANG)
 
     @staticmethod
-    def _close(post: Post) -> None:
+    def _close(post: GuardProcess) -> None:
         post.is_dead = True
         post.forget()
         post.line.close()
@@ -318,5 +318,5 @@ def _fork(mask: Iterable[int]) -> Guards:
             line.close()
         if about.pidfd != NONE_TO_BE_HAD:
             os.close(about.pidfd)
-    upper, lower = (Post(line) for line in ours)
+    upper, lower = (GuardProcess(line) for line in ours)
     return Guards([lower, upper], about.cgroup, pid)

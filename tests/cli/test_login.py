@@ -16,6 +16,7 @@ import pytest
 from tests.cli.launcher import AGENTS, MARK, Ended, Launcher, alive, kill_all
 from tests.cli.terminal import Terminal, on_terminal
 
+SERVERS = AGENTS.parent / "servers"
 CTRL_C = "\x03"
 WAYS = ("agent", "terminal", "key")
 
@@ -34,8 +35,8 @@ class Account:
     def log_in(self) -> None:
         self._store.touch()
 
-    def offers(self, *ways: str, **agent: object) -> None:
-        self.launch.profile("login", str(self._store), *ways, agent=agent)
+    def offers(self, *ways: str, servers: dict[str, object] | None = None, **agent: object) -> None:
+        self.launch.profile("login", str(self._store), *ways, agent=agent, mcp_servers=servers or {})
 
     @contextmanager
     def at_terminal(self, *arguments: str) -> Iterator[Terminal]:
@@ -382,6 +383,19 @@ def test_a_run_starts_its_agent_again_after_a_login_on_the_terminal(account: Acc
         terminal.until("ask, new: ")
         terminal.types("please\n")
         assert terminal.ends() == 0
+    assert terminal.text.rstrip().endswith("You said: hi")
+
+
+def test_servers_outlive_the_agent_that_is_started_again_after_a_login(account: Account) -> None:
+    """The second agent is given them; a required one that was stopped with the first would fail the run."""
+    server = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")], "required": True}
+    account.offers("terminal", servers={"polite": server})
+    with account.at_terminal("run", "p", "hi") as terminal:
+        terminal.until("Log in with which?")
+        terminal.types("1\n")
+        terminal.until("ask, new: ")
+        terminal.types("please\n")
+        assert terminal.ends() == 0, terminal.text
     assert terminal.text.rstrip().endswith("You said: hi")
 
 
