@@ -153,6 +153,23 @@ def test_a_recorded_pid_with_its_start_and_an_unknown_one_with_the_mark_are_ende
     assert files(tmp_path) == []
 
 
+def test_a_recycled_pid_is_not_shown_under_the_name_of_the_process_that_had_it(tmp_path: Path, alive: Liveness) -> None:
+    known, recycled = stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1"), stranger(alive, ACP_LAUNCH_ID=f"{MINE}.2")
+    written(
+        tmp_path,
+        f"child\t{known.pid}\t{started(known.pid)}\t2\tgithub",
+        f"child\t{recycled.pid}\t{started(recycled.pid) - 1}\t3\tfiles",
+    )
+    (launch,) = read_all(tmp_path)
+    found = family(launch)
+    assert found is not None
+    shown = {member.pid: (member.name, member.restarts) for member in found.members}
+    assert shown == {known.pid: ("github", 2), recycled.pid: ("", 0)}
+    assert all(member.memory > 0 and member.command for member in found.members)
+    clear(tmp_path)
+    assert [child.wait(PATIENCE) for child in (known, recycled)] == [-signal.SIGKILL] * 2
+
+
 def test_a_child_that_ended_in_its_time_is_not_looked_for(tmp_path: Path, alive: Liveness) -> None:
     child = stranger(alive)
     try:
