@@ -4,8 +4,8 @@ The candidates for a word of a command line, each with a description.
 The kinds: `profile`, `session`, `server`, `log`, `secret`, `needed` (a secret that is kept or that a profile asks for).
 
 Only files are read, and nothing is written: no keyring is asked, no program started. A profile's YAML is parsed only
-for the names of its servers (60 ms); its description and its secrets are searched for in the text. Names that could
-drive a terminal or pass for an option are left out.
+for the names of its servers; its description and its secrets are searched for in the text, which is faster. Names that
+could drive a terminal or pass for an option are left out.
 """
 
 import os

@@ -24,7 +24,7 @@ def put(text: str, holder: str, name: str, value: Mapping[str, Any]) -> str:
     if not isinstance(above, dict):
         raise Misfit("a table")
     above[name] = dict(value)
-    from tomlkit.exceptions import TOMLKitError  # a library of 80 ms, and seldom needed
+    from tomlkit.exceptions import TOMLKitError  # seldom needed, and slow to import
 
     with suppress(TOMLKitError):
         for written in _attempts(text, holder, name, value):
