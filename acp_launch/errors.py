@@ -1,5 +1,5 @@
 """
-Everything acp-launch raises on purpose, with the exit code each one ends in (DESIGN §5, README "Exit codes"):
+Everything acp-launch raises on purpose, with the exit code each one ends in (docs/scripting.md "Exit codes"):
 
 LaunchError                 unexpected                                        1
 ├── UsageError              the command line is wrong                         2

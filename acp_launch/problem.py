@@ -1,5 +1,6 @@
 """One thing wrong, with its place and the way out. Everything a person can get wrong becomes one of these."""
 
+import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -63,3 +64,22 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """What a message about an unknown name ends with."""
     near = likeliest(word, known)
     return f'; did you mean "{near}"?' if near else ""
+
+
+# Where something is inside a profile, and how a person reads it. Pure, and free of imports that cost.
+
+
+KeyPath = tuple[str | int, ...]
+_SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def dotted(path: KeyPath) -> str:
+    """`agent.args[0]`, `mcp_servers."my server".url`."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            name = step if _SIMPLE.fullmatch(step) else '"' + step.replace('"', '\\"') + '"'
+            text += f".{name}" if text else name
+    return text

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
 from acp_launch.process.child import Child
-from acp_launch.protocol.event import Reply
+from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Fault, Junk, LineFramer, LineTooLong
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.protocol.written import written

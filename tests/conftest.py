@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.tiers import pytest_collection_modifyitems
+
+__all__ = ["pytest_collection_modifyitems"]  # a hook
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
@@ -26,6 +30,12 @@ for number, usual in (
 ):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, usual)
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Most tests wait for processes of their own: half as many again as there are processors."""
+    processors = os.cpu_count() or 1
+    return processors + (processors + 1) // 2
 
 
 @pytest.fixture(autouse=True)

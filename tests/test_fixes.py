@@ -16,7 +16,7 @@ from tests.test_architecture import MODULES, PACKAGE, place
 
 ANY = "x"  # for what is only known when it is said
 # A verb that is not written out where it is said, and all that it can be.
-VERBS = {"session/store/hold": ("session close", "session rm")}
+VERBS = {"session/hold": ("session close", "session rm")}
 # Options of other programs that we speak of, and the one that every command has.
 FOREIGN = {
     "--help",

@@ -1,5 +1,6 @@
 """
-Everything the README shows is true: its blocks are run or validated, in their order, in one temporary project.
+Everything the README and the pages of docs/ show is true: the blocks of a page are run or validated, in their order, in
+one temporary project.
 
 The rules, by the language of the block:
 
@@ -36,12 +37,13 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.profile.check import check
 from tests.secret.bus import REQUIRED, missing_programs, session_bus
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"<!-- (not run|needs|file): (\S.*) -->")
 INSTALLING = re.compile(r"^pip .*?(?:$|&& )")
 END_OF_OUTPUT = "\x1e"  # ASCII record separator
@@ -106,7 +108,7 @@ def commands(block: Block) -> list[Command]:
 
 
 def faults(text: str, project: Path, keyring: Mapping[str, str] | None = None) -> list[str]:
-    """What is wrong with the README `text`; `keyring` are the variables of a desktop that has one."""
+    """What is wrong with the `text` of a page; `keyring` are the variables of a desktop that has one."""
     runnable = [block for block in blocks(text) if block.mark("needs") is None or keyring]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (keyring or {}).items():
@@ -162,8 +164,8 @@ def _sh(block: Block, project: Path) -> Iterator[str]:
 
 
 def _yaml(block: Block) -> list[str]:
-    source = "\n" * (block.line - 1) + block.text  # so that the lines of problems are those of the README
-    document, problems = parse(source, "README.md")
+    source = "\n" * (block.line - 1) + block.text  # so that the lines of problems are those of the page
+    document, problems = parse(source, "page")
     written = [line for line in block.lines if line.strip() and not line.startswith("#")]
     if document is not None and written[0].startswith("version:"):
         problems = [*problems, *check(document).problems]
@@ -199,7 +201,7 @@ def _shell(project: Path, *arguments: str) -> "subprocess.CompletedProcess[str]"
 
 
 def _at_home() -> dict[str, str]:
-    """Our directories are where the README says they are."""
+    """Our directories are where docs/settings.md says they are."""
     return {name: value for name, value in os.environ.items() if not re.fullmatch("ACP_LAUNCH_.*_DIR", name)}
 
 
@@ -210,10 +212,13 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_every_block_of_the_readme_does_what_it_says(project: Path) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_a_page_does_what_it_says(page: Path, project: Path) -> None:
+    text = page.read_text()
     with ExitStack() as running:
-        wrong = faults(README.read_text(), project, _keyring(running))
+        wrong = faults(text, project, _keyring(running) if "<!-- needs: a keyring" in text else None)
     assert not wrong, "\n\n".join(wrong)
 
 
@@ -306,10 +311,10 @@ agent: {command: sh}
     assert faults(text, project) == []
 
 
-def test_a_profile_with_a_problem_is_reported_at_its_line_of_the_readme(project: Path) -> None:
+def test_a_profile_with_a_problem_is_reported_at_its_line_of_the_page(project: Path) -> None:
     text = "text\n\n```yaml\nversion: 1\nagent: {comand: sh}\n```\n```yaml\nagent: {comand: sh}\n```\n"
     wrong = faults(text, project)
-    assert [fault.split(": ")[0] for fault in wrong] == ["README.md:5:9"]
+    assert [fault.split(": ")[0] for fault in wrong] == ["page:5:9"]
     assert faults("```yaml\na: [1\n```\n", project) != []
 
 

@@ -1,4 +1,4 @@
-"""The README leaves nothing out that a user can write or meet: its tables are held against the code."""
+"""docs/ leaves nothing out that a user can write or meet: its tables are held against the code."""
 
 import json
 import re
@@ -15,10 +15,10 @@ from acp_launch.interactive.commands import COMMANDS
 from acp_launch.interop.tools import TOOLS, Machine, places
 from acp_launch.profile.agents import AGENTS
 from acp_launch.protocol.acp import Offers
-from acp_launch.protocol.event import WORDS
-from acp_launch.session.options.state import KINDS as TOLD
-from acp_launch.session.toolcall import KINDS as CALLS
-from tests.test_readme import README, ROOT
+from acp_launch.protocol.conversation import WORDS
+from acp_launch.session.state import KINDS as CALLS
+from acp_launch.session.state import OPTION_KINDS as TOLD
+from tests.test_readme import ROOT
 
 TERMINALS = " ".join(f"`terminal/{verb}`" for verb in ("create", "output", "wait_for_exit", "kill", "release"))
 
@@ -28,19 +28,19 @@ def test_every_verb_and_every_option_of_run_is_in_the_tables_of_commands() -> No
     options = [
         option.opts[-1] if option.opts[-1].startswith("--") else option.opts[0] for option in verbs["run"].params
     ]
-    told = _section("Commands")
+    told = _section("commands")
     assert [verb for verb in verbs if f"`{verb}" not in told] == []
     assert [option for option in options if option.startswith("-") and f"`{option}" not in told] == []
 
 
 def test_every_command_of_an_interactive_session_is_in_its_table() -> None:
-    told = _section("A session to sit in front of")
+    told = _section("session", "Commands in a session")
     hinted = [f"{name} {command.hint}".strip() for name, command in COMMANDS.items()]
     assert [command for command in hinted if f"`{command}`" not in told] == []
 
 
 def test_every_key_of_a_profile_is_in_the_reference() -> None:
-    told = re.findall(r"[a-z_]+", _section("Profile reference"))
+    told = re.findall(r"[a-z_]+", _section("profiles", "Keys of a profile"))
     assert sorted(_keys(json.loads((ROOT / "schema.json").read_text())) - set(told)) == []
 
 
@@ -48,7 +48,7 @@ def test_every_verb_that_takes_trust_is_named() -> None:
     taking = {
         verb for verb, command in _verbs(get_command(app)) if any("--trust" in each.opts for each in command.params)
     }
-    (line,) = re.findall(r"^(`mcp inspect`.*) take `--trust`", _section("Commands"), re.MULTILINE)
+    (line,) = re.findall(r"^(`mcp inspect`.*) take `--trust`", _section("commands"), re.MULTILINE)
     group, named = "", {"run", "doctor", "export"}
     for verb in re.findall(r"`([a-z -]+)`", line):
         group = verb.split()[0] if " " in verb else group
@@ -58,7 +58,7 @@ def test_every_verb_that_takes_trust_is_named() -> None:
 
 def test_every_option_of_the_verbs_about_other_tools_trust_and_beginning_is_told() -> None:
     verbs = dict(_verbs(get_command(app)))
-    lines = _section("Commands").splitlines()
+    lines = _section("commands").splitlines()
     for verb in ("init", "import", "export", "trust", "doctor", "profile add-server", "show"):
         (line,) = [line for line in lines if line.startswith(f"| `{verb} ")]
         spelled = [each for one in verbs[verb].params for each in (one.opts, one.secondary_opts) if each]
@@ -70,11 +70,12 @@ def test_every_exit_code_of_ours_is_in_the_table() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LaunchError)]
     codes = {kind.exit_code for kind in kinds} - {errors.Stopped.exit_code}
     assert {2, 3, 7} <= codes
-    assert [code for code in sorted(codes) if f"\n| {code} |" not in _section("Exit codes")] == []
+    assert [code for code in sorted(codes) if f"\n| {code} |" not in _section("scripting", "Exit codes")] == []
 
 
 def test_every_other_tool_is_told_with_its_files() -> None:
-    told = {line.split("`")[1]: line for line in _section("From and to other tools").splitlines() if "| `" in line}
+    lines = _section("interop", "The tools and their files").splitlines()
+    told = {line.split("`")[1]: line for line in lines if "| `" in line}
     assert set(told) == set(TOOLS)
     home, project = Path("/home/me"), Path("/project")
     for name, tool in TOOLS.items():
@@ -84,7 +85,7 @@ def test_every_other_tool_is_told_with_its_files() -> None:
 
 
 def test_every_agent_that_init_knows_is_named() -> None:
-    told = _section("Beginning and changing a profile")
+    told = _section("profiles", "Begin a profile")
     assert [name for name in AGENTS if f"`{name}`" not in told] == []
 
 
@@ -92,11 +93,11 @@ def test_every_member_of_doctors_answer_is_in_its_table() -> None:
     members = re.findall(r"^ {4,8}([a-z_]+(?:, [a-z]+)?) {2,}", doctors_answer or "", re.MULTILINE)
     names = [name for each in members for name in each.split(", ")]
     assert {"profile", "exit_code", "subject", "facts"} <= set(names)
-    assert [name for name in names if f"`{name}`" not in _section("Commands")] == []
+    assert [name for name in names if f"`{name}`" not in _section("scripting", "The answer of doctor")] == []
 
 
 def test_every_method_that_is_served_and_every_kind_of_update_that_is_known_is_in_the_tables_of_acp() -> None:
-    told = _section("All of ACP").replace("`terminal/create`, `output`, `wait_for_exit`, `kill`, `release`", TERMINALS)
+    told = _section("acp").replace("`terminal/create`, `output`, `wait_for_exit`, `kill`, `release`", TERMINALS)
     everything = Offers(read_files=True, write_files=True, terminals=True, forms=True, urls=True)
     known = [*sorted(everything.methods), *sorted(WORDS | CALLS | TOLD)]
     assert [name for name in known if f"`{name}`" not in told] == []
@@ -109,20 +110,17 @@ def test_every_event_is_in_the_table_of_events() -> None:
     (updates,) = re.findall(r"for type in \((.*)\)", written)
     types += re.findall(r'"([a-z]+)"', updates)
     assert {"permission", "file", "terminal", "update", "replay", "outside"} <= set(types)
-    assert [type for type in types if f"| `{type}` |" not in _section("Events")] == []
+    assert [type for type in types if f"| `{type}` |" not in _section("scripting", "Events")] == []
 
 
-def _section(title: str) -> str:
-    """From its heading to the next of the same rank."""
-    (found,) = re.findall(
-        rf"^## {re.escape(title)}\n(.*?)(?=^#{{1,2}} |\Z)", _without_blocks(), re.DOTALL | re.MULTILINE
-    )
+def _section(page: str, title: str = "") -> str:
+    """A page without its blocks (a comment in one is not a heading); with a title, from it to the next heading."""
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    if not title:
+        return text
+    (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     return str(found)
-
-
-def _without_blocks() -> str:
-    """A comment in a shell block is no heading."""
-    return re.sub(r"^```.*?^```$", "", README.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
 def _verbs(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

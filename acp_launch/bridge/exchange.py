@@ -270,7 +270,7 @@ class ServerSide:
         return None
 
     def _noise(self, line: bytes) -> None:
-        """Banners, prints left in the code: skipped, and said once (checklist 20). A flood is not borne with: nobody
+        """Banners, prints left in the code: skipped, and said once (M-20). A flood is not borne with: nobody
         else would be served."""
         self._junk_bytes += len(line) + 1
         if not self._has_noise and line.strip():

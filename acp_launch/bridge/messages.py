@@ -132,7 +132,7 @@ def is_modern(params: Raw) -> bool:
     return found is not None and found.meta.version is not UNSET
 
 
-# Whose roots a server is told: the agent's when it declares them, else the session's (requirement G1). Pure.
+# Whose roots a server is told: the agent's when it declares them, else the session's (M-47). Pure.
 
 
 METHOD = "roots/list"

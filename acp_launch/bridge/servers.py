@@ -2,7 +2,7 @@
 Every stdio server of a launch, run by us: started ahead while the agent starts, seated when the agent opens it, stopped
 with the launch.
 
-One process serves one conversation (facts/mcp.md §3), so each seat has its own relay. One is kept ahead for the agent's
+One process serves one conversation (docs/mcp.md), so each seat has its own relay. One is kept ahead for the agent's
 first; a second one at the same time gets a fresh process, and when an agent has left, one is kept ahead again for its
 return.
 """

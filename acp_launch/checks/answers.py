@@ -11,12 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.checks.check import Check, of_error, ok, problem, warning
-from acp_launch.checks.parts import Part
+from acp_launch.checks.profile import Part
 from acp_launch.errors import LaunchError, WaitExpired
 from acp_launch.plan.model import Value
 from acp_launch.problem import ours
 from acp_launch.process.capture import capture
-from acp_launch.profile.address import is_local
+from acp_launch.profile.values import is_local
 from acp_launch.protocol.acp import AuthMethod, Capabilities, Negotiated
 from acp_launch.session.advice import more
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from acp_launch.cli.shelving import Shelving
-from acp_launch.console import importing
-from acp_launch.console import init as conversation
+from acp_launch.console import init, interop
 from acp_launch.interop import merge
 from acp_launch.interop.drafts import Token, gathered, holes
 from acp_launch.interop.read import Finding
@@ -39,9 +38,9 @@ def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adop
     needed = dict.fromkeys(index for one in drafts if not one.unfit for index in holes(one.shape))
     names = shelving.names(incoming, needed, ())
     steps = merge.steps({}, [one for one in drafts if not one.unfit], names)
-    importing.tell_of_drafts(drafts, steps, forced=False)
-    importing.tell_of_servers(steps)
-    if steps and conversation.choice("Take them over", ("yes", "no")) == "no":
+    interop.tell_of_drafts(drafts, steps, forced=False)
+    interop.tell_of_servers(steps)
+    if steps and init.choice("Take them over", ("yes", "no")) == "no":
         return Adopted(())
     tokens = [(names[index], incoming.tokens[index]) for index in needed]
     entries = tuple(Server(step.name, step.entry, step.comments) for step in steps)
@@ -59,10 +58,10 @@ def keep(servers: Adopted, found: Sequence[Finding], shelving: Shelving) -> None
     """
     if servers.keeping:
         shelving.keep(servers.keeping)
-        importing.tell_of_kept([name for name, _ in servers.keeping], shelving.label, [one.file for one in found])
-    importing.tell_of_missing(servers.missing)
+        interop.tell_of_kept([name for name, _ in servers.keeping], shelving.label, [one.file for one in found])
+    interop.tell_of_missing(servers.missing)
 
 
 def _are_kept(tokens: Sequence[tuple[str, Token]], shelving: Shelving) -> bool:
-    importing.tell_of_tokens(tokens)
-    return conversation.choice(f"Keep them in the {shelving.label}", ("yes", "no")) == "yes"
+    interop.tell_of_tokens(tokens)
+    return init.choice(f"Keep them in the {shelving.label}", ("yes", "no")) == "yes"

@@ -9,6 +9,7 @@ import typer
 from acp_launch.cli import edit, mcp, permission, processes, profiles, secrets, sessions
 from acp_launch.cli.complete import completion
 from acp_launch.cli.doctor import doctor
+from acp_launch.cli.help import help_
 from acp_launch.cli.init import init
 from acp_launch.cli.interop import export, import_
 from acp_launch.cli.login import login, logout
@@ -87,6 +88,7 @@ app.command()(logs)
 app.command()(processes.ps)
 app.command()(processes.reap)
 app.command()(completion)
+app.command("help")(help_)
 app.add_typer(edit.app, name="profile")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(sessions.app, name="session")

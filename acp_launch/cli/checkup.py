@@ -20,7 +20,7 @@ from msgspec import Struct
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers
 from acp_launch.checks.check import MACHINE, Check, of_problem
-from acp_launch.checks.parts import Part
+from acp_launch.checks.profile import Part
 from acp_launch.cli.login import logging_in
 from acp_launch.cli.session_needs import wished
 from acp_launch.cli.start import Visits, visiting
@@ -50,7 +50,7 @@ from acp_launch.session.connection import Budget, Connection, connect, negotiate
 from acp_launch.session.opening import how_to_continue
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
-from acp_launch.session.store.registry import Record
+from acp_launch.session.store import Record
 from acp_launch.settings.model import Settings
 
 T = TypeVar("T")

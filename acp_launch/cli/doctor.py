@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from acp_launch.checks.check import Check
-    from acp_launch.checks.parts import Part
+    from acp_launch.checks.profile import Asked, Part
     from acp_launch.checks.programs import Runtime
-    from acp_launch.checks.store import Asked
     from acp_launch.profile.load import Loaded
     from acp_launch.profile.trust import Standing
     from acp_launch.secret.value import Outcome
-    from acp_launch.session.store.registry import Record
+    from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
 
 NODE_PATIENCE = 5.0  # seconds for `node --version`
@@ -108,7 +107,7 @@ class Checkup:
         return settings
 
     def _store(self, settings: "Settings") -> "Asked":
-        from acp_launch.checks.store import store
+        from acp_launch.checks.profile import store
         from acp_launch.cli.stores import open_store, say_waiting
 
         asked = store(settings, open_store, say_waiting)
@@ -133,8 +132,7 @@ class Checkup:
         return loaded
 
     def _profile(self, loaded: "Loaded", settings: "Settings", asked: "Asked") -> None:
-        from acp_launch.checks.parts import Place, faults, parts
-        from acp_launch.checks.trust import trust
+        from acp_launch.checks.profile import Place, faults, parts, trust
         from acp_launch.cli.planning import at_home, here
         from acp_launch.process.spawn import require_platform
 
@@ -159,8 +157,7 @@ class Checkup:
         return lambda found: report(loaded.profile, resolved_from(loaded, cwd=self._cwd).found, found)
 
     def _secrets(self, parts: "Sequence[Part]", settings: "Settings", asked: "Asked") -> "Mapping[str, Outcome]":
-        from acp_launch.checks.secrets import secret_checks, unfit_checks
-        from acp_launch.checks.store import secrets
+        from acp_launch.checks.profile import secret_checks, secrets, unfit_checks
         from acp_launch.cli.stores import outcomes, say_waiting
 
         names = list(dict.fromkeys(need.name for part in parts for need in part.needs))
@@ -199,7 +196,7 @@ class Checkup:
         record: "Record | None",
     ) -> None:
         from acp_launch.checks import answers
-        from acp_launch.checks.secrets import way_out
+        from acp_launch.checks.profile import way_out
         from acp_launch.cli.checkup import Needs, check_up
         from acp_launch.secret.lookup import secrets
 
@@ -273,7 +270,7 @@ def _machine(settings: "Settings") -> "Iterator[Check]":
 
 
 def _profiles(settings: "Settings") -> "Iterator[Check]":
-    from acp_launch.checks.profiles import profiles
+    from acp_launch.checks.profile import profiles
     from acp_launch.cli.planning import here
     from acp_launch.profile.discover import discover
 

@@ -4,11 +4,13 @@ What `init` is to write: an agent, a name, a place, servers. Decided from option
 Nothing is written here, so whoever leaves in the middle leaves nothing behind.
 """
 
+import json
 import os
 import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -19,17 +21,19 @@ from acp_launch.cli.edit import server
 from acp_launch.cli.incoming import machine
 from acp_launch.cli.planning import here
 from acp_launch.cli.shelving import Shelving
-from acp_launch.console import init as conversation
-from acp_launch.console.ask.question import possible
+from acp_launch.console import init
+from acp_launch.console.ask.terminal import possible
+from acp_launch.console.interop import warn
 from acp_launch.console.stderr import say
 from acp_launch.errors import UsageError
+from acp_launch.interop import files
+from acp_launch.interop.merge import refuse_strays
 from acp_launch.interop.read import Finding, survey
-from acp_launch.interop.target import refuse_strays
 from acp_launch.plan.adhoc import words
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
-from acp_launch.profile.begin import NAME, Server, called, own_agent
+from acp_launch.profile.begin import NAME, SCHEMA, Server, called, ignoring, own_agent
 from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, project_of, users
-from acp_launch.profile.load import shown
+from acp_launch.profile.load import read, shown
 from acp_launch.settings.model import Settings
 
 CANCELLED = 130  # exit code
@@ -75,7 +79,7 @@ def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
         raise UsageError("there is no terminal to ask on", fix=fix)
     try:
         return _asked(options, settings, shelving)
-    except (conversation.Dismissed, KeyboardInterrupt):
+    except (init.Dismissed, KeyboardInterrupt):
         say("\nacp-launch: nothing was written")
         raise typer.Exit(CANCELLED) from None
 
@@ -137,14 +141,14 @@ def _given(options: Options) -> Draft:
 
 def _asked(options: Options, settings: Settings, shelving: Shelving) -> Draft:
     known, installed = _known()
-    answer = conversation.agent(known, installed)
+    answer = init.agent(known, installed)
     places = [place(settings, "", is_users=is_users).file.parent for is_users in (False, True)]
-    is_users = options.is_users or conversation.place(*places)
+    is_users = options.is_users or init.place(*places)
     agent = _agent(answer, is_users=is_users)
     name = _name(options, agent, lambda name: _fault(settings, options, name, is_users=is_users))
     project = project_of(here())
     found = [one for one in survey(machine(), project) if one.servers]
-    wanted = conversation.servers([(shown(one.file), one.servers) for one in found]) if found else []
+    wanted = init.servers([(shown(one.file), one.servers) for one in found]) if found else []
     chosen = tuple(found[index] for index in wanted)
     adoption = adopted(chosen, project, shelving) if chosen else Adopted(())
     return Draft(name, is_users, agent, "", options.servers, chosen, adoption)
@@ -155,7 +159,7 @@ def _name(options: Options, agent: KnownAgent, fault: Callable[[str], str]) -> s
         return options.name
     wanted = options.name or agent.name
     free = (name for name in (wanted, *(f"{wanted}-{number}" for number in range(2, 100))) if not fault(name))
-    return conversation.name(next(free, wanted), fault)
+    return init.name(next(free, wanted), fault)
 
 
 def _fault(settings: Settings, options: Options, name: str, *, is_users: bool) -> str:
@@ -188,3 +192,83 @@ def _program(program: str, *, is_users: bool) -> str:
         return os.path.normpath(here() / program)
     relative = os.path.relpath(here() / program, project_of(here()))
     return relative if os.sep in relative else f".{os.sep}{relative}"
+
+
+# What `init` writes: the profile, and beside it the schema for editors and the .gitignore; all of it or nothing.
+
+
+OURS = "acp-launch profile"  # the title of the schema
+
+
+class Beside:
+    """The directory of a new profile. `is_shared`: others may have it from a repository."""
+
+    def __init__(self, directory: Path, *, is_shared: bool) -> None:
+        self._directory = directory
+        self._is_shared = is_shared
+        self._schema = directory / SCHEMA
+
+    @property
+    def schema(self) -> str:
+        """As the profile can name it; empty when the schema cannot be there."""
+        if not self._is_ours():
+            return ""
+        return f"{self._directory.name}/{SCHEMA}" if self._is_shared else str(self._schema)
+
+    def write(self, file: Path, text: str) -> None:
+        """
+        Raises:
+            UsageError: something cannot be written, and nothing was.
+        """
+        is_new = not self._directory.exists()
+        made: list[Path] = []
+        try:
+            for path, content in self._everything(file, text):
+                old = _text(path)
+                if old is None:
+                    made.append(path)
+                if old != content:
+                    files.put(path, content, instead_of=old)
+        except BaseException:
+            self._take_back(made, is_new=is_new)
+            raise
+
+    def _everything(self, file: Path, text: str) -> list[tuple[Path, str]]:
+        """The profile comes last: with it, everything is there."""
+        from acp_launch.profile.schema import text as schema
+
+        found = [(self._schema, schema())] if self.schema else []
+        ignore = self._directory / ".gitignore"
+        if self._is_shared and not _is_file_or_nothing(ignore):
+            warn(f"{shown(ignore)} is no plain file and stays as it is; it should name *.local.yaml")
+        elif self._is_shared:
+            found.append((ignore, ignoring(_text(ignore))))
+        return [*found, (file, text)]
+
+    def _is_ours(self) -> bool:
+        """Whether it can be written: it is not there, or an older one of ours."""
+        if not _is_file_or_nothing(self._schema):
+            return False
+        text = _text(self._schema)
+        try:
+            return text is None or json.loads(text).get("title") == OURS
+        except (ValueError, AttributeError, RecursionError):
+            return False
+
+    def _take_back(self, made: list[Path], *, is_new: bool) -> None:
+        for path in made:
+            path.unlink(missing_ok=True)
+        if is_new:
+            with suppress(OSError):  # somebody else put something there meanwhile
+                self._directory.rmdir()
+
+
+def _is_file_or_nothing(path: Path) -> bool:
+    return not path.is_symlink() and (path.is_file() or not path.exists())
+
+
+def _text(path: Path) -> str | None:
+    if not path.exists():
+        return None
+    text, problems = read(path)
+    return text if not problems else ""

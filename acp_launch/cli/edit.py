@@ -13,7 +13,7 @@ from acp_launch.errors import ProblemsError, ProfileError, UsageError
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
-    from acp_launch.document.keypath import KeyPath
+    from acp_launch.problem import KeyPath
     from acp_launch.profile.discover import Found
     from acp_launch.profile.edit import Revision
 
@@ -95,7 +95,7 @@ def meant(value: str) -> object:
         UsageError: it is no YAML.
     """
     from acp_launch.document.nodes import scalar
-    from acp_launch.document.tree import parse
+    from acp_launch.document.yaml import parse
 
     if not value or value[0] not in "[{\"'":
         return scalar(value) if value else ""
@@ -128,7 +128,7 @@ def _path(key: str) -> "KeyPath":
 
 
 def _added(text: str, profile: str, name: str, entry: dict[str, Any]) -> str:
-    from acp_launch.document.tree import parse
+    from acp_launch.document.yaml import parse
     from acp_launch.profile.edit import put
 
     document, _ = parse(text, "")
@@ -172,7 +172,7 @@ def editable(profile: str) -> "Found":
         UsageError: there is none, or it is not for changing.
     """
     from acp_launch.cli.planning import here
-    from acp_launch.interop.target import refuse_strays
+    from acp_launch.interop.merge import refuse_strays
     from acp_launch.profile.discover import find, origin_of
     from acp_launch.settings.load import load
 
@@ -185,8 +185,7 @@ def editable(profile: str) -> "Found":
 
 
 def _edited(found: "Found", text: str, change: Callable[[str], str]) -> str:
-    from acp_launch.document.keypath import dotted
-    from acp_launch.problem import Problem
+    from acp_launch.problem import Problem, dotted
     from acp_launch.profile.edit import CannotEdit
     from acp_launch.profile.load import shown
 
@@ -199,7 +198,7 @@ def _edited(found: "Found", text: str, change: Callable[[str], str]) -> str:
 
 def _elsewhere(found: "Found", path: "KeyPath") -> str:
     """Where a key may be that is not in this file."""
-    from acp_launch.document.keypath import dotted
+    from acp_launch.problem import dotted
     from acp_launch.profile.load import inspect
 
     loaded, _ = inspect(found)

@@ -11,15 +11,14 @@ from msgspec import Struct
 
 from acp_launch.cli.planning import here
 from acp_launch.cli.shelving import Shelving
-from acp_launch.console import importing
-from acp_launch.console.ask.question import possible
+from acp_launch.console import interop
+from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, show_findings
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, merge
 from acp_launch.interop.drafts import Draft, Incoming, Spot, Token, gathered, holes, used_secrets
-from acp_launch.interop.merge import Step
+from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
-from acp_launch.interop.target import Target, target
 from acp_launch.interop.tools import Machine, Source, Tool, at_home, read, sources
 from acp_launch.problem import ours
 from acp_launch.profile.discover import HOLDER, project_of
@@ -97,13 +96,13 @@ class _Import:
     def run(self) -> None:
         can_write = not self._wish.dry_run and (self._wish.yes or possible())
         offer = self._offer(ask_store=can_write)
-        importing.tell_of_files(self._found)
-        importing.tell_of_drafts(offer.drafts, offer.steps, forced=self._wish.force)
+        interop.tell_of_files(self._found)
+        interop.tell_of_drafts(offer.drafts, offer.steps, forced=self._wish.force)
         if not offer.taken:
             self._nothing_new(offer)
             return
         show_change(self._goal.file, self._goal.text, offer.text)
-        importing.tell_of_tokens(offer.tokens)
+        interop.tell_of_tokens(offer.tokens)
         if self._wish.dry_run:
             note("nothing was written, as --dry-run says")
             return
@@ -121,8 +120,8 @@ class _Import:
         self._shelving.keep(kept)
         files.put(self._goal.file, offer.text, instead_of=self._goal.text)
         if kept:
-            importing.tell_of_kept([name for name, _ in kept], self._shelving.label, [one.file for one in self._found])
-        importing.tell_of_missing([pair for pair in offer.tokens if pair[0] not in dict(kept)])
+            interop.tell_of_kept([name for name, _ in kept], self._shelving.label, [one.file for one in self._found])
+        interop.tell_of_missing([pair for pair in offer.tokens if pair[0] not in dict(kept)])
         note(f"{shown(self._goal.file)}: {listed(step.name for step in offer.taken)} imported")
 
     def _asked(self, offer: Offer) -> set[Spot]:
@@ -137,7 +136,7 @@ class _Import:
         return {
             token.spot
             for name, token in valued
-            if not asyncio.run(agreed(*importing.question(name, token, self._shelving.label)))
+            if not asyncio.run(agreed(*interop.question(name, token, self._shelving.label)))
         }
 
     def _offer(self, *, ask_store: bool, spared: Iterable[Spot] = ()) -> Offer:

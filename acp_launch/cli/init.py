@@ -80,7 +80,7 @@ def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
         LaunchError: it would be wrong, or cannot be written.
     """
     from acp_launch.cli.adopt import keep
-    from acp_launch.cli.beside import Beside
+    from acp_launch.cli.drafting import Beside
     from acp_launch.console import problems
     from acp_launch.profile.begin import beginning, extending
     from acp_launch.profile.edit import judged

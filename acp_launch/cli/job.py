@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from acp_launch import leave
-from acp_launch.cli import prompt
+from acp_launch.cli import wish as prompts
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import launched
 from acp_launch.cli.wish import RunContext, RunRequest
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.protocol.acp import Capabilities
     from acp_launch.session.observer import TurnEnd
-    from acp_launch.session.store.registry import Record, Registry
+    from acp_launch.session.store import Record, Registry
 
-ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # DESIGN §5
+ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
 def carry_out(wish: RunRequest) -> int:
@@ -51,11 +51,11 @@ def _carried_out(wish: RunRequest, screen: Screen) -> int:
     stand_by()
     settings = load()
     profile, words = _profile_and_words(wish)
-    if is_interactive := prompt.is_left_open(words, wish.file) and wish.output == "text":
+    if is_interactive := prompts.is_left_open(words, wish.file) and wish.output == "text":
         require_nothing_one_shot(wish)
     plan, secrets = _plan(profile, words, wish, settings, screen)
     plan = replace(plan, timeouts=replace(plan.timeouts, **wish.limits))
-    text = "" if is_interactive else prompt.read(words, wish.file)
+    text = "" if is_interactive else prompts.read(words, wish.file)
     _examine(wish.attach)
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
@@ -73,9 +73,9 @@ def _carried_out(wish: RunRequest, screen: Screen) -> int:
 def require_nothing_one_shot(wish: RunRequest) -> None:
     """Raises UsageError for what makes sense with a prompt only."""
     if wish.timeout is not None:
-        raise UsageError("--timeout is about one prompt, and there is none", fix=prompt.WAYS)
+        raise UsageError("--timeout is about one prompt, and there is none", fix=prompts.WAYS)
     if wish.attach:
-        raise UsageError("--attach goes with a prompt, and there is none", fix=f"{prompt.WAYS}; or type @FILE in it")
+        raise UsageError("--attach goes with a prompt, and there is none", fix=f"{prompts.WAYS}; or type @FILE in it")
 
 
 def _examine(files: tuple[Path, ...]) -> None:
@@ -102,7 +102,7 @@ def _plan(profile: str, words: tuple[str, ...], wish: RunRequest, settings: Sett
         return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
     resolved = trusted_profile(profile, settings, cwd=wish.cwd, session=wish.session, trust=wish.trust)
     if resolved.plan is not None and wish.output != "text":
-        prompt.require(words, wish.file)
+        prompts.require(words, wish.file)
     return planned(resolved, settings, waiting=screen.waiting)
 
 
@@ -122,9 +122,9 @@ def session_of(
     Raises:
         SessionError: the store cannot be used, another process is in the session, or it is of another directory.
     """
-    from acp_launch.session.store import choice
-    from acp_launch.session.store.hold import hold
-    from acp_launch.session.store.registry import open_registry
+    from acp_launch.session import store as choice
+    from acp_launch.session.hold import hold
+    from acp_launch.session.store import open_registry
 
     registry = stack.enter_context(open_registry(settings.state))
     name = choice.latest_name(registry, plan) if latest else plan.session or choice.fresh_name()
@@ -141,7 +141,7 @@ def _turn(wish: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: R
 
         from acp_launch.cli.session_needs import session_needs, session_request
         from acp_launch.launch.run import Prompt, run_prompt
-        from acp_launch.session.store.keep import Keeper
+        from acp_launch.session.store import Keeper
 
         keeper = Keeper(kept.registry, plan, kept.record, text)
         prompt = Prompt(

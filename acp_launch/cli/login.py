@@ -11,7 +11,7 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.console.ask.aloud import Aloud
+    from acp_launch.console.ask.terminal import Aloud
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import LogIn
     from acp_launch.process.supervisor import Program
@@ -136,8 +136,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
     from contextlib import nullcontext
 
     from acp_launch.cli.start import spawn_agent, visiting
-    from acp_launch.console.ask.aloud import Aloud
-    from acp_launch.console.ask.question import Questions, possible
+    from acp_launch.console.ask.terminal import Aloud, Questions, possible
     from acp_launch.console.stream.redacted import Discreet
     from acp_launch.console.stream.text import Notices
     from acp_launch.launch.run import with_agent

@@ -10,7 +10,7 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean
 
 if TYPE_CHECKING:
-    from acp_launch.console.logwatch import Watch
+    from acp_launch.console.logs import Watch
     from acp_launch.settings.model import Settings
 
 LOOK = 0.25  # seconds between two looks for more
@@ -27,8 +27,7 @@ def logs(
 ) -> None:
     """Show what the agent and the MCP servers of the latest launch said on stderr."""
     from acp_launch import leave
-    from acp_launch.console.logs import Shown
-    from acp_launch.console.logwatch import Watch
+    from acp_launch.console.logs import Shown, Watch
     from acp_launch.settings.load import load
 
     settings = load()

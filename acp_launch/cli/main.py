@@ -18,7 +18,7 @@ HELP = {"-h", "--help"}
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; gives the exit code (DESIGN §5)."""
+    """Run the command line; gives the exit code (docs/scripting.md)."""
     if _missing_streams():
         return _stdout_is_full(OSError(errno.EBADF, "it is closed"))
     try:
@@ -49,7 +49,7 @@ def _failed(error: BaseException) -> int:
     """What the system refused us, in a line; whatever else it is, is a bug."""
     from acp_launch.console.failure import show
     from acp_launch.errors import first
-    from acp_launch.process.failure import exhausted
+    from acp_launch.process.spawn import exhausted
 
     cause = first(error) if isinstance(error, BaseExceptionGroup) else error
     if failure := exhausted(cause):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from acp_launch.mcp.client import Limit, Survey, ToolResult
     from acp_launch.mcp.message import Tool
 
-TOOL_FAILED = 9  # README "Exit codes"
+TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
 TIMEOUT = "How long the call may take: 500ms, 30s, 2m; a bare number is seconds."
 
 app = typer.Typer(help="The MCP servers of a profile: list, inspect, tools, call.", no_args_is_help=True)
@@ -117,8 +117,8 @@ def call(
 ) -> None:
     """Call a tool and print its result."""
     from acp_launch.cli.probe import ServerVisit, probe, with_server
-    from acp_launch.cli.timeout import seconds
     from acp_launch.cli.toolarguments import read
+    from acp_launch.cli.wish import seconds
     from acp_launch.console import servers
 
     patience = None if timeout is None else seconds(timeout)

@@ -7,22 +7,21 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from acp_launch.cli.planning import here, loaded_profile, resolved_from
-from acp_launch.cli.trusting import require
+from acp_launch.cli.planning import here, loaded_profile, require, resolved_from
 from acp_launch.console import stdout
-from acp_launch.console.ask.question import possible
+from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, write
 from acp_launch.interop.drafts import gathered
-from acp_launch.interop.jsonedit import Misfit
-from acp_launch.interop.target import refuse_strays
+from acp_launch.interop.formats import Misfit
+from acp_launch.interop.merge import refuse_strays
 from acp_launch.interop.tools import Machine, Tool, at_home, own_place, read
 from acp_launch.interop.write import Exported, Surroundings, exported
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.secret.redact import redactor
-from acp_launch.settings import load as settings
+from acp_launch.settings import load
 
 
 class Wish(Struct, frozen=True):
@@ -41,7 +40,7 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
         LaunchError: there is no such profile, or the tool's file cannot be changed.
         NotTrusted: it comes from a project, and the tool would run what nobody has accepted.
     """
-    chosen = settings.load()
+    chosen = load.load()
     loaded = loaded_profile(name, chosen)
     if wish.write:
         require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=wish.trust)

@@ -83,7 +83,7 @@ def log(
     import json
 
     from acp_launch.console import permissions, stdout
-    from acp_launch.session.permission.auditread import entries, files
+    from acp_launch.session.permission.audit import entries, files
 
     state = _settings().state
     found, damaged = entries(files(state, None if profile is None else _name(profile)), last)

@@ -16,9 +16,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acp_launch.cli.planning import at_home, here, loaded_profile, planned, resolved_from
+from acp_launch.cli.planning import at_home, here, loaded_profile, planned, require, resolved_from
 from acp_launch.cli.start import visiting
-from acp_launch.cli.trusting import require
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, UsageError, WaitExpired
@@ -33,7 +32,7 @@ from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.profile.load import Loaded
 from acp_launch.profile.model import Agent, StdioServer
-from acp_launch.profile.template import Template
+from acp_launch.profile.values import Template
 from acp_launch.secret.value import Secret
 from acp_launch.settings.load import load as load_settings
 from acp_launch.settings.model import Settings

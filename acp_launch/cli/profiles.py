@@ -112,7 +112,7 @@ class Show(NamedTuple):
 
         (found,) = _chosen([self.name])
         if self.merged:
-            from acp_launch.console.merged import as_yaml
+            from acp_launch.console.profiles import as_yaml
 
             stdout.put(as_yaml(load(found)))
             return 0

@@ -52,7 +52,7 @@ class Screen:
 
     def person(self) -> "Person | None":
         """Who can be asked, or None when there is nobody."""
-        from acp_launch.console.ask.question import Questions, possible
+        from acp_launch.console.ask.terminal import Questions, possible
 
         if not possible():
             return None

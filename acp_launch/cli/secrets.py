@@ -16,7 +16,7 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from acp_launch.cli.vault import Vault
+    from acp_launch.cli.stores import Vault
 
 SHOWING = ("get", "show", "print", "read", "cat")  # what a person tries who wants to see a value
 
@@ -67,7 +67,7 @@ def list_(as_json: Json = False) -> None:
     """List the secrets there are, when each was set and which profiles use it. Values are never shown."""
     import os
 
-    from acp_launch.cli.uses import uses
+    from acp_launch.cli.secretvalue import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
     from acp_launch.secret.value import variable
@@ -94,8 +94,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Tell of each secret that profiles need whether it is there, and from where."""
+    from acp_launch.cli.secretvalue import uses
     from acp_launch.cli.stores import outcomes
-    from acp_launch.cli.uses import uses
     from acp_launch.console import secrets
     from acp_launch.console.stderr import DIM, say
 
@@ -167,10 +167,10 @@ def copy_to_env(
     from acp_launch.cli.secretvalue import VARIABLE, checked
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.resolve import next_command
-    from acp_launch.secret import value as environment
+    from acp_launch.secret import value
     from acp_launch.settings.load import load
 
-    into = variable or environment.variable(name).removeprefix(environment.PREFIX)
+    into = variable or value.variable(name).removeprefix(value.PREFIX)
     if not re.fullmatch(VARIABLE, into):
         fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."
         raise UsageError(f'"{into}" is not the name of a variable', fix=fix)
@@ -190,7 +190,7 @@ def _remove(vault: "Vault", name: str) -> None:
 
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
     """A reference in a profile does not follow by itself."""
-    from acp_launch.cli.uses import uses
+    from acp_launch.cli.secretvalue import uses
     from acp_launch.console.stderr import YELLOW, say
 
     for profile, need in uses(vault.settings).all:
@@ -202,7 +202,7 @@ def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
 
 
 def _vault() -> "Vault":
-    from acp_launch.cli.vault import Vault
+    from acp_launch.cli.stores import Vault
     from acp_launch.settings.load import load
 
     return Vault(load())

@@ -4,13 +4,22 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from acp_launch.console.stderr import YELLOW, say
 from acp_launch.errors import UsageError
+from acp_launch.plan.resolve import Need, needs
+from acp_launch.problem import ours
 from acp_launch.secret.forms import SHORTEST, is_maskable
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import MAX_VALUE, Secret, size, variable
+from acp_launch.settings.model import Settings
+
+if TYPE_CHECKING:
+    from acp_launch.profile.load import Loaded
 
 LONGEST_NAME = 200  # characters
 VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
@@ -22,7 +31,7 @@ def checked(name: str) -> str:
     Raises:
         UsageError: it cannot. Something that may be a value is not repeated.
     """
-    from acp_launch.secret.credential import sightings
+    from acp_launch.secret.detect import sightings
 
     if looks := next((seen.what for seen in sightings(name) if seen.certainty == "certain"), ""):
         raise UsageError(
@@ -101,7 +110,7 @@ def _is_terminal() -> bool:
 
 
 def _typed(name: str) -> str:
-    from acp_launch.secret.passphrase import hidden
+    from acp_launch.secret.hidden_input import hidden
 
     text = hidden(f"{name}: ", fix=f"pipe it in: acp-launch secret set {name} < FILE")
     if text is None:
@@ -116,3 +125,62 @@ def _piped() -> str:
     except UnicodeDecodeError:
         raise UsageError("the value on stdin is not UTF-8 text", fix="give text, base64 for instance") from None
     return re.sub(r"\r?\n\Z", "", text)
+
+
+# Which profiles need which secrets.
+
+
+class Uses(Struct, frozen=True):
+    """Every need, with the name of its profile; in the order of discovery, then of the lines."""
+
+    all: tuple[tuple[str, Need], ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(need.name for _, need in self.all))
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return tuple(need for _, need in self.all)
+
+    def of(self, secret: str) -> tuple[str, ...]:
+        """The profiles that need it."""
+        return tuple(dict.fromkeys(profile for profile, need in self.all if need.name == secret))
+
+
+def uses(settings: Settings, profiles: Sequence[str] = ()) -> Uses:
+    """Of the profiles named; of every one that can be named from here when none is. A broken one is passed over then.
+
+    Raises:
+        UsageError, ProfileError: a profile that was named is not there, or wrong.
+    """
+    from acp_launch.cli.planning import here
+    from acp_launch.profile.discover import find
+    from acp_launch.profile.load import load
+
+    if not profiles:
+        return _uses(_usable(settings))
+    return _uses([load(find(name, start=here(), settings=settings), cache=settings.cache) for name in profiles])
+
+
+def _uses(profiles: "Sequence[Loaded]") -> Uses:
+    return Uses(tuple((loaded.found.name, need) for loaded in profiles for need in needs(loaded)))
+
+
+def _usable(settings: Settings) -> "list[Loaded]":
+    from acp_launch.cli.planning import here
+    from acp_launch.console.stderr import YELLOW, say
+    from acp_launch.profile.discover import discover
+    from acp_launch.profile.load import inspect, shown
+
+    found = []
+    for each in discover(start=here(), settings=settings):
+        if each.shadowed_by:
+            continue
+        loaded, _ = inspect(each, cache=settings.cache)
+        if loaded is not None:
+            found.append(loaded)
+        else:
+            file = shown(each.file)
+            say(f"acp-launch: {file} has problems and is passed over: {ours('validate', str(file))}", style=YELLOW)
+    return found

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from acp_launch.cli.books import Ledger
 from acp_launch.cli.planning import here
 from acp_launch.cli.start import open_env, spawn_agent, stderr_log
-from acp_launch.console.ask.aloud import Aloud
-from acp_launch.console.ask.permit import permitting
-from acp_launch.document.keypath import KeyPath
+from acp_launch.console.ask.permission import permitting
+from acp_launch.console.ask.terminal import Aloud
 from acp_launch.errors import AuthRequired
 from acp_launch.launch.run import LogIn, SessionNeeds, SessionRequest
 from acp_launch.launch.services import Elicit, ServicePolicy, offers
 from acp_launch.plan.model import LaunchPlan
+from acp_launch.problem import KeyPath
 from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.profile.discover import project_of
@@ -26,12 +26,12 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
 from acp_launch.session.permission.remembered import Shelf, load
 from acp_launch.session.person import Person
-from acp_launch.session.store.keep import Keeper
+from acp_launch.session.store import Keeper
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.cli.wish import RunContext, RunRequest
-    from acp_launch.session.elicitation.service import Elicitation
+    from acp_launch.session.elicitation.request import Elicitation
     from acp_launch.session.login import InFront
 
 
@@ -88,7 +88,7 @@ def _eliciting(person: Person) -> Elicit:
     def made(agent: str, note: Callable[[str], None]) -> "Elicitation":
         from acp_launch.console.ask.forms import Forms
         from acp_launch.console.ask.links import Links
-        from acp_launch.session.elicitation.service import Elicitation
+        from acp_launch.session.elicitation.request import Elicitation
 
         fill, visit = Forms(person, agent).fill, Links(person, agent).visit
         return Elicitation(agent, fill=fill, visit=visit, forms=True, urls=True, note=note)

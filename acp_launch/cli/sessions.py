@@ -11,7 +11,7 @@ from acp_launch.problem import did_you_mean, ours
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.session.connection import Connection
-    from acp_launch.session.store.registry import Record, Registry
+    from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
 PAGE = 50  # sessions that are listed for a person, unless all are wanted
@@ -135,7 +135,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
     from acp_launch.cli.errand import errand
     from acp_launch.cli.planning import agent_plan
-    from acp_launch.console import agentsessions, stdout
+    from acp_launch.console import sessions, stdout
     from acp_launch.session.opening import list_sessions
 
     if profile is None:
@@ -151,9 +151,9 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
 
     found = errand(planned, _settings(), story)
     if as_json:
-        stdout.put_json(agentsessions.as_json(found))
+        stdout.put_json(sessions.agent_json(found))
     elif found:
-        stdout.line(agentsessions.table(found, home=str(Path.home())))
+        stdout.line(sessions.agent_table(found, home=str(Path.home())))
     else:
         say("the agent knows no session of this directory; --all asks for every one")
 
@@ -199,13 +199,13 @@ def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
 
 
 def _held(record: "Record", verb: str) -> Any:
-    from acp_launch.session.store.hold import hold
+    from acp_launch.session.hold import hold
 
     return hold(_settings().state, record.key, verb=verb)
 
 
 def _registry() -> "Registry":
-    from acp_launch.session.store.registry import open_registry
+    from acp_launch.session.store import open_registry
 
     return open_registry(_settings().state)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from acp_launch.cli.vault import Vault
+from acp_launch.cli.stores import Vault
 from acp_launch.errors import SecretError
 from acp_launch.interop.drafts import Incoming
 from acp_launch.secret.value import Outcome, Secret

@@ -10,7 +10,7 @@ from acp_launch.cli.planning import checked_name, here
 from acp_launch.cli.session_needs import session_needs, wished
 from acp_launch.cli.start import launched
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.session.store.hold import hold
+from acp_launch.session.hold import hold
 
 if TYPE_CHECKING:
     from acp_launch.cli.wish import RunContext, RunRequest

@@ -50,8 +50,7 @@ def _list(settings: "Settings") -> None:
 
 
 def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
-    from acp_launch.cli.planning import loaded_profile, resolved_from
-    from acp_launch.cli.trusting import agrees
+    from acp_launch.cli.planning import agrees, loaded_profile, resolved_from
     from acp_launch.console.stderr import harmless, say
     from acp_launch.console.trust import heading, report
     from acp_launch.profile.trust import accept, standing

@@ -26,7 +26,7 @@ from acp_launch.checks.check import Check, Discretion
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import YELLOW, say
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 
 COLOURS = {"ok": "32", "warning": "33", "problem": "31"}

@@ -10,12 +10,15 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from zlib import crc32
 
 from acp_launch.console.sessions import ago, cells
 from acp_launch.console.stderr import DIM, harmless, say
-from acp_launch.process.logs import LogName, began
+from acp_launch.errors import StateError
+from acp_launch.process.logs import LogName, Trail, began, logs
 
 AGENT = "agent"
 COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
@@ -76,3 +79,125 @@ def on_terminal(line: bytes) -> bytes:
     """What a terminal would be left with after this line, and nothing that it obeys."""
     text = _STYLING.sub("", line.decode(errors="replace")).rstrip("\r").rpartition("\r")[2]
     return harmless(text, keep="\t").encode(errors="replace")
+
+
+# Which logs there are to show, now and as launches come and servers begin to speak.
+
+
+class Watch:
+    """The logs of a profile's latest launch, and of those that begin meanwhile; of every profile's without one.
+
+    `server` is a label, and means every process of that server. `follow` is whether there will be other looks: then
+    a name is put before each line from the beginning, since others may come. Before each line `is_enough` is asked
+    whether to leave it at those shown.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        shown: Shown,
+        *,
+        profile: str | None,
+        server: str | None,
+        follow: bool = False,
+        is_enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._directory = directory
+        self._shown = shown
+        self._profile = profile
+        self._server = server
+        self._follow = follow
+        self._is_enough = is_enough
+        self._is_through = False  # whether the last look came to its end, so that what is left of a line comes next
+        self._since = ""  # the first launch that is of interest
+        self._launches: set[str] = set()
+        self._trails: dict[Path, tuple[LogName, Trail]] = {}
+
+    @property
+    def has_launch(self) -> bool:
+        return bool(self._since)
+
+    @property
+    def has_logs(self) -> bool:
+        return bool(self._trails)
+
+    def look(self, last: int | None = None) -> None:
+        """Show what has come since the last look; at most the `last` lines of each log.
+
+        Raises:
+            StateError: a log cannot be read.
+        """
+        self._is_through = False
+        try:
+            self._is_through = self._look(last)
+        except OSError as error:
+            if error.filename is None:
+                raise  # it is stdout that is gone or full
+            fix = "see who owns it: ls -l"
+            raise StateError(f"cannot read {error.filename}: {error.strerror}", fix=fix) from None
+
+    def end(self) -> None:
+        """Show the lines that never came to their end, where all before them was shown."""
+        for name, trail in self._trails.values():
+            if self._is_through:
+                self._show_rest(name, trail)
+            trail.close()
+        if self._is_through:
+            self._shown.flush()
+
+    def _look(self, last: int | None) -> bool:
+        """False where it was enough before the last line."""
+        now = self._now()
+        if (self._follow and self._server is None) or len({*self._trails, *now}) > 1:
+            self._shown.prefix(map(label, now.values()))
+        for file, name in now.items():
+            if file not in self._trails:
+                self._begin(file, name)
+        for file, (name, trail) in list(self._trails.items()):
+            self._announce(name)
+            if not self._show(name, _last(trail, last) if last is not None else trail.lines()):
+                return False
+            if not self._follow or file not in now:  # an old launch's files are removed
+                self._show_rest(name, trail)
+            if file not in now:
+                self._trails.pop(file)[1].close()
+        self._shown.flush()
+        return True
+
+    def _show(self, name: LogName, lines: Iterable[bytes]) -> bool:
+        for line in lines:
+            if self._is_enough():
+                return False
+            self._shown.line(name, line)
+        return True
+
+    def _show_rest(self, name: LogName, trail: Trail) -> None:
+        if rest := trail.rest():
+            self._shown.line(name, rest)
+
+    def _now(self) -> dict[Path, LogName]:
+        there = {file: name for file, name in logs(self._directory).items() if self._profile in (None, name.profile)}
+        if there and not self._since:
+            self._since = max(name.launch for name in there.values())
+        return {file: name for file, name in there.items() if name.launch >= self._since and self._wants(label(name))}
+
+    def _wants(self, of: str) -> bool:
+        return self._server is None or of == self._server or of.startswith(f"{self._server}#")
+
+    def _begin(self, file: Path, name: LogName) -> None:
+        self._trails[file] = name, Trail(file)
+
+    def _announce(self, name: LogName) -> None:
+        if name.launch not in self._launches:
+            self._launches.add(name.launch)
+            self._shown.launch(name)
+
+
+def _last(trail: Trail, count: int) -> Iterable[bytes]:
+    """The last lines; one that is not at its end counts, and comes later."""
+    lines = deque(trail.lines(), min(count, sys.maxsize))
+    if not count:
+        trail.rest()
+    elif trail.is_within_a_line and len(lines) == count:
+        lines.popleft()
+    return lines

@@ -13,9 +13,8 @@ from typing import Any, Literal
 from msgspec.structs import asdict
 
 from acp_launch.console import problems, stdout
-from acp_launch.console.secretstates import state_lines, states
+from acp_launch.console.secrets import state_lines, states
 from acp_launch.console.stderr import harmless
-from acp_launch.document.keypath import KeyPath
 from acp_launch.plan.model import (
     INHERITED,
     LaunchPlan,
@@ -27,8 +26,9 @@ from acp_launch.plan.model import (
     Value,
 )
 from acp_launch.plan.resolve import Resolved
+from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Client, Match, Restart, Tools
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Outcome
 
 

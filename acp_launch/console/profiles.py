@@ -1,15 +1,19 @@
 """What `validate` and `list` say about profiles: answers on stdout, problems on stderr, or all of it as JSON."""
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.secretstates import state_lines, states
+from acp_launch.console.secrets import state_lines, states
 from acp_launch.console.stderr import harmless, say
-from acp_launch.problem import Problem, errors, ours
+from acp_launch.document.nodes import Plain, scalar
+from acp_launch.problem import KeyPath, Problem, errors, ours
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import Loaded, shown
+from acp_launch.profile.load import Loaded, Positions, shown
+from acp_launch.protocol.written import visible_long
 from acp_launch.secret.value import Outcome
 
 Entry = tuple[Found, Loaded | None, Sequence[Problem]]
@@ -92,7 +96,7 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
 
 def _description(loaded: Loaded | None) -> str:
     """Without a credential somebody wrote into it: lists are pasted into issues."""
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     return masked(loaded.profile.description) if loaded else ""
 
@@ -109,3 +113,50 @@ def _print_json(answer: dict[str, Any]) -> None:
     import json  # 2 ms
 
     stdout.put_json(json.dumps(answer))
+
+
+# A profile as its layers make it: YAML that is a profile, extends nothing, and says of each value where it is from.
+#
+# The layers may come from a stranger: whatever cannot be printed is written as an escape, in values, keys and comments.
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=-]*(?: [A-Za-z0-9_./@%+=-]+)*")
+
+
+def as_yaml(loaded: Loaded) -> str:
+    """Ends in a newline."""
+    layers = [f"#   {harmless(layer.label, keep='')}" for layer in loaded.layers]
+    head = [f"# {harmless(loaded.found.name, keep='')}, merged from", *layers]
+    return "\n".join([*head, *_mapping(loaded.merged, (), loaded.positions), ""])
+
+
+def _mapping(mapping: Mapping[str, Plain], path: KeyPath, positions: Positions) -> Iterator[str]:
+    indent = "  " * len(path)
+    for key, value in mapping.items():
+        inner = (*path, key)
+        if isinstance(value, dict) and value:
+            yield f"{indent}{_text(key)}:"
+            yield from _mapping(value, inner, positions)
+        elif isinstance(value, list) and value:
+            yield f"{indent}{_text(key)}:"
+            for index, item in enumerate(value):
+                yield f"{indent}  - {_flow(item)}  {_origin((*inner, index), positions)}"
+        else:
+            yield f"{indent}{_text(key)}: {_flow(value)}  {_origin(inner, positions)}"
+
+
+def _origin(path: KeyPath, positions: Positions) -> str:
+    at = positions.where(path)
+    return harmless(f"# {at.file}:{at.line}", keep="")
+
+
+def _flow(value: Plain) -> str:
+    """On one line; what is within brackets is JSON."""
+    return _text(value) if isinstance(value, str) else visible_long(json.dumps(value, ensure_ascii=False))
+
+
+def _text(text: str) -> str:
+    """Quoted unless it cannot mean anything else."""
+    if _PLAIN.fullmatch(text) and scalar(text) == text:
+        return text
+    return visible_long(json.dumps(text, ensure_ascii=False))

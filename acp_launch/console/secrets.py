@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -86,3 +86,21 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 
 def _print_json(answer: Mapping[str, object]) -> None:
     stdout.put_json(json.dumps(answer))
+
+
+# Whether each secret is there, and from where; shown beside a plan or a validated profile when somebody asked.
+
+
+def state_lines(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
+    """`github  found  keyring (Secret Service)`, a line each."""
+    if not outcomes:
+        return ()
+    from acp_launch.console.columns import columns
+
+    rows = [(name, outcome.state, outcome.source) for name, outcome in outcomes.items()]
+    return columns(rows)
+
+
+def states(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, str]]:
+    """The same as data."""
+    return {name: {"state": outcome.state, "source": outcome.source} for name, outcome in outcomes.items()}

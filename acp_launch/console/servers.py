@@ -20,7 +20,7 @@ from acp_launch.mcp.message import CLIENT_INFO, Progress, Said, Server, Tool
 from acp_launch.plan.model import INHERITED, Value
 from acp_launch.profile.model import McpServer, StdioServer
 from acp_launch.protocol.written import visible
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import MASK
 

@@ -7,16 +7,16 @@ is ASCII for the same reason. Names are never cut, since they are there to be ty
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
 from acp_launch.mark import MARK
 
-if TYPE_CHECKING:  # so that showing needs no sqlite3
-    from acp_launch.session.store.registry import Record
+if TYPE_CHECKING:
+    from acp_launch.session.store import Record
 
 HEADINGS = ("NAME", "PROFILE", "TITLE", "LAST USED", "DIRECTORY")
 TITLE, DIRECTORY = 2, 4  # the columns that give way when the terminal is narrow
@@ -155,3 +155,29 @@ def _cells(character: str) -> int:
 
 def _moment(moment: float, zone: tzinfo | None) -> str:
     return datetime.fromtimestamp(moment, zone).strftime("%Y-%m-%d %H:%M:%S")
+
+
+# What an agent says of its own sessions (`session list --agent`): lenient, because every member may be missing.
+
+
+COLUMNS = ("sessionId", "updatedAt", "cwd", "title")
+OF_THE_AGENT = ("SESSION ID", "UPDATED", "DIRECTORY", "TITLE")
+
+
+def agent_table(found: Sequence[Mapping[str, Any]], *, home: str) -> str:
+    """Lines for people; session ids are never cut, they are there to be compared."""
+    rows = [OF_THE_AGENT, *(tuple(_cell(session.get(column), home) for column in COLUMNS) for session in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]).rstrip()
+        for row in rows
+    )
+
+
+def agent_json(found: Sequence[Mapping[str, Any]]) -> str:
+    """Everything the agent said, unchanged."""
+    return json.dumps({"sessions": list(found)}, indent=2)
+
+
+def _cell(value: object, home: str) -> str:
+    return plain(" ".join(tilde(value, home).split())) if isinstance(value, str) else ""

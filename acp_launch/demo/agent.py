@@ -13,10 +13,10 @@ from collections.abc import Callable
 from types import FrameType
 
 import acp_launch
-from acp_launch.demo import offered, toolbox
 from acp_launch.demo import params as read
-from acp_launch.demo.session import Session
-from acp_launch.demo.store import Store
+from acp_launch.demo import toolbox
+from acp_launch.demo.session import Session, Store
+from acp_launch.demo.turn import Offered, offered_by
 from acp_launch.demo.wire import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -46,7 +46,7 @@ class Agent:
         self._wire = wire
         self._sessions: dict[str, Session] = {}
         self._opened: Store | None = None
-        self._offered: offered.Offered | None = None  # until we are initialized
+        self._offered: Offered | None = None  # until we are initialized
         self._methods: dict[str, Callable[[Message], Message]] = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -140,10 +140,10 @@ class Agent:
             raise RpcError(INVALID_PARAMS, "protocolVersion must be an integer from 0 to 65535")
         if self._offered is not None:
             raise RpcError(INVALID_REQUEST, "initialize was answered already")
-        self._offered = offered.read(params.get("clientCapabilities"))
+        self._offered = offered_by(params.get("clientCapabilities"))
         return {"protocolVersion": 1, "agentInfo": ABOUT, **self._abilities(self._offered)}
 
-    def _abilities(self, client: offered.Offered) -> Message:
+    def _abilities(self, client: Offered) -> Message:
         if not self._wants_login:
             return {"agentCapabilities": CAPABILITIES, "authMethods": []}
         from acp_launch.demo import login

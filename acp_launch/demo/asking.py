@@ -1,6 +1,6 @@
 """Replies that ask for permission in the less usual ways, and one that does not ask at all."""
 
-from acp_launch.demo.toolcall import OPTIONS, ToolCall
+from acp_launch.demo.tooluse import OPTIONS, ToolCall
 from acp_launch.demo.turn import Turn, TurnCancelled, chosen
 from acp_launch.demo.wire import Call, RpcError
 

@@ -1,6 +1,6 @@
 """The reply that runs a command, in a terminal of the client (ACP v1 "terminals")."""
 
-from acp_launch.demo.toolcall import ToolCall
+from acp_launch.demo.tooluse import ToolCall
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message, RpcError
 

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from acp_launch.demo.toolcall import ToolCall
+from acp_launch.demo.tooluse import ToolCall
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import INVALID_PARAMS, NOT_FOUND, RpcError
 

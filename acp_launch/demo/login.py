@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acp_launch.demo import home
 from acp_launch.demo import params as read
-from acp_launch.demo.offered import Offered
+from acp_launch.demo.turn import Offered
 from acp_launch.demo.wire import AUTH_REQUIRED, INVALID_PARAMS, Message, RpcError
 
 TOKEN = "DEMO_TOKEN"

@@ -5,7 +5,7 @@ import sys
 import threading
 
 from acp_launch.demo import toolbox
-from acp_launch.demo.toolcall import ToolCall
+from acp_launch.demo.tooluse import ToolCall
 from acp_launch.demo.turn import Turn
 
 MOST = 10_000_000  # updates of `flood`

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Plain, found, number_text
-from acp_launch.problem import Problem, Severity, likeliest
+from acp_launch.problem import KeyPath, Problem, Severity, dotted, likeliest
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-    from acp_launch.document.tree import Document
+    from acp_launch.document.yaml import Document
 
 REQUIRED = "this key is required"
 NONE: Mapping[str, str] = {}

@@ -32,7 +32,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from rich.console import Console
 from rich.text import Text
 
-from acp_launch.console.ask.echo import given_back
+from acp_launch.console.ask.terminal import given_back
 from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.completion import Completing
 from acp_launch.interactive.front import Event, Interrupted, Left, Status, Submitted, Vocabulary

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from acp_launch.console.ask.question import STYLES
+from acp_launch.console.ask.terminal import STYLES
 from acp_launch.console.stderr import headed
 from acp_launch.interactive.screen import Board
 from acp_launch.session.person import Choice, Tone

@@ -11,9 +11,8 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from acp_launch.console.ask.echo import forget_typed
-from acp_launch.console.ask.question import tell
 from acp_launch.console.ask.room import needed, screen
+from acp_launch.console.ask.terminal import forget_typed, tell
 from acp_launch.console.stderr import DIM, ask, harmless, paint, put, say
 from acp_launch.interactive.front import Event, Interrupted, Left, Mood, Status, Submitted, Vocabulary
 from acp_launch.mark import COLUMNS, marked

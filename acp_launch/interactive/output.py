@@ -9,8 +9,8 @@ from acp_launch.console.stream.outlet import Outlet
 from acp_launch.console.stream.text import Notices, Plain
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import acp
-from acp_launch.protocol.event import Updated
-from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
+from acp_launch.protocol.conversation import Updated
+from acp_launch.session.state import KINDS, OVER, ToolCalls, title
 
 # What was said in a session, for `:export`: the prompts, the agent's words, what it did. Markdown.
 

@@ -21,11 +21,9 @@ from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Setting
-from acp_launch.session.options.option import Option
-from acp_launch.session.options.state import SessionState
-from acp_launch.session.store.choice import continued, fresh_name, is_fresh
-from acp_launch.session.store.keep import Keeper
-from acp_launch.session.store.registry import Record, Registry
+from acp_launch.session.options import Option
+from acp_launch.session.state import SessionState
+from acp_launch.session.store import Keeper, Record, Registry, continued, fresh_name, is_fresh
 
 # The sessions of a project and profile that a person can go to and come from: each held while somebody is in it.
 

@@ -10,16 +10,15 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import UsageError
 from acp_launch.interop import read
 from acp_launch.interop.read import Declared, Kind, Untranslatable, translated
 from acp_launch.interop.tools import Dialect, Tool
+from acp_launch.problem import KeyPath
 from acp_launch.profile.leaks import named, numbered, slug
-from acp_launch.secret.credential import GONE, REFERENCE, Sighting, issued, masked, sightings
+from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, issued, masked, noun, sightings
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 from acp_launch.secret.value import Secret
-from acp_launch.secret.wording import is_placeholder, noun
 
 # Which slices of a text are credentials, and which words only hold the place of one. Pure.
 #

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.duration import Duration
 from acp_launch.document.nodes import number_text
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.interop.tools import TOOLS, Dialect, Machine, Source, Tool, places, read
 from acp_launch.secret.reference import NAME

@@ -1,16 +1,16 @@
-"""Tables of a TOML text: one is added at its end, or takes the place of its namesake; every other byte stays. Pure."""
+"""Tables of a TOML text: one is added, or takes the place of its namesake; comments and everything else stay. Pure."""
 
-import json
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from contextlib import suppress
+from itertools import dropwhile
+from typing import TYPE_CHECKING, Any
 
-from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.formats import Misfit
 from acp_launch.protocol.written import visible_long
 
-_BARE = re.compile("[A-Za-z0-9_-]+")
-_HEADER = re.compile(r"[ \t]*\[")
+if TYPE_CHECKING:
+    from tomlkit.items import InlineTable, Item, Table
 
 
 def put(text: str, holder: str, name: str, value: Mapping[str, Any]) -> str:
@@ -23,78 +23,77 @@ def put(text: str, holder: str, name: str, value: Mapping[str, Any]) -> str:
     above = wanted.setdefault(holder, {})
     if not isinstance(above, dict):
         raise Misfit("a table")
-    there = name in above
     above[name] = dict(value)
-    lines = text.splitlines(keepends=True)
+    from tomlkit.exceptions import TOMLKitError  # a library of 80 ms, and seldom needed
+
+    with suppress(TOMLKitError):
+        for written in _attempts(text, holder, name, value):
+            if _reads_as(written, wanted):
+                return written
+    raise Misfit("a table of its own")
+
+
+def _attempts(text: str, holder: str, name: str, value: Mapping[str, Any]) -> Iterator[str]:
+    """At the end, which touches nothing; else where the table is now. Some are not what was wanted."""
+    import tomlkit
+
     line_end = "\r\n" if "\r\n" in text else "\n"
-    begin, end = _place(lines, holder, name) if there else (len(lines), len(lines))
-    new = [line + line_end for line in _table((holder, name), value)]
-    if begin == len(lines):  # at the end: on a line of its own, after a blank one
-        gap = [] if not lines else [line_end] if lines[-1].endswith("\n") else [line_end, line_end]
-        new = [*gap, *new]
-    written = "".join([*lines[:begin], *new, *lines[end:]])
-    try:
-        fits = tomllib.loads(written) == wanted
-    except tomllib.TOMLDecodeError:
-        fits = False
-    if not fits:
+    lines = tomlkit.dumps({holder: {name: value}}).removesuffix("\n").split("\n")
+    new = "".join(visible_long(line) + line_end for line in lines)
+    yield text + (line_end * (1 if text.endswith("\n") else 2) if text else "") + new
+    for is_inline in (False, True):
+        document = tomlkit.parse(text)
+        _replace(document[holder], name, tomlkit.parse(new)[holder][name], is_inline)
+        yield document.as_string()
+
+
+def _replace(above: Any, name: str, new: "Table", is_inline: bool) -> None:
+    """Comments behind the old table are about the next one, though the library counts them to the old one."""
+    from tomlkit.items import InlineTable, Table
+
+    old = above.get(name)
+    behind = _behind(old) if isinstance(old, Table) else []
+    if (
+        isinstance(above, InlineTable)
+        or isinstance(old, InlineTable)
+        or (is_inline and isinstance(old, Table) and not behind)
+    ):
+        above[name] = _inline(new)
+    elif isinstance(old, Table):
+        above[name] = new
+        for item in behind:
+            _last(new).append(None, item)
+    else:
         raise Misfit("a table of its own")
-    return written
 
 
-def _place(lines: list[str], holder: str, name: str) -> tuple[int, int]:
-    """The lines of a table and of those within it; comments before the next one are not among them."""
-    ours = [index for index, line in enumerate(lines) if _path(line)[:2] == [holder, name]]
-    if not ours or ours != list(_headers(lines, ours[0], ours[-1])):
-        raise Misfit("a table of its own")
-    end = next((index for index in range(ours[-1] + 1, len(lines)) if _HEADER.match(lines[index])), len(lines))
-    while end > ours[-1] + 1 and (not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#")):
-        end -= 1
-    return ours[0], end
+def _behind(old: "Table") -> "list[Item]":
+    from tomlkit.items import Comment, Whitespace
+
+    items = [item for _, item in _last(old).value.body]
+    kept = list(dropwhile(lambda item: isinstance(item, Comment | Whitespace), reversed(items)))
+    return items[len(kept) :]
 
 
-def _headers(lines: list[str], first: int, last: int) -> Iterator[int]:
-    return (index for index in range(first, last + 1) if _HEADER.match(lines[index]))
+def _last(table: "Table") -> "Table":
+    """The table within it that ends where it ends."""
+    from tomlkit.items import Table
+
+    items = [item for _, item in table.value.body]
+    return _last(items[-1]) if items and isinstance(items[-1], Table) else table
 
 
-def _path(line: str) -> list[str]:
-    """The keys of `[a."b".c]`; nothing for any other line."""
-    if not _HEADER.match(line):
-        return []
-    found: Any = None
+def _inline(table: Mapping[str, Any]) -> "InlineTable":
+    import tomlkit
+
+    made = tomlkit.inline_table()
+    for key, item in table.items():
+        made[key] = _inline(item) if isinstance(item, Mapping) else item
+    return made
+
+
+def _reads_as(written: str, wanted: dict[str, Any]) -> bool:
     try:
-        found = tomllib.loads(line)
+        return tomllib.loads(written) == wanted
     except tomllib.TOMLDecodeError:
-        return []
-    path: list[str] = []
-    while isinstance(found, dict) and found:
-        key, found = next(iter(found.items()))
-        path.append(key)
-    return path
-
-
-def _table(path: tuple[str, ...], value: Mapping[str, Any]) -> Iterator[str]:
-    yield f"[{'.'.join(map(_key, path))}]"
-    for key, member in value.items():
-        if not isinstance(member, Mapping):
-            yield f"{_key(key)} = {_value(member)}"
-    for key, member in value.items():
-        if isinstance(member, Mapping):
-            yield ""
-            yield from _table((*path, key), member)
-
-
-def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _text(key)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
-    return json.dumps(value)
-
-
-def _text(text: str) -> str:
-    return visible_long(json.dumps(text, ensure_ascii=False))
+        return False

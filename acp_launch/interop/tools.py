@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.nodes import as_written
-from acp_launch.document.source import Kind
-from acp_launch.document.tree import parse as parse_yaml
+from acp_launch.document.nodes import Kind, as_written
+from acp_launch.document.yaml import parse as parse_yaml
 from acp_launch.errors import ProfileError, UsageError
-from acp_launch.interop import jsonc
+from acp_launch.interop import formats
 from acp_launch.private import Unfit, read_bounded
 from acp_launch.problem import Problem
 from acp_launch.profile.load import shown
@@ -236,8 +235,8 @@ def _parsed(file: Path, text: str, syntax: Syntax) -> tuple[Any, tuple[str, ...]
     if not text.strip():
         return {}, ()
     try:
-        parsed = jsonc.parse(text)
-    except jsonc.BadJson as bad:
+        parsed = formats.parse(text)
+    except formats.BadJson as bad:
         raise ProfileError([Problem(shown(file), bad.line, bad.column, "", str(bad), "mend it first")]) from None
     return parsed.root, parsed.twice
 

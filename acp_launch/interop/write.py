@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from acp_launch.interop import jsonc, jsonedit, toml
-from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop import formats, toml
+from acp_launch.interop.formats import Misfit
 from acp_launch.interop.read import Untranslatable
 from acp_launch.interop.tools import Dialect, Tool
 from acp_launch.profile.edit import CannotEdit
@@ -502,7 +502,7 @@ def handed(text: str | None, tool: Tool, wanted: tuple[Piece, ...], inputs: Mapp
         written = _put(written, tool, piece)
     for input, secret in (inputs if wanted else {}).items():
         if not any(isinstance(one, Mapping) and one.get("id") == input for one in _inputs(written)):
-            written = jsonedit.add(written, ("inputs",), _input(input, secret))
+            written = formats.add(written, ("inputs",), _input(input, secret))
     return written
 
 
@@ -542,9 +542,9 @@ def _put(text: str, tool: Tool, piece: Piece) -> str:
         except CannotEdit as cannot:
             raise Misfit(cannot.message) from None
     if tool.name == "acpx" and piece.holder == tool.servers:
-        return jsonedit.add(text, (piece.holder,), piece.value, instead=_index(text, piece))
-    written = jsonedit.put(text, (piece.holder, piece.name), piece.value)
-    before, after = jsonc.parse(text).root, jsonc.parse(written).root
+        return formats.add(text, (piece.holder,), piece.value, instead=_index(text, piece))
+    written = formats.put(text, (piece.holder, piece.name), piece.value)
+    before, after = formats.parse(text).root, formats.parse(written).root
     before.setdefault(piece.holder, {})[piece.name] = piece.value
     if before != after:
         raise Misfit("members that come once")
@@ -552,7 +552,7 @@ def _put(text: str, tool: Tool, piece: Piece) -> str:
 
 
 def _index(text: str, piece: Piece) -> int | None:
-    listed = jsonc.parse(text).root.get(piece.holder)
+    listed = formats.parse(text).root.get(piece.holder)
     names = (
         [one.get("name") if isinstance(one, Mapping) else None for one in listed] if isinstance(listed, list) else []
     )
@@ -560,7 +560,7 @@ def _index(text: str, piece: Piece) -> int | None:
 
 
 def _inputs(text: str) -> Iterator[Any]:
-    listed = jsonc.parse(text).root.get("inputs")
+    listed = formats.parse(text).root.get("inputs")
     return iter(listed if isinstance(listed, list) else [])
 
 

@@ -36,15 +36,14 @@ from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities, Negotiated, Offers
-from acp_launch.protocol.event import How
+from acp_launch.protocol.conversation import How
 from acp_launch.rpc import StdioTransport
 from acp_launch.secret.value import Secret
 from acp_launch.session.client import LATE_GRACE, Client, Turn
 from acp_launch.session.connection import Budget, Connection, connect, in_profile, negotiate, on_command_line
 from acp_launch.session.observer import Observer, SessionReady, TurnEnd
 from acp_launch.session.opening import Setting, Stay, configure, how_to_continue, open_session
-from acp_launch.session.store.keep import drift
-from acp_launch.session.store.registry import Record
+from acp_launch.session.store import Record, drift
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay

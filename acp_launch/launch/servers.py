@@ -18,7 +18,7 @@ from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
 from acp_launch.problem import ours
 from acp_launch.process.lifecycle import OVERDUE, Change, Standing
 from acp_launch.process.logs import ServerLogs
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.value import Secret
 from acp_launch.session.connection import Budget
 from acp_launch.session.observer import Observer
@@ -154,7 +154,7 @@ class LaunchServers:
         self.listed()
 
     def first_turn_over(self) -> None:
-        """By now the agent has opened what it ever will; some drop servers without a word (facts/agents.md)."""
+        """By now the agent has opened what it ever will; some drop servers without a word (docs/agents.md)."""
         if self._inner is None:
             return
         standings = self._inner.servers.standings()
@@ -255,7 +255,7 @@ async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[Asked]]:
 async def _unreached(server: RemotePlan) -> str:
     """Why it does not answer; empty when it does, or when that cannot be told."""
     from acp_launch.checks.answers import LATE, PATIENCE, address, connect
-    from acp_launch.session.files.aside import aside
+    from acp_launch.session.files import aside
 
     where = address(server.url, os.environ)
     if where is None or isinstance(where, str):

@@ -15,7 +15,7 @@ from acp_launch.session.permission.gate import Gate
 from acp_launch.session.service import Serve, Services
 
 if TYPE_CHECKING:
-    from acp_launch.session.elicitation.service import Elicitation
+    from acp_launch.session.elicitation.request import Elicitation
 
 # The elicitation of an agent of that name, and where its notes go.
 Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
@@ -58,13 +58,13 @@ async def client_services(
     completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
 
     def files() -> Services:
-        from acp_launch.session.files.service import Files
+        from acp_launch.session.files import Files
 
         roots = (plan.cwd, *plan.additional_directories)
         return Files(roots, may_write=policy.offers.write_files, allowed=allowed, tell=tell).services()
 
     def terminals() -> Services:
-        from acp_launch.session.terminals.service import Terminals
+        from acp_launch.session.terminals import Terminals
 
         made = Terminals(plan.cwd, policy.env, allowed=allowed, tell=tell)
         ending.push_async_callback(made.close, hurry)

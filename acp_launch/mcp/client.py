@@ -29,7 +29,7 @@ from acp_launch.mcp.message import OURS, RELEASE, Progress, Said, Server, Tool, 
 from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
-from acp_launch.protocol.event import Reply
+from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
 from acp_launch.rpc import Pump, StdioTransport, details
 from acp_launch.waits import awaited

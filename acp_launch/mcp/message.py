@@ -128,7 +128,7 @@ def _json(value: object) -> str:
     return json.dumps(value)
 
 
-# The answer to `roots/list` (requirement G1; MCP "roots"): the session's directory first, which servers take as the
+# The answer to `roots/list` (M-47; MCP "roots"): the session's directory first, which servers take as the
 # primary root, then the additional ones.
 
 

@@ -12,8 +12,7 @@ from typing import Self
 
 from msgspec import Struct, field
 
-from acp_launch.document.keypath import KeyPath
-from acp_launch.problem import Problem
+from acp_launch.problem import KeyPath, Problem
 from acp_launch.profile.model import Approval, Client, Match, Restart, Roots, ServerTimeouts, Timeouts, Tools
 from acp_launch.secret.reference import EnvironmentReference, SecretReference
 from acp_launch.secret.value import Secret
@@ -83,7 +82,7 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
 
     def display(self) -> str:
         """Its command line, as a shell would read it: safe to print."""
-        from acp_launch.secret.credential import masked
+        from acp_launch.secret.detect import masked
 
         arguments = masked(shlex.join(argument.display() for argument in self.args))
         return f"{shlex.quote(str(self.command))} {arguments}".rstrip()

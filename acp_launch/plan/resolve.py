@@ -14,7 +14,6 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Plain
 from acp_launch.plan.environment import environment, search_path
 from acp_launch.plan.executable import CannotRun, distinct, find, usable
@@ -30,8 +29,11 @@ from acp_launch.plan.model import (
     Value,
 )
 from acp_launch.plan.reach import is_of_session, kept_out, names_project, speaks_for, words
-from acp_launch.problem import Problem, errors
-from acp_launch.profile.address import (
+from acp_launch.problem import KeyPath, Problem, dotted, errors
+from acp_launch.profile.layers import ordered
+from acp_launch.profile.load import Loaded
+from acp_launch.profile.model import Approval, HttpServer, Match, Rule, SseServer, StdioServer
+from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
     SESSION_NAME_FIX,
@@ -40,12 +42,10 @@ from acp_launch.profile.address import (
     host,
     is_in_the_clear,
     session_name_fault,
+    templates,
     url_fault,
 )
-from acp_launch.profile.layers import ordered
-from acp_launch.profile.load import Loaded
-from acp_launch.profile.model import Approval, HttpServer, Match, Rule, SseServer, StdioServer
-from acp_launch.profile.templates import templates
+from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import (
     EnvironmentReference,
     Part,
@@ -55,7 +55,6 @@ from acp_launch.secret.reference import (
     place,
 )
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, variable
-from acp_launch.secret.wording import noun
 
 # References become text, one value of a profile at a time; secrets stay references. What cannot be resolved becomes a
 # Problem at its place in the file, and the walk goes on, so that all of them are reported at once.

@@ -28,7 +28,7 @@ from acp_launch.process.tree import (
     terminate,
 )
 from acp_launch.process.watch import until_gone
-from acp_launch.secret.streams import Redacting
+from acp_launch.secret.redact import Redacting
 
 # The last lines a process wrote to stderr, in bounded memory, however much it writes.
 

@@ -15,62 +15,21 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.private import take_lock
 from acp_launch.process import cgroup, marker, prepare
+from acp_launch.process.guardian import Remains, end
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
-from acp_launch.process.remains import Remains, end
-from acp_launch.process.table import Process, Table, boot_id, pid_namespace
+from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
 from acp_launch.process.tree import send
 
-# What a process is, how old and how large, for people to read. psutil is imported only where there is no /proc.
-
-
-class Measured(Struct, frozen=True):
-    """`command` is the program's name without arguments, `age` in seconds, `memory` resident bytes."""
-
-    command: str
-    age: float
-    memory: int
-
-
-def measure(pid: int) -> Measured | None:
-    """None when there is no such process (any more)."""
-    return _by_proc(pid) if prepare.IS_LINUX else _by_psutil(pid)
-
-
-def _by_proc(pid: int) -> Measured | None:
-    seen = prepare.table().read(pid)
-    try:
-        command = Path(f"/proc/{pid}/comm").read_bytes().decode(errors="replace").rstrip("\n")
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        since_boot = float(Path("/proc/uptime").read_text().split()[0])
-    except OSError:
-        return None
-    if seen is None:
-        return None
-    age = since_boot - seen.started / os.sysconf("SC_CLK_TCK")
-    return Measured(command, max(0.0, age), pages * os.sysconf("SC_PAGE_SIZE"))
-
-
-def _by_psutil(pid: int) -> Measured | None:
-    import time
-
+if TYPE_CHECKING:
     import psutil
-
-    try:
-        process = psutil.Process(pid)
-        with process.oneshot():
-            age = max(0.0, time.time() - process.create_time())
-            return Measured(process.name(), age, process.memory_info().rss)
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return None
-
 
 PATIENCE = 3.0  # seconds for a guard that was stopped; it needs no more than two for all it has to do
 NEWBORN = 60.0  # seconds a file may be without its first line; that is written within microseconds
@@ -178,8 +137,12 @@ def _living(known: Known | None) -> Process | None:
 
 
 def _command(pid: int) -> str:
-    measured = measure(pid)
-    return measured.command if measured else ""
+    import psutil
+
+    try:
+        return psutil.Process(pid).name()
+    except psutil.Error:  # it has ended, or may not be looked at
+        return ""
 
 
 @contextmanager
@@ -264,24 +227,21 @@ class Family(Struct, frozen=True, kw_only=True):
 
 def family(launch: Launch) -> Family | None:
     """None for a launch that has no process on this machine any more."""
-    names = {child.identity: child for child in launch.children}
-    names |= {guard.identity: Known(guard.pid, guard.started, GUARD) for guard in launch.guards}
     kind = standing(launch)
     if kind == "running":
-        return _running(launch, names)
+        return _running(launch)
     if kind in ("over", "foreign"):
         return None
-    members = _left(launch, names)
+    alive = remains(launch).alive()
+    pids = {seen.pid for seen in alive}
+    members = _Look(launch).members(seen.pid for seen in alive if seen.parent not in pids)
     if not members:
         return None
     return Family(profile=launch.profile, verb=launch.verb, standing=kind, root=None, members=members)
 
 
-_Names = dict[tuple[int, float], Known]
-
-
-def _running(launch: Launch, names: _Names) -> Family | None:
-    root = _member(prepare.table(), launch.launcher.pid, names, {launch.launcher.pid})
+def _running(launch: Launch) -> Family | None:
+    root = _Look(launch).member(launch.launcher.pid)
     if root is None:
         return None
     return Family(
@@ -294,47 +254,55 @@ def _running(launch: Launch, names: _Names) -> Family | None:
     )
 
 
-def _left(launch: Launch, names: _Names) -> tuple[Member, ...]:
-    table = prepare.table()
-    alive = remains(launch).alive()
-    pids = {seen.pid for seen in alive}
-    shown: set[int] = set()
-    tops = [seen.pid for seen in alive if seen.parent not in pids]
-    return tuple(member for pid in tops for member in _members(table, pid, names, shown))
+class _Look:
+    """The processes of this machine at one moment, with the names a launch has for its own."""
+
+    def __init__(self, launch: Launch) -> None:
+        guards = (Known(guard.pid, guard.started, GUARD) for guard in launch.guards)
+        self._known = {known.pid: known for known in (*launch.children, *guards) if _living(known)}
+        self._table = PsutilTable()
+        self._shown: set[int] = set()
+
+    def member(self, pid: int) -> Member | None:
+        """With its descendants; each process is shown once, whatever became of its parents meanwhile."""
+        import psutil
+
+        self._shown.add(pid)
+        known = self._known.get(pid)
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
+                    return None
+                return Member(
+                    name=known.name if known else _shim(process),
+                    command=process.name(),
+                    pid=pid,
+                    age=max(0.0, time.time() - process.create_time()),
+                    memory=process.memory_info().rss,
+                    restarts=known.restarts if known else 0,
+                    children=self.members(self._table.children(pid)),
+                )
+        except psutil.Error:
+            return None
+
+    def members(self, pids: Iterable[int]) -> tuple[Member, ...]:
+        """Beside a guard what is below it: that it stands in between is of no interest to a reader."""
+        found: list[Member] = []
+        for pid in pids:
+            member = None if pid in self._shown else self.member(pid)
+            if member and member.name == GUARD:
+                found += [replace(member, children=()), *member.children]
+            elif member:
+                found.append(member)
+        return tuple(found)
 
 
-def _member(table: Table, pid: int, names: _Names, shown: set[int]) -> Member | None:
-    """With its descendants; each process is shown once, whatever became of its parents meanwhile."""
-    seen, measured = table.read(pid), measure(pid)
-    if seen is None or seen.is_dead or measured is None:
-        return None
-    shown.add(pid)
-    known = names.get((seen.pid, seen.started))
-    below = [_members(table, child, names, shown) for child in table.children(pid) if child not in shown]
-    return Member(
-        name=known.name if known else _shim(pid),
-        command=measured.command,
-        pid=pid,
-        age=measured.age,
-        memory=measured.memory,
-        restarts=known.restarts if known else 0,
-        children=tuple(member for members in below for member in members),
-    )
-
-
-def _members(table: Table, pid: int, names: _Names, shown: set[int]) -> list[Member]:
-    """One, and beside a guard what is below it: that it stands in between is of no interest to a reader."""
-    member = _member(table, pid, names, shown)
-    if member is None:
-        return []
-    return [replace(member, children=()), *member.children] if member.name == GUARD else [member]
-
-
-def _shim(pid: int) -> str:
+def _shim(process: "psutil.Process") -> str:
     """`shim NAME` when it is one of ours, by how agents are told to start it; else nothing."""
-    match _argv(pid):
+    match process.cmdline():
         case [*_, program, _, name] if program.endswith(SHIM):
-            return f"shim {name}{', copying' if _copies(pid) else ''}"
+            return f"shim {name}{', copying' if _copies(process.pid) else ''}"
     return ""
 
 
@@ -344,19 +312,3 @@ def _copies(pid: int) -> bool:
         return os.readlink(f"/proc/{pid}/fd/0") != os.devnull  # noqa: PTH115
     except OSError:
         return False
-
-
-def _argv(pid: int) -> list[str]:
-    """Nothing of a process that is gone or not ours to look at."""
-    if prepare.IS_LINUX:
-        try:
-            written = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return []
-        return written.decode(errors="replace").split("\0")[:-1]
-    import psutil
-
-    try:
-        return list(psutil.Process(pid).cmdline())
-    except psutil.Error:
-        return []

@@ -2,6 +2,7 @@
 Processes as the system shows them: a value for each, and the tables they are read from.
 
 Linux is read from /proc, without a library: it is looked at while a launch starts, and again and again while one ends.
+What is shown to a user (`ps`, the names of leftovers) comes from psutil everywhere.
 """
 
 import os

@@ -18,8 +18,7 @@ from acp_launch.process import watch
 from acp_launch.process.spawn import STATUS_LOST, spawn
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Tree, end_now, from_wait_status, kill_tree, terminate
-from acp_launch.secret.redact import Redactor, redactor
-from acp_launch.secret.streams import Redacting
+from acp_launch.secret.redact import Redacting, Redactor, redactor
 
 # What a command has printed, as text: the last of it, within a limit (C-72).
 #

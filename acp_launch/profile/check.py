@@ -22,11 +22,10 @@ from acp_launch.document.faults import (
     placed,
     unknown_key,
 )
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, found
 from acp_launch.document.shape import Shape, build
-from acp_launch.document.tree import Document
-from acp_launch.problem import Problem, errors, likeliest
+from acp_launch.document.yaml import Document
+from acp_launch.problem import KeyPath, Problem, errors, likeliest
 from acp_launch.profile.model import (
     Agent,
     Backoff,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 # What is wrong at one path of a profile, before anybody knows the line. Pure.
 #
 # The sentences every format shares are in `document.faults`. The tables below are the only place that knows which keys
-# DESIGN §4 promises for later, and which belong to the user and to no project: they get a sentence of their own instead
+# may come later, and which belong to the user and to no project: they get a sentence of their own instead
 # of a misleading "did you mean". And what others call a key of ours is meant more surely than what looks alike.
 
 

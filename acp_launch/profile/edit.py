@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError
-from acp_launch.problem import Problem, errors
+from acp_launch.problem import KeyPath, Problem, errors
 from acp_launch.profile.discover import PARENT, Found
 from acp_launch.profile.layers import Gathered, Layer, Part
 from acp_launch.profile.load import read, shown
@@ -196,7 +195,7 @@ def _what(problem: Problem) -> tuple[str, str, str]:
 
 def _unplaced(found: Found, problem: Problem) -> Problem:
     """Without the line, which the file does not have; and without the credential that it may quote."""
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     line, column = (0, 0) if problem.file == shown(found.file) else (problem.line, problem.column)
     path, message, fix = map(masked, (problem.path, problem.message, problem.fix))

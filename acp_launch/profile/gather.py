@@ -18,9 +18,8 @@ from msgspec import Struct, field
 from acp_launch.document.nodes import shorten
 from acp_launch.problem import Problem, did_you_mean, likeliest
 from acp_launch.profile import discover
-from acp_launch.profile.discover import Found, Origin
+from acp_launch.profile.discover import Found, Origin, read, shown
 from acp_launch.profile.layers import Extends, Gathered, Layer, Part
-from acp_launch.profile.text import read, shown
 
 MAX_DEPTH = 16  # parents above each other
 MAX_FILES = 64  # without the overlay

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from acp_launch.document.faults import Fault
-from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Node, Place, Plain, found, number_text, shorten
-from acp_launch.problem import Problem, likeliest
+from acp_launch.problem import KeyPath, Problem, dotted, likeliest
 from acp_launch.profile.discover import Origin
 
 if TYPE_CHECKING:
-    from acp_launch.document.tree import Document
+    from acp_launch.document.yaml import Document
 
 Role = Literal["parent", "profile", "overlay"]
 
@@ -147,7 +146,7 @@ def _misspelt(entry: str, quoted: str) -> tuple[str, str] | None:
     return f"{quoted} is neither a profile's name nor a ./path", f"write ./{entry}"
 
 
-# Layers become one tree: maps merge by key, everything else replaces, `null` removes (DESIGN §4 "extends"). Pure.
+# Layers become one tree: maps merge by key, everything else replaces, `null` removes (docs/profiles.md). Pure.
 #
 # Every node keeps the place it was written at, through any number of layers; a map that several of them write is where
 # the last one writes it. A list is one value: a `null` in it is an item, and it is not looked into.

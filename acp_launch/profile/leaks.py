@@ -15,13 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.document.faults import Fault
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain
-from acp_launch.problem import Severity
-from acp_launch.secret.credential import GONE, REFERENCE, Sighting, issued, masked, sightings
+from acp_launch.problem import KeyPath, Severity
+from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, noun, sightings
 from acp_launch.secret.reference import misspelt
 from acp_launch.secret.value import MASK
-from acp_launch.secret.wording import noun
 
 # What a credential is called when it becomes a secret, and other names of ours that are made from somebody's.
 

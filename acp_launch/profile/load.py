@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from acp_launch.document.cache import Shelf
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Place, Plain
 from acp_launch.document.shape import build
 from acp_launch.errors import ProfileError
-from acp_launch.problem import Problem, errors
-from acp_launch.profile.discover import PARENT, Found
+from acp_launch.problem import KeyPath, Problem, errors
+from acp_launch.profile.discover import PARENT, Found, read, shown
 from acp_launch.profile.gather import gather
 from acp_launch.profile.layers import Extends, Layer, Part, ordered
 from acp_launch.profile.model import Profile
 from acp_launch.profile.reading import reading
-from acp_launch.profile.text import read, shown
 from acp_launch.settings.load import grounds, lies_in
 
 if TYPE_CHECKING:
-    from acp_launch.document.tree import Document
+    from acp_launch.document.yaml import Document
 
 __all__ = ["Loaded", "Positions", "examine", "inspect", "load", "read", "shown"]
 
@@ -155,7 +153,7 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Without the credentials they quote: a person may have written one where something else belongs."""
     if not problems:
         return ()
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     return tuple(
         each._replace(path=masked(each.path), message=masked(each.message), fix=masked(each.fix)) for each in problems

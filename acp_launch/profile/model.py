@@ -1,5 +1,5 @@
 """
-What a person may write in a profile, as frozen values (DESIGN §4).
+What a person may write in a profile, as frozen values (docs/profiles.md).
 
 pydantic says what is wrong with one (`check`) and turns it into JSON Schema (`schema`); a profile without mistakes is
 built without importing it. The string under a field is its description in `schema.json`. A key that does nothing yet
@@ -7,14 +7,16 @@ is not here, so it is refused.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import field
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
-from acp_launch.profile.scalar import COUNT, FACTOR, FILES, LISTED, SETTING, TRUTH
-from acp_launch.profile.template import Template
+
+if TYPE_CHECKING:
+    pass
+from acp_launch.profile.values import COUNT, FACTOR, FILES, LISTED, SETTING, TRUTH, Template
 
 Roots = Literal["agent", "session"]
 Approval = Literal["ask", "allow", "deny"]

@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from acp_launch.document.duration import Duration
 from acp_launch.document.faults import Fault, choose
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, shorten
-from acp_launch.profile.address import (
+from acp_launch.document.scalars import Duration
+from acp_launch.problem import KeyPath
+from acp_launch.profile.agents import started
+from acp_launch.profile.model import Backoff, Match
+from acp_launch.profile.values import (
     CLEAR,
     CLEAR_FIX,
     SESSION_NAME_FIX,
@@ -25,11 +27,9 @@ from acp_launch.profile.address import (
     session_name_fault,
     url_fault,
 )
-from acp_launch.profile.agents import started
-from acp_launch.profile.model import Backoff, Match
+from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
 from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
-from acp_launch.secret.wording import noun
 
 # What the rules under `permissions` must keep to beyond the shape of their values. Pure.
 #

@@ -14,11 +14,11 @@ from typing import Any
 from msgspec.structs import fields
 from pydantic import TypeAdapter
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
 from acp_launch.profile import model, rules
-from acp_launch.profile.address import MAX_SESSION_NAME
 from acp_launch.profile.layers import ENTRY, MAX_ENTRIES
+from acp_launch.profile.values import MAX_SESSION_NAME
 
 # The schema of a profile that extends others: nothing is required of it, and `null` removes what they say.
 #

@@ -1,5 +1,5 @@
 """
-Which profiles of projects this user has accepted, by content (DESIGN §4, §7: a repository cannot run things on you).
+Which profiles of projects this user has accepted, by content (docs/trust.md).
 
 A profile of the user's own directory, or a built-in one, is trusted. Any other, and any that a file of a project is
 part of, is inert until somebody accepts it: bound to all it says when merged, and to the project's path. What is
@@ -29,6 +29,8 @@ from acp_launch.private import Unfit, make_private, read_bounded, replace
 from acp_launch.profile.discover import HOLDER, boundary
 from acp_launch.profile.layers import Layer
 from acp_launch.profile.load import Loaded
+from acp_launch.secret.detect import sightings
+from acp_launch.secret.value import MASK
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.settings.model import Settings
 
@@ -144,7 +146,6 @@ def accept(loaded: Loaded, settings: Settings) -> None:
             fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
         )
     lines = content(loaded.merged)
-    from acp_launch.profile.display import shown
 
     acceptance = Acceptance(
         version=VERSION,
@@ -274,3 +275,131 @@ def _explained(path: Path, doing: str) -> Iterator[None]:
     except OSError as error:
         fix = f"check the owner, the mode and the free space of {path.parent}"
         raise StateError(f"what you trust cannot be {doing} {path}: {error.strerror or error}", fix=fix) from error
+
+
+# Variables of the environment that do more than tell a program something: who sets one of them decides what else runs,
+# or where credentials go. Pure.
+#
+# A name is listed when programs that many people have go by it, a family where most of it is. What names code, a
+# program, where either is looked for or fetched from, or a file of settings that may name one, makes programs run. What
+# names an address, or whose certificates are believed, sends credentials elsewhere. The value says nothing: `./x` may
+# be anything.
+
+
+RUNS = "can make programs run"
+SENDS = "can send credentials elsewhere"
+
+_RUNNING = """
+    BASH_ENV ENV ZDOTDIR PROMPT_COMMAND PS4 SHELLOPTS BASHOPTS BASH_FUNC_* FPATH SHELL COMSPEC PSMODULEPATH PATH
+    PATHEXT HOME USERPROFILE APPDATA LOCALAPPDATA XDG_CONFIG_* XDG_DATA_*
+    LD_* DYLD_* LIBPATH GCONV_PATH GLIBC_TUNABLES OPENSSL_CONF OPENSSL_ENGINES OPENSSL_MODULES GIO_EXTRA_MODULES
+    GIO_MODULE_DIR GTK_MODULES GTK_PATH QT_PLUGIN_PATH SASL_PATH DBUS_*_ADDRESS
+    PYTHONSTARTUP PYTHONPATH PYTHONHOME PYTHONUSERBASE PYTHONEXECUTABLE PYTHONPLATLIBDIR PYTHONPYCACHEPREFIX
+    PYTHONBREAKPOINT PYTHONWARNINGS PYTHONINSPECT PYTEST_ADDOPTS PYTEST_PLUGINS VIRTUAL_ENV CONDA_* PYENV_* PIP_*
+    PIPX_* UV_* POETRY_* PDM_* HATCH_*
+    NODE_OPTIONS NODE_PATH NODE_REPL_EXTERNAL_MODULE ELECTRON_RUN_AS_NODE TS_NODE_* TSX_* NPM_CONFIG_* NPM_EXECPATH
+    NPM_NODE_EXECPATH COREPACK_* YARN_* PNPM_* BUN_* DENO_DIR NVM_* FNM_* VOLTA_* ASDF_* MISE_*
+    PERL5OPT PERL5LIB PERL5DB PERLLIB RUBYOPT RUBYLIB GEM_HOME GEM_PATH BUNDLE_* RBENV_* PHPRC PHP_INI_SCAN_DIR
+    LUA_INIT* LUA_PATH* LUA_CPATH* R_PROFILE* R_ENVIRON* R_LIBS* JULIA_LOAD_PATH JULIA_DEPOT_PATH ERL_*FLAGS
+    ERL_LIBS
+    CLASSPATH JAVA_TOOL_OPTIONS _JAVA_OPTIONS JDK_JAVA_OPTIONS MAVEN_* GRADLE_* DOTNET_* CORECLR_* COMPLUS_* NUGET_*
+    GOFLAGS GOENV GOPROXY GOSUMDB GOTOOLCHAIN GOROOT GOPATH GOBIN RUSTC RUSTC_* RUSTFLAGS RUSTUP_* CARGO CARGO_*
+    NIX_*
+    MAKEFLAGS GNUMAKEFLAGS MAKEFILES CC CXX CPP LD AR CFLAGS CXXFLAGS LDFLAGS CMAKE_* PKG_CONFIG*
+    GIT_* HGRCPATH SVN_SSH CVS_RSH RSYNC_RSH RSYNC_CONNECT_PROG SSH_ASKPASS SUDO_ASKPASS EDITOR VISUAL PAGER BROWSER
+    LESSOPEN LESSCLOSE VIMINIT EXINIT EMACSLOADPATH GNUPGHOME NETRC WGETRC PSQLRC KUBECONFIG HELM_* DOCKER_CONFIG
+    COMPOSE_FILE AWS_CONFIG_FILE AWS_SHARED_CREDENTIALS_FILE CLOUDSDK_* TF_* ANSIBLE_*
+    GOOGLE_APPLICATION_CREDENTIALS
+    *_EDITOR *_PAGER *_BROWSER *_COMMAND *_CMD *_EXEC *_EXECUTABLE *_BINARY *_BIN *_INTERPRETER *_PRELOAD *_WRAPPER
+    *_LAUNCHER *_SHELL *_SHELL_PREFIX *_SSH *_RSH *_ASKPASS *_HELPER *_HOOK *_HOOKS *_PLUGIN *_PLUGINS *_PLUGIN_PATH
+    *_SCRIPT *_OPTIONS *_OPTS *_HOME *_CONFIG *_CONFIG_* *_SETTINGS_PATH *_REGISTRY *_MIRROR *_LIBRARY_PATH
+    ACP_LAUNCH_* OPENCODE_* GOOSE_MODE IS_SANDBOX *_TRUST_* *_YOLO *_ALLOW_ALL* *_AUTO_APPROVE* *_SKIP_PERMISSIONS*
+"""
+_SENDING = """
+    *_PROXY *_URL *_URLS *_URI *_ENDPOINT *_ENDPOINTS *_ENDPOINT_URL_* *_API_BASE *_API_HOST *_API_SERVER *_ADDR
+    *_DSN *_GATEWAY *_WEBHOOK *_AUTHORITY_HOST *_HEADERS OLLAMA_HOST PGHOST PGSERVICEFILE MYSQL_HOST REDIS_HOST
+    DOCKER_HOST DOCKER_CONTEXT SSH_AUTH_SOCK HOSTALIASES
+    SSL_CERT_FILE SSL_CERT_DIR SSLKEYLOGFILE *_CA_BUNDLE *_CA_CERT *_CA_CERTS *_CA_FILE *_CACERT *_CERT_PATH
+    PYTHONHTTPSVERIFY NODE_TLS_REJECT_UNAUTHORIZED DENO_CERT DENO_TLS_CA_STORE *_TLS_VERIFY *_SSL_VERIFY
+    *_VERIFY_SSL *_SKIP_VERIFY *_INSECURE GOINSECURE
+"""
+_HARMLESS = """
+    GIT_AUTHOR_* GIT_COMMITTER_* GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_LFS_SKIP_SMUDGE NPM_CONFIG_LOGLEVEL
+    NPM_CONFIG_FUND NPM_CONFIG_AUDIT NPM_CONFIG_YES NPM_CONFIG_UPDATE_NOTIFIER NPM_CONFIG_PROGRESS PIP_NO_INPUT
+    PIP_QUIET PIP_DISABLE_PIP_VERSION_CHECK UV_NO_PROGRESS UV_OFFLINE UV_NO_CONFIG CARGO_TERM_* DOTNET_NOLOGO
+    DOTNET_CLI_TELEMETRY_OPTOUT
+"""
+
+
+def _any_of(names: str) -> re.Pattern[str]:
+    """Upper and lower case are alike: npm and proxies are asked for in both."""
+    return re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names.split()), re.I | re.S)
+
+
+_POWERS = ((_any_of(_HARMLESS), ""), (_any_of(_RUNNING), RUNS), (_any_of(_SENDING), SENDS))
+
+
+def power(variable: str) -> str:
+    """What setting this variable can do: RUNS, SENDS, or nothing that is known."""
+    return next((power for pattern, power in _POWERS if pattern.fullmatch(variable)), "")
+
+
+# The values of a profile as a person is shown them who decides about it: all of them, but for credentials, and with
+# what a variable can do. Pure.
+#
+# A credential that is written down is masked, but nothing that a shell would act on: no part of a command can be hidden
+# by its looks. Where a program may be named, only what is certainly a credential is masked.
+
+
+_KEY = r'(?:[A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)*")'  # as `accepted` writes it
+_LINE = re.compile(r'(?P<path>(?:[^":]|"(?:[^"\\]|\\.)*")*): (?P<value>.*)')
+_NAMED = re.compile(rf"(?:agent|mcp_servers\.{_KEY})\.(?P<kind>env|headers)\.(?P<name>{_KEY})")
+_ACTIVE = re.compile(r"[$`;|&<>(){}]")  # what a shell acts on
+
+
+class Shown(Struct, frozen=True):
+    """A line for a person. `can` is what setting that variable can do (see `potent`); empty for all else."""
+
+    path: str
+    value: str  # JSON, without credentials
+    can: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.value}" if self.value else self.path
+
+
+def shown(line: str) -> Shown:
+    """One line of what `accepted.content` gives."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return Shown(discreet(line), "")
+    kind, name = _called(found["path"])
+    can = power(name) if kind == "env" else ""
+    return Shown(discreet(found["path"]), _discreet_json(found["value"], name), can)
+
+
+def _called(path: str) -> tuple[str, str]:
+    """`env` or `headers`, and the name in it; nothing for all else."""
+    found = _NAMED.fullmatch(path)
+    if found is None:
+        return "", ""
+    return found["kind"], json.loads(found["name"]) if found["name"].startswith('"') else found["name"]
+
+
+def _discreet_json(text: str, name: str) -> str:
+    try:
+        value = json.loads(text)
+    except ValueError:  # in an acceptance of an older version, which masked some of it
+        return text
+    return json.dumps(discreet(value, name)) if isinstance(value, str) else text
+
+
+def discreet(text: str, name: str = "") -> str:
+    """Without the credentials in it. `name` is that of a variable or header whose value it is; of any other text, and
+    of what may be a program, only those are left out that are certain."""
+    is_command = not name or power(name) == RUNS
+    for found in reversed(sightings(text, "" if is_command else name)):
+        is_meant = found.certainty == "certain" or not (is_command or found.certainty == "placeholder")
+        if is_meant and not _ACTIVE.search(text, found.start, found.end):
+            text = text[: found.start] + MASK + text[found.end :]
+    return text

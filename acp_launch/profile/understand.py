@@ -9,11 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from acp_launch.document.faults import Fault, placed
-from acp_launch.document.keypath import dotted
-from acp_launch.document.nodes import Node
-from acp_launch.document.source import OVERLAY, PROFILE
-from acp_launch.document.tree import Document, parse
-from acp_launch.problem import Problem
+from acp_launch.document.nodes import OVERLAY, PROFILE, Node
+from acp_launch.document.yaml import Document, parse
+from acp_launch.problem import Problem, dotted
 from acp_launch.profile import layers
 from acp_launch.profile.check import check, version
 from acp_launch.profile.layers import Extends, Gathered, Layer, Part, merge
@@ -110,7 +108,7 @@ def _leaks(part: Part) -> Iterator[Problem]:
     if part.document is None:
         return
     from acp_launch.profile.leaks import leaks
-    from acp_launch.secret.credential import masked
+    from acp_launch.secret.detect import masked
 
     for leak in leaks(part.document.root):
         line, column = part.document.locate(leak.path, offset=leak.offset)

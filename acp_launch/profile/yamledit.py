@@ -22,8 +22,8 @@ from ruamel.yaml.events import (
     StreamStartEvent,
 )
 
-from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.document.nodes import Plain, scalar
+from acp_launch.problem import KeyPath, dotted
 
 # Where each value of a YAML text begins and ends, so that one can be changed and every other byte left alone. Pure.
 #

@@ -7,12 +7,12 @@ An ACP v1 conversation from the client's side, sans-IO: lines in, events out, an
               load ──▶ replaying ──▶ in a turn        with the first prompt
 
 A session that was loaded replays until its first prompt, not until the answer to `session/load`: gemini sends most
-of its history after that answer (facts/agents.md). Updates for a session whose id we do not know yet are kept, in a
+of its history after that answer (docs/agents.md). Updates for a session whose id we do not know yet are kept, in a
 bounded store, until `session/new` is answered (C-43). What we do not know is ignored (C-8, C-9, C-58).
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -20,19 +20,107 @@ from msgspec import Raw, Struct, field
 from acp_launch.errors import AgentError, LocalProtocolError
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Offers
-from acp_launch.protocol.early import Early
-from acp_launch.protocol.event import (
-    Completed,
-    Event,
-    How,
-    Opened,
-    PermissionAsked,
-    Reply,
-    ServiceAsked,
-    Updated,
-    Withdrawn,
-)
 from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
+
+# Updates for sessions whose id we do not know yet: kept until `session/new` is answered, in bounds (C-43).
+
+
+# copilot sends one; a loop of a broken agent must not fill memory
+EARLY_UPDATES = 1_000
+EARLY_BYTES = 8 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class Early(Generic[T]):
+    def __init__(self) -> None:
+        self._kept: list[tuple[str, int, T]] = []
+        self._bytes = 0
+
+    def keep(self, session_id: str, size: int, update: T) -> bool:
+        """Whether there was room; `size` is in bytes."""
+        if len(self._kept) >= EARLY_UPDATES or self._bytes + size > EARLY_BYTES:
+            return False
+        self._kept.append((session_id, size, update))
+        self._bytes += size
+        return True
+
+    def take(self, session_id: str) -> list[T]:
+        """Those of one session, in their order; they are not kept any longer."""
+        taken = [update for owner, _, update in self._kept if owner == session_id]
+        self._kept = [entry for entry in self._kept if entry[0] != session_id]
+        self._bytes = sum(size for _, size, _ in self._kept)
+        return taken
+
+
+# What an agent's lines come to (`protocol.conversation`).
+
+
+How = Literal["new", "load", "resume"]
+
+
+class Updated(Struct, frozen=True):
+    """
+    One `session/update`; `update` is the bytes of its `update` member, untouched.
+
+    It belongs to the history of a loaded session (`replay`), to the turn that runs, or to neither (`outside`).
+    """
+
+    session_id: str
+    kind: str
+    update: Raw
+    replay: bool
+    outside: bool = False
+
+
+# Updates that are words; all others tell what is done, or how things stand.
+WORDS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
+
+
+class Opened(Struct, frozen=True):
+    """A session is open; comes right before the updates that were kept for it."""
+
+    session_id: str
+    how: How
+    result: Raw
+
+
+class PermissionAsked(Struct, frozen=True):
+    id: Raw
+    session_id: str
+    tool_call: dict[str, Any]
+    options: list[Any]
+
+
+class ServiceAsked(Struct, frozen=True):
+    """A request we serve; `session_id` is empty for one that belongs to no session, as a form within a login."""
+
+    id: Raw
+    method: str
+    session_id: str
+    params: dict[str, Any]
+
+
+class Completed(Struct, frozen=True):
+    """What a url was opened for is done, says the agent (`elicitation/complete`)."""
+
+    elicitation_id: str
+
+
+class Withdrawn(Struct, frozen=True):
+    """The agent gave up a request of its own (`$/cancel_request`); it is owed an answer all the same (C-65)."""
+
+    id: Raw
+
+
+class Reply(Struct, frozen=True):
+    """A line to send: the answer to something we do not serve."""
+
+    line: bytes
+
+
+Event = Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn | Reply | Answered | Junk
+
 
 ELICITATION = "elicitation/create"
 

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import NoReturn, Protocol
 
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.secret.credential import masked
+from acp_launch.secret.detect import masked
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, StoreFault
 
 PLACEHOLDER = "{name}"

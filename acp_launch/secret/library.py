@@ -8,6 +8,7 @@ from typing import Any
 from acp_launch.secret.backend import Choice, load
 from acp_launch.secret.isolate import (
     SERVICE,
+    USE_A_FILE,
     ItemFault,
     attempt,
     failed,
@@ -19,12 +20,15 @@ from acp_launch.secret.isolate import (
     sentence,
     storable,
 )
-from acp_launch.secret.parts import WINDOWS, Items, Split
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 
 # What the library's exceptions hide in their text: the status of macOS's Security framework, or a sentence.
 _LOCKED = re.compile(r"-25308|interaction (is )?not allowed", re.I)  # nobody at the screen, over SSH for instance
 _DENIED = re.compile(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # somebody pressed "Deny"
+
+# UTF-16 units of one value in the Windows Credential Manager: CRED_MAX_CREDENTIAL_BLOB_SIZE is 5 x 512 bytes
+_WINDOWS = 1280
+_BYTE_ORDER_MARKS = ("\ufeff", "\ufffe")  # the library decodes there as UTF-16: it would drop or obey these
 
 Tell = Callable[[BaseException], str]  # what is shown of an exception
 
@@ -55,7 +59,7 @@ class LibraryKeyring:
         with self._items():
             return
 
-    def _look(self, items: Items, name: str) -> Outcome:
+    def _look(self, items: "_Items", name: str) -> Outcome:
         try:
             text = items.get(name)
         except ItemFault as fault:
@@ -63,11 +67,10 @@ class LibraryKeyring:
         return Outcome("missing", self.label) if text is None else found(text, self.label)
 
     @contextmanager
-    def _items(self, tell: Tell = sentence) -> Iterator[Items]:
+    def _items(self, tell: Tell = sentence) -> Iterator["_Items"]:
         with nobody_to_ask():
             backend = attempt(lambda: load(self._choice), lambda error: _fault(self._choice, error, sentence))
-            items = _Items(self._choice, backend, tell)
-            yield Split(items, limit=WINDOWS) if _is_short(backend) else items
+            yield _Items(self._choice, backend, tell)
 
 
 class _Items:
@@ -88,6 +91,8 @@ class _Items:
         raise ItemFault("unavailable", f"the {self._choice.label} gave {type(text).__name__} instead of text")
 
     def set(self, user: str, text: str) -> None:
+        if _is_windows(self._backend):
+            _check_fits(text)
         attempt(lambda: self._backend.set_password(SERVICE, user, text), self._fault)
 
     def delete(self, user: str) -> bool:
@@ -108,8 +113,22 @@ class _Items:
         return _fault(self._choice, error, self._tell)
 
 
-def _is_short(backend: Any) -> bool:
+def _is_windows(backend: Any) -> bool:
     return any(base.__module__ == "keyring.backends.Windows" for base in type(backend).__mro__)
+
+
+def _check_fits(text: str) -> None:
+    """
+    Raises:
+        StoreFault: the Windows Credential Manager cannot keep it as it is.
+    """
+    held = len(text.encode("utf-16-le")) // 2
+    if held > _WINDOWS:
+        reason = f"the value has {held:,} UTF-16 units; the Windows Credential Manager keeps at most {_WINDOWS:,}"
+        raise StoreFault("too large", reason, fix=USE_A_FILE)
+    if text.startswith(_BYTE_ORDER_MARKS):
+        reason = "the value begins with a byte order mark, which the Windows Credential Manager does not keep"
+        raise StoreFault("unavailable", reason, fix=f"remove the mark, or {USE_A_FILE}")
 
 
 def _fault(choice: Choice, error: BaseException, tell: Tell) -> StoreFault:

@@ -15,16 +15,22 @@ from msgspec.structs import replace
 
 from acp_launch.errors import AgentRefused, LaunchError, WaitExpired
 from acp_launch.protocol import acp, jsonrpc
-from acp_launch.protocol.conversation import ELICITATION
-from acp_launch.protocol.event import WORDS, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.conversation import (
+    ELICITATION,
+    WORDS,
+    Opened,
+    PermissionAsked,
+    ServiceAsked,
+    Updated,
+    Withdrawn,
+)
 from acp_launch.protocol.jsonrpc import BROKEN
 from acp_launch.session.connection import AGENT, Connection
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
-from acp_launch.session.options.state import SessionState
 from acp_launch.session.permission.gate import Decision, Gate
 from acp_launch.session.permission.subject import Subject
 from acp_launch.session.service import Refusal, Services
-from acp_launch.session.toolcall import KINDS, ToolCalls, call_id, title
+from acp_launch.session.state import KINDS, SessionState, ToolCalls, call_id, title
 
 # The requests of the agent that we serve, each beside the pump, so that a slow one holds up nothing (C-11).
 #

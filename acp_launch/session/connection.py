@@ -24,8 +24,15 @@ from acp_launch.errors import (
 )
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import OWN_COMMAND, Negotiated, Offers
-from acp_launch.protocol.conversation import Conversation
-from acp_launch.protocol.event import Completed, Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.conversation import (
+    Completed,
+    Conversation,
+    Opened,
+    PermissionAsked,
+    ServiceAsked,
+    Updated,
+    Withdrawn,
+)
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.protocol.mishap import Mishaps
 from acp_launch.rpc import Pump, Transport, details

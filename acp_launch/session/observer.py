@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.event import How, Updated
+from acp_launch.protocol.conversation import How, Updated
 from acp_launch.session.service import FileServed, TerminalServed
 
 When = Literal["opened", "turn"]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from acp_launch.document.keypath import KeyPath
 from acp_launch.errors import (
     AgentRefused,
     AuthRequired,
@@ -17,17 +16,16 @@ from acp_launch.errors import (
     UsageError,
     WaitExpired,
 )
-from acp_launch.problem import ours
+from acp_launch.problem import KeyPath, ours
 from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.protocol.event import How
+from acp_launch.protocol.conversation import How
 from acp_launch.protocol.jsonrpc import Call
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import SessionReady
-from acp_launch.session.options.option import Option, Options, Value, match, one_line
-from acp_launch.session.options.state import SessionState
-from acp_launch.session.options.wanted import NotOffered, find, value_of
+from acp_launch.session.options import NotOffered, Option, Options, Value, find, match, one_line, value_of
+from acp_launch.session.state import SessionState
 
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
@@ -54,7 +52,7 @@ def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
     """`load`, or `resume` when the history is not wanted or cannot be had.
 
     Raises:
-        SessionError: the agent can do neither; never a silent fresh start (DESIGN §7).
+        SessionError: the agent can do neither; never a silent fresh start (docs/session.md).
     """
     if able.resume and not (replay and able.load):
         return "resume"
@@ -154,7 +152,7 @@ EMPTY_PAGES = 100  # in a row; a page may be empty when the agent filters after 
 
 
 async def list_sessions(connection: Connection, *, cwd: str | None, limit: float) -> AsyncIterator[dict[str, Any]]:
-    """Every session the agent knows, page after page; `limit` seconds for each (C-45, C-46).
+    """Every session the agent knows, page after page; `limit` seconds for each (C-45).
 
     Raises:
         RemoteProtocolError: a cursor came a second time, or page after page is empty: the list would never end.

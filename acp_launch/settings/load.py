@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from acp_launch.document.source import MAX_SIZE, SETTINGS, decode
+from acp_launch.document.nodes import MAX_SIZE, SETTINGS, decode
 from acp_launch.errors import SettingsError
 from acp_launch.problem import Problem
 from acp_launch.settings.model import Choices, Settings
@@ -131,7 +131,7 @@ def _checked(file: Path, text: str | None, unread: list[Problem], variables: dic
     is_ours = not lies_in(cache, grounds(_here()))  # else an entry may be of somebody's making
     if is_ours and not unread and (known := shelf.recall(file, key, partial(build, Choices))):
         return known
-    from acp_launch.settings.user import choices
+    from acp_launch.settings.check import choices
 
     chosen, problems = choices(text, str(file), variables)
     if chosen is None or unread:

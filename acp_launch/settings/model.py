@@ -1,5 +1,5 @@
 """
-What a user can choose, and no project can (README "Settings"). Pure, and free of imports that cost.
+What a user can choose, and no project can (docs/settings.md "Settings"). Pure, and free of imports that cost.
 
 `settings.user` says what is wrong with the file and the variables; a user without either does not import it.
 """
@@ -9,9 +9,8 @@ from typing import Literal
 
 from msgspec import field
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
-from acp_launch.settings.size import Size
 
 # The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
 MAX_LINE = Size(64 * 1024 * 1024)  # bytes

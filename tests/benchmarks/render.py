@@ -23,7 +23,7 @@ from msgspec import Raw
 from rich.console import Console
 
 from acp_launch.console.stream.redacted import Output
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import TurnEnd
 from tests.benchmarks.run import US, agent, profile
 

@@ -1,5 +1,5 @@
 """
-The first rows of DESIGN §9, as ratios against a floor measured in the same run: `python -m tests.benchmarks.run [N]`.
+The rows of docs/internals.md, as ratios against a floor measured in the same run: `python -m tests.benchmarks.run [N]`.
 
 A B A B …: each pair runs back to back, and what is quoted is the median of the pairs' ratios. Machines are shared
 and noisy; nothing here is a test, and nothing here asserts.
@@ -234,8 +234,8 @@ def lists(scratch: Path, pairs: int) -> Iterator[Row]:
 
 
 def keep_sessions(state: Path, count: int, *, project: str) -> None:
-    from acp_launch.session.store import database
-    from acp_launch.session.store.registry import Record, open_registry
+    from acp_launch.session import store as database
+    from acp_launch.session.store import Record, open_registry
 
     with open_registry(state) as registry, database.transaction(registry._connection):
         for number in range(count):

@@ -1,5 +1,5 @@
 """
-The MCP rows of DESIGN §9: a call through the seat against the same call over direct stdio, in the same run, in turns.
+The MCP rows of docs/internals.md: a call through the seat against the same over direct stdio, in one run, in turns.
 
 `python -m tests.benchmarks.seat [N]`; nothing here asserts.
 """

@@ -1,4 +1,4 @@
-"""A conversation whose server dies and comes back: facts/mcp.md §5, DESIGN §6 "Restart"."""
+"""A conversation whose server dies and comes back: docs/internals.md "Restart of a server"."""
 
 import json
 import re

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @calm
 @given(STEPS, st.sampled_from([Tools(), Tools(deny=("d*",))]))
 def test_nothing_that_is_said_breaks_us(steps: list[tuple[str, Any]], tools: Tools) -> None:
@@ -173,6 +175,7 @@ def test_every_call_is_sent_at_most_once_and_answered_exactly_once(steps: list[s
     assert answers == Counter(calls.asked)
 
 
+@pytest.mark.slow
 @calm
 @given(st.lists(MESSAGES, max_size=10), st.data())
 def test_however_the_pipe_cuts_them_the_lines_are_the_same(lines: list[bytes], data: st.DataObject) -> None:

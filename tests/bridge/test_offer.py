@@ -45,7 +45,7 @@ def test_a_stdio_entry_has_all_four_members_and_no_type() -> None:
 
 
 def test_a_bridged_server_is_a_shim_that_knows_the_way_to_its_seat_and_nothing_of_the_server() -> None:
-    """Issue 4: no command, argument, variable or secret of the server is in it."""
+    """No command, argument, variable or secret of the server is in it."""
     assert entries([BRIDGED], {}, WAY) == [
         {
             "name": "files",

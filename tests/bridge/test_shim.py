@@ -526,7 +526,7 @@ def test_whatever_its_name_the_seat_is_asked_for_it(bench: Bench) -> None:
 
 
 def test_it_imports_next_to_nothing() -> None:
-    """Each further module is a tenth of its start or more (facts/perf.md §4)."""
+    """Each further module is a tenth of its start or more."""
     tree = ast.walk(ast.parse(Path(SHIM).read_text()))
     imports = [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
     names = {node.module for node in imports if isinstance(node, ast.ImportFrom)}

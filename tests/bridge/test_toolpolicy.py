@@ -1,4 +1,4 @@
-"""Ring 1. Which tools an agent may see and call (DESIGN §4 `tools`), and what it cannot slip past us."""
+"""Ring 1. Which tools an agent may see and call (docs/profiles.md `tools`), and what it cannot slip past us."""
 
 import json
 from fnmatch import fnmatchcase

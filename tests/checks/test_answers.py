@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.checks import answers
-from acp_launch.checks.parts import Part
+from acp_launch.checks.profile import Part
 from acp_launch.errors import AgentError, AuthRequired, ServerError, WaitExpired
 from acp_launch.mcp.client import Survey
 from acp_launch.mcp.message import Server

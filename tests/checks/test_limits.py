@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.checks import machine as directories
+from acp_launch.checks import machine
 from acp_launch.checks.machine import MIB, disk, more_processes, open_files, room, server_room, size
 
 CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_DIR=DIRECTORY"
@@ -104,7 +104,7 @@ def test_a_full_disk_is_noticed_by_writing_to_it(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     tmp_path.chmod(0o700)
-    check = directories.directory("state", tmp_path)
+    check = machine.directory("state", tmp_path)
     assert (check.standing, check.code) == ("problem", 3)
     assert check.text == f"{tmp_path} cannot be written: no space left on device"
     assert check.fix == "make room on its file system, or export ACP_LAUNCH_STATE_DIR=DIRECTORY"
@@ -122,10 +122,10 @@ def test_a_full_disk_is_noticed_by_writing_to_it(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_what_others_may_do_to_a_directory_depends_on_what_is_in_it(
-    tmp_path: Path, kind: directories.Kind, mode: int, standing: str, fix: str
+    tmp_path: Path, kind: machine.Kind, mode: int, standing: str, fix: str
 ) -> None:
     tmp_path.chmod(mode)
-    check = directories.directory(kind, tmp_path)
+    check = machine.directory(kind, tmp_path)
     assert (check.standing, check.fix) == (standing, fix.format(tmp_path))
     assert check.text.startswith(f"{tmp_path} ({mode:04o})")
     assert check.facts == {"path": str(tmp_path), "mode": f"{mode:04o}"}
@@ -133,19 +133,19 @@ def test_what_others_may_do_to_a_directory_depends_on_what_is_in_it(
 
 def test_nothing_is_left_in_a_directory_that_was_tried(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    assert directories.directory("state", tmp_path).standing == "ok"
+    assert machine.directory("state", tmp_path).standing == "ok"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_of_another_user_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    check = directories.directory("state", tmp_path)
+    check = machine.directory("state", tmp_path)
     assert (check.standing, check.text) == ("problem", f"{tmp_path} belongs to another user")
 
 
 def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
     file = tmp_path / "state"
     file.touch()
-    at, below = (directories.directory("state", path) for path in (file, file / "deeper"))
+    at, below = (machine.directory("state", path) for path in (file, file / "deeper"))
     assert (at.code, at.text) == (3, f"{file} is not a directory")
     assert (below.code, below.text) == (3, f"{file / 'deeper'} cannot be looked at: not a directory")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from acp_launch.checks.semver import satisfies, version
+from acp_launch.checks.programs import parse_version as version
+from acp_launch.checks.programs import satisfies
 
 
 @pytest.mark.parametrize(

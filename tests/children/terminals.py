@@ -16,7 +16,7 @@ from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import live
 from acp_launch.session.service import TerminalServed
-from acp_launch.session.terminals.service import Terminals
+from acp_launch.session.terminals import Terminals
 
 
 async def allowed(call: dict[str, Any]) -> str:

@@ -18,12 +18,14 @@ import sys
 import termios
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from tests.cli import forkserver, inprocess
 from tests.fixes import advised, misleading
 from tests.oracle import check_transcript
 
@@ -181,20 +183,36 @@ class Launcher:
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
     ) -> Ended:
-        """Run acp-launch to its end."""
+        """Run acp-launch to its end, as cheaply as what it does allows: `within`, or as a process of its own, which
+        comes from the fork server where Python's start does not matter."""
+        if out == subprocess.PIPE and not needs_a_process(arguments):
+            return self.within(*arguments, stdin=stdin, **env)
+        run = _forked if forkserver.suits({**self.env, **env}) else _started
+        return self._apart(run, arguments, stdin, out, env)
+
+    def within(self, *arguments: str, stdin: bytes | None = None, **env: str) -> Ended:
+        """Run acp-launch in this process: it starts no program, and hears no signal."""
+        environment, _, transcript = self._place(env)
+        done = inprocess.carry_out(trusting(arguments), env=environment, cwd=self.project, stdin=stdin)
+        return self.judged(ended(done.code, done.out, done.err, transcript))
+
+    def apart(
+        self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
+    ) -> Ended:
+        """Run acp-launch as `python -m acp_launch`."""
+        return self._apart(_started, arguments, stdin, out, env)
+
+    def _apart(
+        self,
+        run: "Callable[..., subprocess.CompletedProcess[bytes]]",
+        arguments: Sequence[str],
+        stdin: bytes | None,
+        out: "IO[bytes] | int",
+        env: Mapping[str, str],
+    ) -> Ended:
         environment, mark, transcript = self._place(env)
         try:
-            done = subprocess.run(
-                command(*arguments),
-                input=stdin,
-                stdin=None if stdin is not None else subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.PIPE,
-                cwd=self.project,
-                env=environment,
-                timeout=PATIENCE,
-                check=False,
-            )
+            done = run(trusting(arguments), mark, env=environment, cwd=self.project, stdin=stdin, out=out)
             assert alive(mark) == []
         finally:
             kill_all(mark)
@@ -235,6 +253,31 @@ class Launcher:
         return {**self.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript), **env}, mark, transcript
 
 
+def _started(
+    arguments: Sequence[str],
+    mark: str,
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stdin: bytes | None,
+    out: "IO[bytes] | int",
+) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [sys.executable, "-m", "acp_launch", *arguments],
+        input=stdin,
+        stdin=None if stdin is not None else subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=env,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+_forked = partial(forkserver.run, timeout=PATIENCE)
+
+
 def names(launch: Launcher) -> list[str]:
     return sorted(record["name"] for record in json.loads(launch("session", "list", "--json").out)["sessions"])
 
@@ -252,6 +295,19 @@ STARTING = (
     *(("mcp", verb) for verb in ("inspect", "tools", "call")),
     *(("session", verb) for verb in ("close", "rm")),
 )
+
+# What starts programs, becomes one, or looks at processes.
+NEEDS_A_PROCESS = (
+    *(verb for verb in STARTING if verb != ("export",)),
+    ("secret", "copy-to-env"),
+    ("__complete",),
+    ("ps",),
+    ("reap",),
+)
+
+
+def needs_a_process(arguments: Sequence[str]) -> bool:
+    return "--agent" in arguments or any(tuple(arguments[: len(verb)]) == verb for verb in NEEDS_A_PROCESS)
 
 
 def command(*arguments: str) -> list[str]:
@@ -298,8 +354,19 @@ def kill_all(mark: str) -> None:
 
 
 def _marked(mark: str) -> list[str]:
-    wanted = f"{MARK}={mark}".encode()
-    return [entry for entry in os.listdir("/proc") if entry.isdigit() and wanted in _environment(entry)]  # noqa: PTH208
+    wanted, name = f"{MARK}={mark}".encode(), forkserver.name_of(mark)
+    processes = [entry for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
+    return [entry for entry in processes if _name(entry) == name or wanted in _environment(entry)]
+
+
+def _name(pid: str) -> str:
+    """Empty for a process that is gone, or a zombie."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    before, _, after = status.rpartition(")")
+    return "" if after.split()[0] in "ZX" else before.partition("(")[2]
 
 
 def _environment(pid: str) -> bytes:

@@ -61,7 +61,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def profile(project: Path, name: str, description: str) -> None:
-    text = f"description: {description}\nmcp_servers:\n  one:\n    command: x\n  two.b:\n    command: y\n"
+    text = f"description: '{description}'\nmcp_servers:\n  one:\n    command: x\n  two.b:\n    command: y\n"
     (project / ".acp-launch" / f"{name}.yaml").write_text(text)
 
 
@@ -103,6 +103,7 @@ def read(line: str, project: Path) -> list[str]:
     return [*done.stdout.split("\0")[:-1], *done.stderr.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quote", BEGUN)
 def test_a_name_is_completed_as_it_was_begun(shell: Shell, project: Path, quote: str) -> None:
     names = [name for name in ODD if not quote or set(name) & set(" '\"$`\\")]

@@ -525,6 +525,7 @@ DEMO = {"command": sys.executable, "args": ["-I", "-m", "acp_launch.demo.agent"]
 SILENT = 'no answer to initialize from the MCP server "m" within 0.3 s'
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("output", ["text", "json"])
 @pytest.mark.parametrize(("opens", "prompt"), [(True, "hello"), (False, "hi")], ids=["opened", "not opened"])
 def test_a_required_server_that_never_answers_is_a_problem_of_both(
@@ -683,6 +684,7 @@ def test_what_a_dead_run_left_behind_is_told_and_not_touched(launch: Launcher, l
     assert told(checks(launch("doctor", "--json"))["leftovers"]) == ("ok", "none; 0 launches running", "")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher, number: int, code: int) -> None:
     own(launch, agent("mute"), mcp_servers={"s": server("stubborn")})

@@ -310,7 +310,7 @@ def test_outside_of_a_repository_it_lies_where_the_command_was_typed(
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=lambda agent: agent.name)
 def test_every_known_agent_makes_a_profile_without_fault(agent: object) -> None:
-    from acp_launch.document.tree import parse
+    from acp_launch.document.yaml import parse
     from acp_launch.profile.agents import KnownAgent
 
     assert isinstance(agent, KnownAgent)

@@ -305,7 +305,7 @@ def test_in_a_terminal_the_ways_that_need_one_are_listed_too(account: Account) -
 )
 def test_options_that_do_not_go_together_are_refused(account: Account, arguments: list[str], said: str) -> None:
     account.offers("agent")
-    done = account.launch("login", "p", *arguments)
+    done = account.launch.within("login", "p", *arguments)
     assert (done.code, done.err) == (2, said)
 
 

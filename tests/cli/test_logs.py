@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.console.logs import Shown
-from acp_launch.console.logwatch import Watch
+from acp_launch.console.logs import Shown, Watch
 from acp_launch.errors import LaunchError
 from acp_launch.process import logs as logfile
 from acp_launch.process import logs as logread

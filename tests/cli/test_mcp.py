@@ -149,7 +149,7 @@ def test_inspect_shows_who_it_is_and_what_it_got(launch: Launcher) -> None:
 
 
 def test_inspect_json_uses_the_names_servers_know_it_by(launch: Launcher) -> None:
-    """Requirements G1-16, G1-21."""
+    """M-50."""
     other = launch.project / "a b"
     other.mkdir()
     launch.write(
@@ -615,6 +615,7 @@ def test_the_demo_server_is_inspected_listed_and_called(launch: Launcher) -> Non
     )
 
 
+@pytest.mark.slow
 def test_a_server_on_the_mcp_package_agrees_with_us(launch: Launcher) -> None:
     """The official Python SDK is the oracle: it checks every message we send."""
     launch.write(
@@ -645,6 +646,7 @@ def test_a_reader_that_leaves_early_is_no_failure_of_ours(launch: Launcher) -> N
     assert (done.stdout, done.stderr) == (b"x" * 10, b"")
 
 
+@pytest.mark.slow
 def test_a_flood_that_is_no_protocol_is_not_waited_out(launch: Launcher) -> None:
     flood = "import os\nwhile True: os.write(1, b'y\\n' * 30000)"
     launch.profile("polite", mcp_servers={"yes": {"command": sys.executable, "args": ["-I", "-S", "-c", flood]}})

@@ -1,4 +1,4 @@
-"""The verbs about profiles: answers on stdout, the rest on stderr, exit codes that mean something (DESIGN §5)."""
+"""The verbs about profiles: answers on stdout, the rest on stderr, and exit codes (docs/scripting.md)."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Every wait has a name and a deadline, and after three seconds a word on stderr (DESIGN §6): exit 124."""
+"""Every wait has a name and a deadline, and after three seconds a word on stderr (docs/internals.md): exit 124."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -109,6 +109,7 @@ DEAF = "the agent went on for 1 s after its turn was cancelled"
 CANCELLING = "acp-launch: cancelling the turn; giving up in 1 s, Ctrl-C stops at once\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_turn_in_which_the_time_of_the_run_ends_is_cancelled(launch: Launcher) -> None:
     """The slowest test of all: so many seconds are enough for an agent to start, and for a word about its silence."""

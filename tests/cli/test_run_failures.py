@@ -1,4 +1,4 @@
-"""The agent fails: whose fault it is, its last words, and an exit code that means something (DESIGN §5)."""
+"""The agent fails: whose fault it is, its last words, and an exit code that means something (docs/scripting.md)."""
 
 import shlex
 import shutil

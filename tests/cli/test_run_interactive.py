@@ -153,6 +153,7 @@ def test_ctrl_c_twice_leaves_whether_or_not_a_turn_runs(tmp_path: Path) -> None:
         assert terminal.is_cooked()
 
 
+@pytest.mark.slow
 def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path) -> None:
     """The agent counts as hung; whoever leaves meanwhile is not asked about it."""
     with sitting(cwd=tmp_path) as terminal:
@@ -424,6 +425,7 @@ def test_a_poor_terminal_will_do(tmp_path: Path, poor: dict[str, str]) -> None:
         assert terminal.ends() == 0, terminal.dump()
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
     """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
     with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/new", cwd=tmp_path) as terminal:

@@ -1,4 +1,4 @@
-"""stdout carries the answer, stderr everything else; three ways to have it (DESIGN §5)."""
+"""stdout carries the answer, stderr everything else; three ways to have it (docs/scripting.md)."""
 
 import json
 from pathlib import Path

@@ -374,6 +374,7 @@ def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: 
         leaves(terminal)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("way", [ESCAPE, CTRL_D])
 @pytest.mark.parametrize(("key", "action"), [("d", "decline"), ("c", "cancel"), (ESCAPE, "cancel")])
 def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
@@ -504,6 +505,7 @@ def much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.interactive.screen.PATIENCE", 80)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_flood_is_kept_up_with_while_somebody_types(tmp_path: Path, much: None) -> None:
     with sitting(cwd=tmp_path) as terminal:
@@ -519,6 +521,7 @@ def test_a_flood_is_kept_up_with_while_somebody_types(tmp_path: Path, much: None
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_heard_in_a_flood(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "flood 10000000")
@@ -533,6 +536,7 @@ def test_ctrl_c_is_heard_in_a_flood(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_terminal_that_changes_its_size_shows_every_row_once(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, columns=80) as terminal:
         sends(terminal, "count 10000")
@@ -549,6 +553,7 @@ def test_a_terminal_that_changes_its_size_shows_every_row_once(tmp_path: Path) -
         leaves(terminal)
 
 
+@pytest.mark.slow
 def test_a_storm_of_sizes_ends_with_a_whole_screen(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path, columns=80) as terminal:
         sends(terminal, "count 10000")
@@ -565,6 +570,7 @@ def test_a_storm_of_sizes_ends_with_a_whole_screen(tmp_path: Path) -> None:
         leaves(terminal)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_long_paste_arrives_whole(launch: Launcher, much: None) -> None:
     owned(launch.profile("polite"))

@@ -1,8 +1,8 @@
 """
-Secrets and what is seen of them: found exactly where they must be, and nowhere else (issue 3).
+Secrets and what is seen of them: found exactly where they must be, and nowhere else.
 
 The canaries are planted for two servers and the agent. An agent that shall have something to tell gets the servers
-with `bridge: false`, and sees their values in `session/new`; one that gets them bridged never sees any (issue 4).
+with `bridge: false`, and sees their values in `session/new`; one that gets them bridged never sees any.
 """
 
 import base64
@@ -92,6 +92,7 @@ def test_the_canaries_are_where_they_would_be_found(planted: Launcher) -> None:
     assert any(seen(file.read_text(errors="replace")) for file in files(planted))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("output", ["text", "quiet", "json"])
 @pytest.mark.parametrize("ending", ["", "fail", "die", "ask"])
 def test_an_agent_that_tells_what_it_knows_is_not_heard(planted: Launcher, output: str, ending: str) -> None:
@@ -189,7 +190,7 @@ def test_each_canary_is_in_the_environment_of_its_own_process_and_in_no_other_pl
 
 
 def test_an_agent_hears_of_a_bridged_server_neither_its_secrets_nor_its_command(planted: Launcher) -> None:
-    """Issue 4: secret-blind. What the agent was sent is all in its transcript."""
+    """Secret-blind: what the agent was sent is all in its transcript."""
     demo = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.server", "${secret:arg}"]}
     planted.profile("polite", mcp_servers={"one": {**demo, "env": {"FOR": "${secret:one}"}}})
     done = planted("run", "p", "hi")
@@ -202,6 +203,7 @@ def test_an_agent_hears_of_a_bridged_server_neither_its_secrets_nor_its_command(
     blind(planted, done)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("word", ["content", "session", "update", "message", "agent_message_chunk"])
 def test_a_secret_that_is_a_word_of_the_protocol_leaves_the_answer_whole(planted: Launcher, word: str) -> None:
     kept(planted, "word", word)

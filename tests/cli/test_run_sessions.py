@@ -1,4 +1,4 @@
-"""`run` in a named session (DESIGN §7): opened once, continued afterwards, never silently a new one."""
+"""`run` in a named session (docs/session.md): opened once, continued afterwards, never silently a new one."""
 
 import re
 import sys
@@ -59,6 +59,7 @@ def test_a_session_is_resumed_without_its_history_when_that_is_wanted(launch: La
     assert done.methods == ["initialize", "session/resume", "session/prompt"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_history_that_comes_mostly_after_the_answer_is_complete_and_apart(launch: Launcher, is_known: bool) -> None:
     """C-44: gemini, and an agent of which nobody knows that it does the same."""
@@ -101,7 +102,7 @@ def test_a_load_may_be_answered_with_null(launch: Launcher) -> None:
 
 def test_continue_takes_the_latest_session_and_new_a_fresh_one(launch: Launcher) -> None:
     launch.profile("replayer", "2")
-    nothing = launch("run", "p", "hi", "--continue")
+    nothing = launch.within("run", "p", "hi", "--continue")
     assert (nothing.code, nothing.err) == (
         3,
         f'acp-launch: there is no session of profile "p" in {launch.project} to continue\n'
@@ -137,14 +138,14 @@ def test_a_session_stays_in_its_directory(launch: Launcher) -> None:
     launch.profile("replayer")
     (launch.project / "other").mkdir()
     assert launch("run", "p", "hi", "--session", "work").code == 0
-    done = launch("run", "p", "hi", "--session", "work", "--cwd", "other")
+    done = launch.within("run", "p", "hi", "--session", "work", "--cwd", "other")
     assert (done.code, done.err) == (
         3,
         f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'
         f"    fix: --cwd {launch.project}, or --new to start afresh here\n",
     )
     assert done.heard == []
-    done = launch("run", "p", "hi", "--continue", "--cwd", "other")
+    done = launch.within("run", "p", "hi", "--continue", "--cwd", "other")
     assert (done.code, done.err) == (
         3,
         f'acp-launch: the session "work" works in {launch.project}, this run in {launch.project}/other\n'

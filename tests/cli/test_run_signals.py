@@ -48,6 +48,7 @@ def until_working(running: Running) -> None:
         running.shows(text)
 
 
+@pytest.mark.sample(3)
 @SIGNALS
 @pytest.mark.parametrize("moment", ["initialize", "session/new"])
 def test_a_signal_before_the_turn_ends_the_run(launch: Launcher, tmp_path: Path, number: int, moment: str) -> None:
@@ -128,6 +129,7 @@ def test_a_second_ctrl_c_ends_an_agent_that_is_deaf_to_the_first(launch: Launche
     assert (done.code, done.out, done.err) == (130, b"working\n", f"{CANCELLING}acp-launch: stopped\n")
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_deaf_to_ctrl_c_is_given_up_as_announced(launch: Launcher) -> None:
     """However long it might have been silent."""
     launch.profile("cancel_deaf", "never", agent={"timeouts": {"silence": "3s"}})

@@ -1,4 +1,4 @@
-"""What is wrong before anything starts: exit 2 and 3, with the place and the way out (DESIGN §5)."""
+"""What is wrong before anything starts: exit 2 and 3, with the place and the way out (docs/scripting.md)."""
 
 import json
 import os
@@ -62,19 +62,19 @@ def test_a_command_line_that_asks_for_nothing_sensible_is_refused_in_one_sentenc
     launch: Launcher, arguments: list[str], stdin: bytes | None, said: str
 ) -> None:
     launch.profile("polite")
-    done = launch("run", *arguments, stdin=stdin)
+    done = launch.within("run", *arguments, stdin=stdin)
     assert (done.code, done.out, done.err) == (2, b"", f"acp-launch: {said}")
     assert done.heard == []
 
 
 def test_options_with_impossible_values_are_refused_by_name(launch: Launcher) -> None:
     launch.profile("polite")
-    done = launch("run", "p", "hi", "--output", "xml")
+    done = launch.within("run", "p", "hi", "--output", "xml")
     assert done.code == 2
     assert done.err.endswith(
         "Error: Invalid value for '--output' / '-o': 'xml' is not one of 'text', 'json', 'quiet'.\n"
     )
-    done = launch("run", "p", "hi", ACP_LAUNCH_MAX_LINE="lots")
+    done = launch.within("run", "p", "hi", ACP_LAUNCH_MAX_LINE="lots")
     assert (done.code, done.err) == (
         2,
         'ACP_LAUNCH_MAX_LINE: expected a number of bytes from 4KiB to 1GiB, found the text "lots"\n'
@@ -84,7 +84,7 @@ def test_options_with_impossible_values_are_refused_by_name(launch: Launcher) ->
 
 def test_an_unknown_profile_is_told_with_where_it_was_looked_for(launch: Launcher) -> None:
     launch.profile("polite", name="review")
-    done = launch("run", "reviev", "hi")
+    done = launch.within("run", "reviev", "hi")
     assert done.code == 2
     head, *looked, fix = done.err.splitlines()
     assert head == 'acp-launch: no profile named "reviev"; did you mean "review"?'
@@ -95,7 +95,7 @@ def test_an_unknown_profile_is_told_with_where_it_was_looked_for(launch: Launche
 
 def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launcher) -> None:
     launch.profile("polite", agent={"argz": []})
-    done = launch("run", "p", "hi")
+    done = launch.within("run", "p", "hi")
     assert done.code == 2
     assert re.fullmatch(
         r'\.acp-launch/p\.yaml:\d+:3: agent\.argz: unknown key "argz"; did you mean "args"\?\n'
@@ -107,7 +107,7 @@ def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launch
 
 def test_what_this_machine_lacks_is_told_at_its_place_in_the_profile(launch: Launcher) -> None:
     launch.write({"agent": {"command": "no-such-command-anywhere"}, "workspace": {"cwd": "gone"}})
-    done = launch("run", "p", "hi")
+    done = launch.within("run", "p", "hi")
     assert done.code == 3
     assert re.sub(r"looked in \d+ folders?", "looked in N folders", done.err) == (
         '.acp-launch/p.yaml:4:14: agent.command: "no-such-command-anywhere" is not on PATH (looked in N folders)\n'
@@ -120,7 +120,7 @@ def test_what_this_machine_lacks_is_told_at_its_place_in_the_profile(launch: Lau
 
 def test_a_missing_secret_stops_the_run_before_the_agent_starts(launch: Launcher) -> None:
     launch.profile("polite", agent={"env": {"KEY": "${secret:vault}"}})
-    done = launch("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
+    done = launch.within("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
     assert done.code == 3
     assert re.fullmatch(
         r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: no secret named "vault" in the sealed file \(.*\)\n'
@@ -137,7 +137,7 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
             "mcp_servers": {"docs": {"type": "http", "url": "https://x/", "headers": {"A": "${secret:docs}"}}},
         }
     )
-    done = launch("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
+    done = launch.within("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
     assert done.code == 3
     lines = [
         re.sub(r"^\S+?:(\d+):\d+: | \(looked.*| in the sealed file .*", "", line) for line in done.err.splitlines()
@@ -154,7 +154,7 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
 
 def test_a_secret_where_none_may_be_is_not_asked_for_as_well(launch: Launcher) -> None:
     launch.profile("polite", agent={"command": "${secret:program}"})
-    done = launch("run", "p", "hi")
+    done = launch.within("run", "p", "hi")
     assert done.code == 2
     assert "agent.command: a command cannot come from a secret\n" in done.err
     assert "no secret named" not in done.err
@@ -225,7 +225,7 @@ def test_a_tilde_that_the_shell_left_alone_is_the_home_directory(launch: Launche
     (tmp_path / "at home").mkdir()
     done = launch("run", "p", "hi", "--cwd=~/at home", HOME=str(tmp_path))
     assert (done.code, done.params("session/new")["cwd"]) == (0, f"{tmp_path}/at home")
-    done = launch("run", "p", "hi", "--cwd=~no-such-user/x")
+    done = launch.within("run", "p", "hi", "--cwd=~no-such-user/x")
     assert (done.code, done.err) == (
         2,
         "acp-launch: --cwd: no home directory is known for ~no-such-user/x\n    fix: give an absolute path\n",
@@ -234,7 +234,7 @@ def test_a_tilde_that_the_shell_left_alone_is_the_home_directory(launch: Launche
 
 def test_a_directory_given_on_the_command_line_must_exist(launch: Launcher) -> None:
     launch.profile("polite")
-    done = launch("run", "p", "hi", "--cwd", "/no/such/place")
+    done = launch.within("run", "p", "hi", "--cwd", "/no/such/place")
     assert (done.code, done.err) == (
         3,
         '--cwd: the directory "/no/such/place" does not exist\n'
@@ -265,7 +265,7 @@ def test_http_and_sse_servers_an_agent_cannot_take_are_named(launch: Launcher) -
 
 def test_a_script_is_told_every_problem_as_data(launch: Launcher) -> None:
     launch.write({"agent": {"command": "no-such-command-anywhere"}})
-    done = launch("run", "p", "hi", "--output", "json")
+    done = launch.within("run", "p", "hi", "--output", "json")
     assert done.code == 3
     (error,) = done.events
     assert (error["type"], error["exitCode"]) == ("error", 3)

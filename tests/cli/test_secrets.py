@@ -1,4 +1,4 @@
-"""The verbs about secrets, as a person uses them: with a sealed file, so that no test needs a keyring (issue 3)."""
+"""The verbs about secrets, as a person uses them: with a sealed file, so that no test needs a keyring."""
 
 import json
 import os
@@ -394,8 +394,8 @@ def test_the_exit_code_is_the_commands_and_a_missing_one_is_told(sealed: Launche
         "no-such-command-anywhere cannot be run: no such command\n    fix: give a program on your PATH, or its path\n"
         "1 problem; nothing was started\n",
     )
-    assert sealed("secret", "copy-to-env", "--as", "1X", "github", "--", *leave).code == 2
-    done = sealed("secret", "copy-to-env", "gone", "--", *leave)
+    assert sealed.within("secret", "copy-to-env", "--as", "1X", "github", "--", *leave).code == 2
+    done = sealed.within("secret", "copy-to-env", "gone", "--", *leave)
     assert done.code == 3
     assert done.err.startswith('acp-launch: the secret "gone" cannot be had: there is none in the sealed file (')
 
@@ -437,7 +437,7 @@ def test_there_is_no_get(sealed: Launcher) -> None:
 
 def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(sealed: Launcher) -> None:
     sealed.write(NEEDY, name="review")
-    done = sealed("run", "review", "hi")
+    done = sealed.within("run", "review", "hi")
     file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
@@ -456,7 +456,7 @@ def test_a_sealed_file_whose_passphrase_nobody_gives_is_locked(launch: Launcher)
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
     assert launch("run", "p", "hi", ACP_LAUNCH_PASSPHRASE="correct horse").code == 0
     for passphrase, words in (("", "needs its passphrase"), ("wrong horse", "ACP_LAUNCH_PASSPHRASE does not open")):
-        done = launch("run", "p", "hi", ACP_LAUNCH_PASSPHRASE=passphrase)
+        done = launch.within("run", "p", "hi", ACP_LAUNCH_PASSPHRASE=passphrase)
         assert done.code == 3
         assert 'agent.env.KEY: the secret "github" cannot be had: ' in done.err
         assert words in done.err
@@ -506,7 +506,7 @@ def test_what_one_secret_says_is_masked_where_the_store_fails_for_another(launch
     asking = (["check", "p"], ["check", "p", "--json"])
     looking = (["validate", "p", "--secrets"], ["plan", "p", "--secrets", "--json"], ["run", "p", "hi"])
     for arguments in (*(["secret", *words] for words in asking), *looking):
-        done = launch(*arguments)
+        done = launch.apart(*arguments)
         assert done.code == 3
         assert "the-value-of-it" not in done.out.decode() + done.err
         assert "told ***" in done.out.decode() + done.err
@@ -516,7 +516,7 @@ def test_what_was_found_is_listed_from_then_on_though_the_store_cannot_be(launch
     configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/echo", "value-of-{name}"]}}))
     launch.write(NEEDY, name="review")
     assert listed(launch) == {}
-    assert launch("secret", "check", "review").code == 0
+    assert launch.apart("secret", "check", "review").code == 0
     assert listed(launch) == {"github": ["review"], "team/docs": ["review"]}
 
 
@@ -552,7 +552,7 @@ def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) 
     kept(sealed, "docs", "abcdef\r\nX-Evil: 1")
     server = {"type": "http", "url": "https://example.com/", "headers": {"A": "Bearer ${secret:docs}"}}
     sealed.profile("polite", mcp_servers={"docs": server})
-    done = sealed("run", "p", "hi")
+    done = sealed.within("run", "p", "hi")
     assert (done.code, done.heard) == (3, [])
     assert "headers.A: a header cannot hold the character U+000D, and the secret in this one does\n" in done.err
     assert "    fix: keep it as one line: acp-launch secret set docs\n" in done.err
@@ -561,7 +561,7 @@ def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) 
 
 def test_bytes_that_are_no_text_are_no_secret(sealed: Launcher) -> None:
     sealed.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
-    done = sealed("run", "p", "hi", ACP_LAUNCH_SECRET_GITHUB=os.fsdecode(b"abc\xff"))
+    done = sealed.within("run", "p", "hi", ACP_LAUNCH_SECRET_GITHUB=os.fsdecode(b"abc\xff"))
     assert (done.code, done.heard) == (3, [])
     assert "ACP_LAUNCH_SECRET_GITHUB does not hold UTF-8 text" in done.err
     done = sealed("secret", "set", "github", "--from-env", "HELD", HELD=os.fsdecode(b"abc\xff"))
@@ -584,7 +584,7 @@ def test_a_session_is_removed_without_the_secrets_of_its_servers(sealed: Launche
     assert sealed("run", "p", "hi", "--session", "work").code == 0
     assert sealed("secret", "rm", "github").code == 0
     assert sealed("session", "close", "work").code == 0
-    assert sealed("run", "p", "hi", "--session", "work").code == 3
+    assert sealed.within("run", "p", "hi", "--session", "work").code == 3
 
 
 def test_settings_that_contradict_themselves_are_told(launch: Launcher) -> None:
@@ -620,7 +620,7 @@ def test_the_store_is_not_touched_by_what_only_looks(launch: Launcher, tripwire:
 
 def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, tripwire: Path) -> None:
     assert "found" not in launch("plan", "one").out.decode()
-    done = launch("plan", "one", "--secrets")
+    done = launch.apart("plan", "one", "--secrets")
     assert done.code == 0, done.err
     assert "secrets" in done.out.decode()
     assert [line.split() for line in done.out.decode().splitlines() if "command (sh)" in line] == [
@@ -630,16 +630,16 @@ def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, 
 
 
 def test_plan_with_a_missing_secret_is_a_problem(launch: Launcher, tripwire: Path) -> None:
-    done = launch("plan", "two", "--secrets")
+    done = launch.apart("plan", "two", "--secrets")
     assert done.code == 3
     assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
-    answer = json.loads(launch("plan", "one", "--secrets", "--json").out)
+    answer = json.loads(launch.apart("plan", "one", "--secrets", "--json").out)
     assert answer["secret_states"] == {"github": {"state": "found", "source": "command (sh)"}}
 
 
 def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tripwire: Path) -> None:
     assert launch("validate", "one", "two").code == 0
-    done = launch("validate", "one", "two", "--secrets")
+    done = launch.apart("validate", "one", "two", "--secrets")
     assert done.code == 3
     assert done.out.decode().splitlines() == [
         ".acp-launch/one.yaml: ok",
@@ -649,7 +649,7 @@ def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tri
     ]
     assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
     assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
-    assert launch("validate", "one", "--secrets").code == 0
+    assert launch.apart("validate", "one", "--secrets").code == 0
 
 
 @pytest.mark.parametrize("verb", ["get", "show", "cat"])

@@ -1,4 +1,4 @@
-"""The verbs and a run with a real keyring: a D-Bus session and a GNOME Keyring of their own (issue 3)."""
+"""The verbs and a run with a real keyring: a D-Bus session and a GNOME Keyring of their own."""
 
 import json
 import os

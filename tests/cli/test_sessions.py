@@ -1,4 +1,4 @@
-"""The store under the sessions, and the verbs about them (DESIGN §7): one holder, nothing lost."""
+"""The store under the sessions, and the verbs about them (docs/session.md): one holder, nothing lost."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from acp_launch.session.store.registry import open_registry
+from acp_launch.session.store import open_registry
 from tests.cli.launcher import AGENTS, Launcher, names, store
 from tests.session.stores import FIX
 
@@ -35,7 +35,7 @@ def test_of_many_runs_at_once_in_one_session_one_holds_it(launch: Launcher) -> N
         holder = f'session "one" is in use by process {running.process.pid} (acp-launch run p --session one), since '
         assert all(holder in each.err for each in done)
         assert [each.heard for each in done] == [[]] * 9
-        removed = launch("session", "rm", "one", "--local")
+        removed = launch.within("session", "rm", "one", "--local")
         assert (removed.code, holder in removed.err) == (3, True)
 
 
@@ -45,7 +45,7 @@ def test_a_corrupt_store_is_an_error_and_stays_as_it_is(launch: Launcher, conten
     store(launch).parent.mkdir(parents=True)
     store(launch).write_bytes(content)
     for arguments in (["run", "p", "hi", "--session", "work"], ["run", "p", "hi"], ["session", "list"]):
-        done = launch(*arguments)
+        done = launch.within(*arguments)
         assert done.code == 3
         assert done.err.startswith(f"acp-launch: the session store {store(launch)} is damaged: ")
         assert "; it was left as it is\n    fix: mv " in done.err
@@ -60,7 +60,7 @@ def test_a_store_of_a_newer_version_is_an_error_and_stays_as_it_is(launch: Launc
     rows.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     rows.close()
     before = store(launch).read_bytes()
-    done = launch("run", "p", "hi", "--session", "work")
+    done = launch.within("run", "p", "hi", "--session", "work")
     assert done.code == 3
     assert "was written by a newer acp-launch (store version 99, this one knows" in done.err
     assert store(launch).read_bytes() == before
@@ -93,7 +93,7 @@ def test_a_state_directory_that_cannot_be_used_is_named(launch: Launcher) -> Non
     launch.profile("polite")
     state = Path(launch.env["ACP_LAUNCH_STATE_DIR"])
     state.write_text("a file where a directory belongs")
-    done = launch("run", "p", "hi", "--session", "work")
+    done = launch.within("run", "p", "hi", "--session", "work")
     assert done.code == 3
     assert done.err.startswith(f"acp-launch: cannot use the session store {store(launch)}: ")
     assert "ACP_LAUNCH_STATE_DIR" in done.err.partition("    fix: ")[2]
@@ -136,14 +136,14 @@ def test_several_sessions_are_removed_at_once_and_a_name_that_is_none_removes_no
     launch.profile("forgetful")
     for name in ("one", "two", "three"):
         assert launch("run", "p", "hi", "--session", name).code == 0
-    wrong = launch("session", "rm", "one", "tow")
+    wrong = launch.within("session", "rm", "one", "tow")
     assert (wrong.code, wrong.heard) == (3, [])
     assert wrong.err == (
         'acp-launch: there is no session "tow" here; did you mean "two"?\n'
         "    fix: acp-launch session list --all shows every session\n"
     )
     assert names(launch) == ["one", "three", "two"]
-    removed = launch("session", "rm", "one", "two", "one", "--local")
+    removed = launch.within("session", "rm", "one", "two", "one", "--local")
     assert (removed.code, removed.out, removed.err, removed.heard) == (0, b"", "", [])
     assert names(launch) == ["three"]
 
@@ -153,14 +153,14 @@ def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: L
     """Only a digest of the command line is kept, so its agent cannot be started again."""
     agent = shlex.join([sys.executable, "-I", "-S", str(AGENTS / "polite.py")])
     assert launch("run", "--agent", agent, "hi", "--session", "my work").code == 0
-    done = launch("session", verb, "my work")
+    done = launch.within("session", verb, "my work")
     assert (done.code, done.heard) == (3, [])
     assert done.err == (
         'acp-launch: the session "my work" was made with --agent, so its agent cannot be started from here\n'
         "    fix: to forget it here: acp-launch session rm 'my work' --local\n"
     )
     assert names(launch) == ["my work"]
-    assert launch("session", "rm", "my work", "--local").code == 0
+    assert launch.within("session", "rm", "my work", "--local").code == 0
     assert names(launch) == []
 
 
@@ -186,14 +186,14 @@ def test_a_session_whose_profile_has_problems_shows_them_and_can_be_forgotten_he
     file = launch.profile("polite")
     assert launch("run", "p", "hi", "--session", "work").code == 0
     file.write_text(profile)
-    done = launch("session", "rm", "work")
+    done = launch.within("session", "rm", "work")
     assert (done.code, done.heard) == (3, [])
     first, *shown, fix = done.err.splitlines()
     assert first == 'acp-launch: the agent of the session "work" cannot be started: its profile "p" has problems'
     assert [line.strip() for line in shown] == [line.strip() for line in detail.splitlines()]
     assert fix == "    fix: mend it, or forget the session here: acp-launch session rm work --local"
     assert names(launch) == ["work"]
-    assert launch("session", "rm", "work", "--local").code == 0
+    assert launch.within("session", "rm", "work", "--local").code == 0
     assert names(launch) == []
 
 
@@ -218,7 +218,7 @@ def test_a_session_the_agent_refuses_to_delete_is_kept_until_it_is_forgotten_her
         "    fix: forget it here, and leave it with the agent: acp-launch session rm work --local\n",
     )
     assert names(launch) == ["work"]
-    local = launch("session", "rm", "work", "--local")
+    local = launch.within("session", "rm", "work", "--local")
     assert (local.code, local.err, local.heard) == (0, "", [])
     assert names(launch) == []
 

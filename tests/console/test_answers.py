@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.console.answers import Way, answers, label
+from acp_launch.console.ask.permission import Way, answers, label
 from acp_launch.session.permission.policy import holds
 from acp_launch.session.person import Answer, Choice
 

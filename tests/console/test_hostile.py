@@ -17,8 +17,8 @@ from acp_launch.console import stderr
 from acp_launch.console.ask.forms import Forms
 from acp_launch.console.ask.links import Links
 from acp_launch.console.ask.logins import Logins
-from acp_launch.console.ask.permit import permitting
-from acp_launch.console.ask.question import Questions, tell
+from acp_launch.console.ask.permission import permitting
+from acp_launch.console.ask.terminal import Questions, tell
 from acp_launch.console.draw.live import Live
 from acp_launch.console.failure import show
 from acp_launch.console.stream.outlet import Outlet

@@ -1,4 +1,4 @@
-"""What `show --merged` prints is a profile, the same one, and says of each value where it is from (ours, issue 6)."""
+"""What `show --merged` prints is a profile, the same one, and says of each value where it is from (ours)."""
 
 import subprocess
 import sys
@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.console.merged import as_yaml
-from acp_launch.console.profiles import show_reports
+from acp_launch.console.profiles import as_yaml, show_reports
 from acp_launch.document.nodes import Place, Plain
-from acp_launch.document.tree import Document, parse
+from acp_launch.document.yaml import Document, parse
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, examine, load
 from acp_launch.profile.model import Agent, Profile
-from acp_launch.profile.template import Template
+from acp_launch.profile.values import Template
 
 BASE = """version: 1
 agent:

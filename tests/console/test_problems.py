@@ -1,4 +1,4 @@
-"""Problems on stderr for people, on stdout as JSON for scripts (DESIGN §5)."""
+"""Problems on stderr for people, on stdout as JSON for scripts (docs/scripting.md)."""
 
 import json
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.console.sessions import ago, cells, details, details_json, plain, table, table_json, tilde
-from acp_launch.session.store.registry import Record
+from acp_launch.session.store import Record
 
 HOUR, DAY = 3600.0, 86400.0
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).timestamp()

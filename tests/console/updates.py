@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import TurnEnd
 
 

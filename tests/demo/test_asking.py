@@ -263,6 +263,7 @@ def test_a_cancel_ends_several_questions(agent: Client, tmp_path: Path, way: str
     assert agent.statuses() == ["pending"] * 3 + ["failed"] * 3
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

@@ -1,8 +1,8 @@
-"""Durations (DESIGN §4)."""
+"""Durations (docs/profiles.md)."""
 
 import pytest
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from acp_launch.document.faults import Fault, choose, misplaced, placed, unknown_key
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.problem import Problem
 
 

@@ -8,7 +8,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from acp_launch.interactive import completion as module
+from acp_launch.interactive import completion
 from acp_launch.interactive.completion import Completing, Disk
 from acp_launch.interactive.front import Vocabulary, Word
 from acp_launch.interactive.layout import meant
@@ -89,8 +89,8 @@ def test_a_disk_that_hangs_offers_nothing_and_holds_up_nobody(tmp_path: Path, mo
         assert released.wait(15)
         return ["late"]
 
-    monkeypatch.setattr(module, "found", found)
-    monkeypatch.setattr(module, "PATIENCE", 0.01)
+    monkeypatch.setattr(completion, "found", found)
+    monkeypatch.setattr(completion, "PATIENCE", 0.01)
     disk = Disk()
 
     async def story() -> None:

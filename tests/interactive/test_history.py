@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.interactive import history as module
+from acp_launch.interactive import history
 from acp_launch.interactive.history import LARGEST, Past
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
@@ -68,8 +68,8 @@ def test_half_a_line_that_a_killed_process_left_harms_nothing(tmp_path: Path) ->
 
 
 def test_a_long_history_is_cut_when_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 10)
-    monkeypatch.setattr(module, "SLACK", 5)
+    monkeypatch.setattr(history, "MOST", 10)
+    monkeypatch.setattr(history, "SLACK", 5)
     path = tmp_path / "history"
     path.write_text("".join(f'"{number}"\n' for number in range(15)))
     assert read(path) == [str(number) for number in range(14, 4, -1)]
@@ -150,7 +150,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, monkeypatch: pyte
 
 
 def test_of_a_file_that_is_too_large_the_end_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HELD", 20)
+    monkeypatch.setattr(history, "HELD", 20)
     path = tmp_path / "history"
     path.write_text("".join(f'"number {number}"\n' for number in range(4)))
     assert read(path) == ["number 3"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.interactive import paths
-from acp_launch.interactive.paths import found
+from acp_launch.interactive import completion as paths
+from acp_launch.interactive.completion import found
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The pictures of the README are what the program shows: the same command still makes each, with its words."""
+"""The pictures of the README and of docs/ are what the program shows: a command makes each, with its words."""
 
 import re
 from html import unescape
@@ -11,7 +11,7 @@ from tests.interactive import shots
 ROOT = Path(__file__).parents[2]
 KEPT = Path(__file__).parent / "shots"
 LARGEST = 60_000  # bytes
-IMAGE = re.compile(r"!\[([^\]]*)\]\(tests/interactive/shots/([^)]*)\)")
+IMAGE = re.compile(r"!\[([^\]]*)\]\((?:\.\./)?tests/interactive/shots/([^)]*)\)")
 TEXT = re.compile(r'<text class="[^"]*" x="([\d.]+)" y="([\d.]+)"[^>]*>(.*?)</text>')
 
 
@@ -53,7 +53,8 @@ def test_there_is_a_picture_of_every_scene_and_of_no_other() -> None:
     assert sorted(path.name for path in KEPT.iterdir()) == sorted(f"{name}.svg" for name in shots.SCENES)
 
 
-def test_every_picture_of_the_readme_is_there_and_says_what_it_shows() -> None:
-    for alt, name in IMAGE.findall((ROOT / "README.md").read_text(encoding="utf-8")):
-        assert (KEPT / name).is_file()
-        assert alt
+def test_every_picture_that_is_shown_is_there_and_every_one_that_is_there_is_shown() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = [found for page in pages for found in IMAGE.findall(page.read_text(encoding="utf-8"))]
+    assert {name for _, name in shown} == {path.name for path in KEPT.iterdir()}
+    assert all(alt for alt, _ in shown)

@@ -15,7 +15,7 @@ from acp_launch.interop import merge
 from acp_launch.interop.drafts import Incoming, filled, gathered
 from acp_launch.interop.read import survey
 from acp_launch.interop.tools import MOST, MOST_JSON, TOOLS, Machine, read, sources
-from acp_launch.secret.credential import issued
+from acp_launch.secret.detect import issued
 from tests.interop.test_readers import entries, left, unfit
 
 TOKEN = "ghp_Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx2"
@@ -248,6 +248,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(TOOLS)), JSON)
 def test_whatever_a_file_says_nothing_raises_and_no_token_is_left(tool: str, value: Any) -> None:
     holder = TOOLS[tool].servers or TOOLS[tool].agents

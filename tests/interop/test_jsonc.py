@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.interop.jsonc import MAX_DEPTH, BadJson, blanked, parse
-from acp_launch.interop.jsonedit import Misfit, add, put
+from acp_launch.interop.formats import MAX_DEPTH, BadJson, Misfit, add, blanked, parse, put
 
 SETTINGS = """\
 // settings of an editor
@@ -138,6 +137,7 @@ def texts(draw: st.DrawFn, value: Any) -> str:
     return json.dumps(value)
 
 
+@pytest.mark.slow
 @given(st.data(), OBJECTS, st.text(max_size=3), VALUES)
 def test_a_member_that_is_put_is_the_only_change_there_is(
     data: st.DataObject, before: dict[str, Any], key: str, value: Any

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.interop.drafts import filled, gathered
-from acp_launch.interop.jsonc import parse as parse_json
-from acp_launch.interop.jsonedit import Misfit
+from acp_launch.interop.formats import Misfit
+from acp_launch.interop.formats import parse as parse_json
 from acp_launch.interop.tools import TOOLS, Machine, Tool, own_place, places
 from acp_launch.interop.write import Exported, Piece, Surroundings, alone, exported, handed, pieces
 from acp_launch.profile.check import check

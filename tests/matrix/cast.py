@@ -27,8 +27,8 @@ TEMPERS = {
     "scrubbed": ["scrubbed", "scrubbed-helper"],
 }
 CALL = "2"  # the id of an agent's first request after `initialize`
-# Seconds: 2 are promised after `kill -9` of the launcher, an orderly end may take two graces of 2 (DESIGN §6, §9), and
-# a busy machine what is left.
+# Seconds: 2 are promised after `kill -9` of the launcher, an orderly end may take two graces of 2
+# (docs/internals.md), and a busy machine what is left.
 LIMIT = 10.0
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.mcp.client import Client, Event, messages
 from acp_launch.mcp.message import Progress, Said
-from acp_launch.protocol.event import Reply
+from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Junk
 from tests import rawjson
 

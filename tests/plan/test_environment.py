@@ -1,4 +1,4 @@
-"""What a child inherits (ours, DESIGN §4 `inherit_env`)."""
+"""What a child inherits (ours, docs/profiles.md `inherit_env`)."""
 
 import pytest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.plan.adhoc import adhoc, words
 from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan

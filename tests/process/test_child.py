@@ -14,7 +14,7 @@ from acp_launch.process import pidfd
 from acp_launch.process.child import Child, attach
 from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import Exit
-from acp_launch.secret.streams import Redacting
+from acp_launch.secret.redact import Redacting
 from tests.secret.canaries import knowing
 
 from .liveness import PATIENCE, Liveness, program

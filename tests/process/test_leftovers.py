@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.process import leftovers, prepare
-from acp_launch.process import table as boot
+from acp_launch.process import leftovers, prepare, table
+from acp_launch.process.guardian import Remains, end
 from acp_launch.process.leftovers import Left, clear, family, standing
 from acp_launch.process.records import files, launcher, read_all
-from acp_launch.process.remains import Remains, end
 
 from .launches import bury, launched
 from .liveness import PATIENCE, Liveness, program
 
 GONE = 2**22 + 1  # larger than any pid
-MINE = "00112233445566aa"  # the id of a launch
+MINE = (
+    f"aa{os.urandom(7).hex()}"  # the id of a launch: of this test process alone, since others end what carries theirs
+)
 REAP = """
 import sys
 from pathlib import Path
@@ -104,7 +105,7 @@ def until_stopped(pid: int) -> None:
 
 def written(state: Path, *lines: str, launch: str = MINE, where: str | None = None) -> Path:
     """The record of a launch that died."""
-    place = where if where is not None else f"{boot.boot_id()}\t{boot.pid_namespace()}"
+    place = where if where is not None else f"{table.boot_id()}\t{table.pid_namespace()}"
     file = state / "launches" / launch
     file.parent.mkdir(exist_ok=True)
     first = f"launch\t{launch}\t{GONE}\t{launcher().started}\t{place}\trun\tp"
@@ -168,7 +169,7 @@ def test_a_record_of_an_earlier_start_of_the_machine_is_only_removed(tmp_path: P
     child = stranger(alive)
     try:
         line = f"child\t{child.pid}\t{started(child.pid)}\t0\tgithub"
-        written(tmp_path, line, where=f"another\t{boot.pid_namespace()}")
+        written(tmp_path, line, where=f"another\t{table.pid_namespace()}")
         (launch,) = read_all(tmp_path)
         assert (standing(launch), family(launch)) == ("over", None)
         assert clear(tmp_path) == []
@@ -180,7 +181,7 @@ def test_a_record_of_an_earlier_start_of_the_machine_is_only_removed(tmp_path: P
 
 
 def test_a_record_of_another_container_is_left_to_it(tmp_path: Path) -> None:
-    file = written(tmp_path, where=f"{boot.boot_id()}\tpid:[1]")
+    file = written(tmp_path, where=f"{table.boot_id()}\tpid:[1]")
     (launch,) = read_all(tmp_path)
     assert (standing(launch), family(launch)) == ("foreign", None)
     assert clear(tmp_path) == []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.process import logs as logfile
+from acp_launch.process import logs
 from acp_launch.process.logs import LogFile, Trail
 
 LAUNCH = "20200101T000000.000Z-1"
@@ -17,7 +17,7 @@ LAUNCH = "20200101T000000.000Z-1"
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogFile]:
     """Files of four lines `1234`."""
-    monkeypatch.setattr(logfile, "LIMIT", 20)
+    monkeypatch.setattr(logs, "LIMIT", 20)
     made = LogFile(tmp_path, "p", launch=LAUNCH)
     yield made
     made.close()
@@ -116,7 +116,7 @@ def test_lines_are_the_same_however_often_somebody_looks(
     trail = Trail(directory / f"{LAUNCH}+p.log")
     found: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logfile, "LIMIT", 40)  # two of them hold all there can be
+        patch.setattr(logs, "LIMIT", 40)  # two of them hold all there can be
         log = LogFile(directory, "p", launch=LAUNCH)
         for piece, looks in pieces:
             log(piece.encode())

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from acp_launch.process import outside, prepare
-from acp_launch.process.outside import _is_subreaper
+from acp_launch.process import detached, prepare
+from acp_launch.process.detached import _is_subreaper
 from acp_launch.process.tree import adopted, descendants
 
 from .launches import bury, gone
@@ -50,7 +50,7 @@ def listening() -> Iterator[tuple[socket.socket, dict[str, str]]]:
 def test_it_is_not_our_child_and_has_no_part_in_our_terminal(tmp_path: Path) -> None:
     prepare.prepare()
     with listening() as (listener, env):
-        assert outside.start(program("browser", "https://example.com/"), {**env, "COLOUR": "blue"}) == ""
+        assert detached.start(program("browser", "https://example.com/"), {**env, "COLOUR": "blue"}) == ""
         visited = Visited(listener)
         browser, helper = visited.said["browser"], visited.said["helper"]
         assert browser["parent"] != os.getpid() != helper["parent"]
@@ -99,31 +99,31 @@ def test_what_cannot_be_executed_is_said(tmp_path: Path) -> None:
     program = tmp_path / "browser"
     program.write_text("not a program")
     program.chmod(0o755)
-    assert outside.start([str(program)], {}) == "Exec format error"
-    assert outside.start([str(tmp_path / "none")], {}) == "No such file or directory"
-    assert outside.start(["/bin/true", "\0"], {}) == "embedded null byte"
+    assert detached.start([str(program)], {}) == "Exec format error"
+    assert detached.start([str(tmp_path / "none")], {}) == "No such file or directory"
+    assert detached.start(["/bin/true", "\0"], {}) == "embedded null byte"
 
 
 def test_a_starter_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     mute = tmp_path / "mute.py"
     mute.write_text("import signal; signal.pause()")
-    monkeypatch.setattr(outside, "PROGRAM", mute)
-    monkeypatch.setattr(outside, "WITHIN", 0.2)
-    assert outside.start(["/bin/true"], {}) == "it did not start in time"
+    monkeypatch.setattr(detached, "PROGRAM", mute)
+    monkeypatch.setattr(detached, "WITHIN", 0.2)
+    assert detached.start(["/bin/true"], {}) == "it did not start in time"
 
 
 def test_a_starter_that_dies_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     dead = tmp_path / "dead.py"
     dead.write_text("raise SystemExit")
-    monkeypatch.setattr(outside, "PROGRAM", dead)
-    assert outside.start(["/bin/true"], {}) == "it could not be started"
+    monkeypatch.setattr(detached, "PROGRAM", dead)
+    assert detached.start(["/bin/true"], {}) == "it could not be started"
 
 
 def test_where_there_is_no_subreaper_it_is_started_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS: an orphan goes to launchd by itself. Here it comes to us, since we do have one."""
     monkeypatch.setattr(prepare, "IS_LINUX", False)
     with listening() as (listener, env):
-        assert outside.start(program("browser"), env) == ""
+        assert detached.start(program("browser"), env) == ""
         Visited(listener).end()
     monkeypatch.undo()
     bury()

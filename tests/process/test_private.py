@@ -1,4 +1,4 @@
-"""Others of the same user cannot look into a process that holds secrets (issue 3)."""
+"""Others of the same user cannot look into a process that holds secrets."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import pytest
 
 CODE = """
 import ctypes, subprocess, sys
-from acp_launch.process.private import hide
+from acp_launch.process.spawn import hide
 GET = "import ctypes; print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))"
 exec(GET)
 hide()

@@ -14,8 +14,7 @@ import pytest
 
 from acp_launch.errors import AgentError, MachineError
 from acp_launch.process import prepare
-from acp_launch.process.failure import explain
-from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
+from acp_launch.process.spawn import STATUS_LOST, Spawned, explain, spawn
 from acp_launch.process.tree import end_now
 
 from .liveness import PATIENCE, Liveness, program

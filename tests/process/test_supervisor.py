@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.pretty import pretty_repr
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.process import prepare, supervisor
 from acp_launch.process.child import Child
 from acp_launch.process.lifecycle import Change

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import AgentError
-from acp_launch.process import terminal as module
+from acp_launch.process import terminal
 from acp_launch.process.spawn import live
 from acp_launch.process.terminal import Scrollback, Terminal
 from acp_launch.process.tree import Exit
@@ -109,8 +109,8 @@ def test_a_flood_is_kept_within_the_limit_told_within_bounds_and_holds_nobody_up
             text, is_cut = watched.it.output()
             assert (len(text), is_cut) == (1000, True)
             steps = len(watched.told)
-        assert steps <= took / module.STEP + 1  # at most 20 a second
-        assert all(len(told) <= module.SHOWN + 100 for told in watched.told)
+        assert steps <= took / terminal.STEP + 1  # at most 20 a second
+        assert all(len(told) <= terminal.SHOWN + 100 for told in watched.told)
         assert watched.told[1].startswith("\n[... ")
         assert watched.it.exit == Exit(None, signal.SIGTERM)
 
@@ -118,7 +118,7 @@ def test_a_flood_is_kept_within_the_limit_told_within_bounds_and_holds_nobody_up
 
 
 def test_what_is_not_told_of_a_flood_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHOWN", 4)
+    monkeypatch.setattr(terminal, "SHOWN", 4)
 
     async def run() -> None:
         async with running(sh("printf 123456789")) as watched:
@@ -145,7 +145,7 @@ def test_a_process_that_ended_is_over_although_another_holds_its_output_and_that
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noticed = Noticed(1 << 20)
-    monkeypatch.setattr(module, "Scrollback", lambda limit: noticed)
+    monkeypatch.setattr(terminal, "Scrollback", lambda limit: noticed)
     os.mkfifo(tmp_path / "fifo")
     line = os.open(tmp_path / "fifo", os.O_RDWR)
     script = f"(read line; echo later $line; exec sleep 1000) <{tmp_path}/fifo & echo first"
@@ -192,7 +192,7 @@ TREES = {
 @pytest.mark.parametrize("temper", TREES)
 def test_ending_it_ends_all_it_started(temper: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
-    monkeypatch.setattr(module, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE", 0.05)
     argv, names = TREES[temper]
 
     async def run() -> None:
@@ -226,7 +226,7 @@ def test_a_command_may_clean_up_before_it_is_killed() -> None:
 
 
 def test_a_hurry_leaves_no_grace(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GRACE", 10 * PATIENCE)
+    monkeypatch.setattr(terminal, "GRACE", 10 * PATIENCE)
 
     async def run() -> None:
         async with running(program("deaf", "stubborn"), env=alive.env) as watched:
@@ -242,7 +242,7 @@ def test_a_hurry_leaves_no_grace(alive: Liveness, monkeypatch: pytest.MonkeyPatc
 def test_ending_it_is_seen_through_although_its_caller_is_cancelled(
     alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE", 0.05)
 
     async def run() -> None:
         async with running(program("deaf", "stubborn"), env=alive.env) as watched:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.profile import load as cache
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import inspect, load

@@ -1,4 +1,4 @@
-"""A document becomes a profile or every problem at once (ours, DESIGN §4). Whole messages are asserted."""
+"""A document becomes a profile or every problem at once (ours, docs/profiles.md). Whole messages are asserted."""
 
 import json
 import re
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.document.duration import Duration
-from acp_launch.document.tree import parse
+from acp_launch.document.scalars import Duration
+from acp_launch.document.yaml import parse
 from acp_launch.problem import Problem, errors
 from acp_launch.profile.check import Checked, check
 from acp_launch.profile.model import (
@@ -110,7 +110,7 @@ def test_a_good_profile_becomes_typed_values() -> None:
 
 
 def test_a_server_of_one_word_has_the_documented_defaults() -> None:
-    """DESIGN §4."""
+    """docs/profiles.md "Keys of a profile"."""
     profile = checked(with_server("{command: x, timeouts: {call: null}}")).profile
     assert profile is not None
     server = profile.mcp_servers["s"]
@@ -659,6 +659,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES), st.booleans())
 def test_any_mapping_is_a_profile_or_has_problems_with_places(root: dict[str, object], whole: bool) -> None:
     """JSON is YAML: written as JSON it reaches the checker as it is."""
@@ -875,7 +876,7 @@ def test_a_rule_that_would_not_do_what_it_seems_to_is_refused(rule: str, expecte
 
 @pytest.mark.parametrize("kind", ["fetch", "switch_mode", "think", "other", "[f-t]*"])
 def test_allowing_a_kind_that_agents_hide_things_behind_is_a_warning(kind: str) -> None:
-    """facts/acp.md 3.4."""
+    """docs/agents.md "What published agents do differently"."""
     found = checked(with_rule(f"{{allow: {{kind: [read, '{kind}']}}}}"))
     assert found.profile is not None
     hidden = "switch_mode" if kind == "[f-t]*" else kind

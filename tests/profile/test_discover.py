@@ -1,4 +1,4 @@
-"""A name becomes a file, first hit wins (ours, DESIGN §4 "Discovery")."""
+"""A name becomes a file, first hit wins (ours, docs/profiles.md "Where profiles are found")."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from acp_launch.errors import UsageError
 from acp_launch.profile.discover import Found, built_in, discover, find, project_of
-from acp_launch.settings import load as settings
+from acp_launch.settings import load
 
 
 @pytest.fixture
@@ -26,11 +26,11 @@ def put(file: Path, text: str = "version: 1\nagent: {command: x}\n") -> Path:
 
 
 def named(name: str, start: Path) -> Found:
-    return find(name, start=start, settings=settings.load())
+    return find(name, start=start, settings=load.load())
 
 
 def users() -> Path:
-    return settings.load().config / "profiles"
+    return load.load().config / "profiles"
 
 
 def test_a_project_profile_is_found_from_any_directory_below(repository: Path) -> None:
@@ -69,7 +69,7 @@ def test_without_a_repository_the_search_stops_at_home(tmp_path: Path, monkeypat
 
 
 def test_a_user_profile_works_on_the_project_the_command_was_typed_in(repository: Path) -> None:
-    file = put(settings.load().config / "profiles" / "mine.yaml")
+    file = put(load.load().config / "profiles" / "mine.yaml")
     assert named("mine", repository / "a") == Found("mine", file, repository, "user", user=users())
 
 
@@ -113,7 +113,7 @@ def test_an_unknown_name_lists_where_it_looked_and_what_is_near(repository: Path
     assert caught.value.detail == (
         f"looked in {repository / 'a' / '.acp-launch'}",
         f"looked in {repository / '.acp-launch'}",
-        f"looked in {settings.load().config / 'profiles'}",
+        f"looked in {load.load().config / 'profiles'}",
         f"looked in {built_in()}",
     )
     assert caught.value.fix == (
@@ -144,8 +144,8 @@ def test_everything_is_listed_and_shadowed_ones_name_the_winner(repository: Path
     near = put(repository / "a" / ".acp-launch" / "work.yaml")
     second = put(repository / "a" / ".acp-launch" / "work.yml")
     far = put(repository / ".acp-launch" / "work.yaml")
-    mine = put(settings.load().config / "profiles" / "demo.yaml")
-    found = discover(start=repository / "a", settings=settings.load())
+    mine = put(load.load().config / "profiles" / "demo.yaml")
+    found = discover(start=repository / "a", settings=load.load())
     assert found[:4] == [
         Found("work", near, repository / "a", "project", user=users()),
         Found("work", second, repository / "a", "project", near, user=users()),

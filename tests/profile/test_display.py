@@ -2,9 +2,7 @@
 
 import pytest
 
-from acp_launch.profile.display import Shown, discreet, shown
-from acp_launch.profile.potent import RUNS, SENDS, power
-from acp_launch.profile.trust import content
+from acp_launch.profile.trust import RUNS, SENDS, Shown, content, discreet, power, shown
 
 TOKEN = "ghp_" + "a1B2" * 9
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n"

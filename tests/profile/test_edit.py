@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from acp_launch.document.keypath import KeyPath
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
+from acp_launch.problem import KeyPath
 from acp_launch.profile.edit import CannotEdit, put, remove
 
 PROFILE = """\
@@ -188,6 +188,7 @@ def unless_kept(edit: Callable[..., str], text: str, *arguments: Any) -> str:
         reject()
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, str], choose: st.DataObject) -> None:
@@ -201,6 +202,7 @@ def test_what_is_set_is_set_and_all_other_lines_stay(made: tuple[Written, str, s
     assert after.endswith(ending) or not text.endswith(ending)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_removed_is_gone_and_all_other_lines_stay(
@@ -218,6 +220,7 @@ def test_what_is_removed_is_gone_and_all_other_lines_stay(
     assert_kept(page, path, after, ending)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(written(), st.data())
 def test_what_is_added_is_added_and_no_line_changes_but_a_flow_one(
@@ -388,7 +391,7 @@ def test_an_edit_of_a_large_file_takes_no_time_to_speak_of() -> None:
 
 @pytest.mark.parametrize("key", ["a", "a.b", "a[0]", 'a."b.c"', 'a."x\\"y".b[1][2]', 'a."x y"', "é.b-c_d"])
 def test_a_key_is_read_as_problems_print_it(key: str) -> None:
-    from acp_launch.document.keypath import dotted
+    from acp_launch.problem import dotted
     from acp_launch.profile.edit import parse_key
 
     assert parse_key(key) == parse_key(dotted(parse_key(key)))

@@ -1,4 +1,4 @@
-"""A profile is made of files that extend each other, and of one person's overlay (ours, DESIGN §4 "extends").
+"""A profile is made of files that extend each other, and of one person's overlay (ours, docs/profiles.md).
 
 What a stranger's repository may hold is an answer with a place, within the bounds of one file: never a wait, a crash,
 or a file from outside of it.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.source import MAX_SIZE
+from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.plan.resolve import resolve
 from acp_launch.profile.discover import Found, built_in, discover, find

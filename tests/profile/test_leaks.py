@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
 from acp_launch.profile.leaks import leaks, literals, strays
 from acp_launch.secret.reference import SecretReference
 from acp_launch.secret.reference import parse as references

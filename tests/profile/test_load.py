@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.source import MAX_SIZE
+from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Written, examine, inspect, load, shown

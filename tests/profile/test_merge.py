@@ -1,4 +1,4 @@
-"""Layers merge as DESIGN §4 says, and every value of the result keeps the file and line it was written in."""
+"""Layers merge as docs/profiles.md says, and every value of the result keeps the file and line it was written in."""
 
 from typing import Any, get_args, get_type_hints
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import fields
 
 from acp_launch.document.nodes import Node, Place, Plain
-from acp_launch.document.tree import Document, parse
+from acp_launch.document.yaml import Document, parse
 from acp_launch.profile import model
 from acp_launch.profile.layers import NULLABLE, merge
 

@@ -82,8 +82,8 @@ def test_the_command_line_says_which_file_it_reads(
 ) -> None:
     """The parent that takes long, not the profile that was asked for."""
     from acp_launch.cli import main
-    from acp_launch.document.source import Kind
-    from acp_launch.document.tree import Document, parse
+    from acp_launch.document.nodes import Kind
+    from acp_launch.document.yaml import Document, parse
     from acp_launch.problem import Problem
     from acp_launch.profile import understand
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from msgspec.structs import fields
 
-from acp_launch.document.tree import Document, parse
+from acp_launch.document.yaml import Document, parse
 from acp_launch.profile.check import check
 from acp_launch.profile.layers import faults, merge
 from acp_launch.profile.model import Agent

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from acp_launch.document.keypath import KeyPath
 from acp_launch.document.nodes import Plain, as_written
 from acp_launch.document.shape import Shape, build
-from acp_launch.document.tree import parse
+from acp_launch.document.yaml import parse
+from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Profile
 from acp_launch.settings.model import Choices
 
@@ -92,6 +92,7 @@ def both(shape: type[Shape], value: Plain) -> tuple[Shape | None, Shape | None]:
     return built, judged
 
 
+@pytest.mark.slow
 @given(mutated(Profile))
 @example({"version": 1, "agent": {"command": "x"}, "mcp_servers": {"a": {"command": "x", "type": "http"}}})
 @example({"version": 1, "agent": {"command": "x"}, "mcp_servers": {"a": {"url": "http://x"}}})
@@ -109,6 +110,7 @@ def test_mutated_settings_are_the_same_to_the_builder_and_to_pydantic(value: Pla
     assert repr(built) == repr(judged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [Profile, Choices])
 def test_every_single_value_replaced_is_the_same_to_both(shape: type[Shape]) -> None:
     """Each value there is, by each of a list of others: the accepted ones and the refused ones are many."""

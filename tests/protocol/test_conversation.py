@@ -10,11 +10,9 @@ from msgspec import Raw
 from acp_launch.errors import AgentError, LocalProtocolError, RemoteProtocolError
 from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.conversation import (
-    Conversation,
-)
-from acp_launch.protocol.early import EARLY_UPDATES
-from acp_launch.protocol.event import (
+    EARLY_UPDATES,
     Completed,
+    Conversation,
     Event,
     How,
     Opened,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.protocol import written as module
+from acp_launch.protocol import written
 from acp_launch.protocol.written import visible, visible_bytes, visible_long
 
 HIDING = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -38,7 +38,7 @@ def test_what_is_not_utf_8_and_what_only_divides_drives_no_terminal() -> None:
 
 @pytest.mark.parametrize("mark", ["a", "é", "中", "😀", "\u202e"])
 def test_a_long_text_goes_in_pieces_and_no_character_is_cut(mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE", 10)
+    monkeypatch.setattr(written, "PIECE", 10)
     for before in range(12):
         text = "x" * before + mark * 20
         pieces = list(visible_bytes(text.encode()))
@@ -57,7 +57,7 @@ def test_where_all_can_be_seen_nothing_is_copied() -> None:
 def test_texts_of_yaml_and_toml_have_escapes_of_their_own() -> None:
     import tomllib
 
-    from acp_launch.document.tree import parse
+    from acp_launch.document.yaml import parse
 
     said = "a\u202e\x9b\x7f\u2028\U000e0041é"
     quoted = visible_long(json.dumps(said, ensure_ascii=False))

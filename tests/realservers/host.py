@@ -17,7 +17,7 @@ import msgspec
 from acp_launch.bridge import shim
 from acp_launch.bridge.offer import Way, entries
 from acp_launch.bridge.servers import Needs, running
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from acp_launch.profile.model import Backoff, Restart, ServerTimeouts, Tools

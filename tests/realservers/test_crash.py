@@ -1,4 +1,4 @@
-"""kill -9 of a real server in mid-call, through the seat (DESIGN §6 "Restart", checklist 21)."""
+"""kill -9 of a real server in mid-call, through the seat (docs/internals.md "Restart of a server", M-21)."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""@modelcontextprotocol/server-everything, directly and through the seat: line by line the same (facts/mcp.md §5)."""
+"""@modelcontextprotocol/server-everything, directly and through the seat: line by line the same (docs/mcp.md)."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_task_that_asks_something_on_its_way_is_the_same_through_the_seat(tmp_
 
 @pytest.mark.parametrize("version", [*LEGACY, "1999-01-01"])
 def test_the_server_and_not_the_bridge_chooses_the_protocol_version(version: str, tmp_path: Path) -> None:
-    """Checklist 8; a version nobody knows is answered with the server's newest."""
+    """M-8; a version nobody knows is answered with the server's newest."""
 
     def script(recorder: Recorder) -> None:
         recorder.initialize(version)
@@ -56,7 +56,7 @@ def test_the_server_and_not_the_bridge_chooses_the_protocol_version(version: str
 
 
 def test_a_client_that_declares_nothing_is_offered_only_what_needs_nothing_of_it(tmp_path: Path) -> None:
-    """Checklist 43: what the agent has not declared is not declared in its place."""
+    """M-43: what the agent has not declared is not declared in its place."""
 
     def script(recorder: Recorder) -> None:
         recorder.initialize()
@@ -68,8 +68,9 @@ def test_a_client_that_declares_nothing_is_offered_only_what_needs_nothing_of_it
     assert offered & (needs_a_client - {"trigger-long-running-operation"}) == set()
 
 
+@pytest.mark.sample
 def test_a_busy_server_does_not_keep_a_ping_waiting(tmp_path: Path) -> None:
-    """Checklist 42: who answers may differ, that it is answered may not."""
+    """M-42: who answers may differ, that it is answered may not."""
     call = {"name": "trigger-long-running-operation", "arguments": {"duration": 0.3, "steps": 1}}
     with seated(server=server(EVERYTHING, cwd=tmp_path)) as seats, seats.open() as recorder:
         recorder.initialize()
@@ -79,7 +80,7 @@ def test_a_busy_server_does_not_keep_a_ping_waiting(tmp_path: Path) -> None:
 
 
 def test_a_long_call_lives_of_its_progress_and_silence_ends_it(tmp_path: Path) -> None:
-    """Checklist 41, `timeouts.call`."""
+    """M-41, `timeouts.call`."""
     arguments = {"duration": 1.2, "steps": 6}
     limited = replace(server(EVERYTHING, cwd=tmp_path), keys={"call": 0.6})
     with seated(server=limited) as seats, seats.open() as recorder:

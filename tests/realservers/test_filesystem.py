@@ -68,7 +68,7 @@ def test_every_tool_is_the_same_through_the_seat(tmp_path: Path) -> None:
 def test_the_roots_of_an_agent_that_has_some_are_the_servers_directories_and_follow_them(
     way: str, tmp_path: Path
 ) -> None:
-    """Checklist 47 and 49."""
+    """M-47, M-49."""
     places = [tmp_path / name for name in ("a b", "ä%")]
     for place in places:
         place.mkdir()
@@ -84,6 +84,7 @@ def test_the_roots_of_an_agent_that_has_some_are_the_servers_directories_and_fol
         becomes_allowed(recorder, places)
 
 
+@pytest.mark.sample
 def test_an_agent_without_roots_is_not_asked_for_them(tmp_path: Path) -> None:
     def script(recorder: Recorder) -> None:
         recorder.initialize()

@@ -62,6 +62,7 @@ def test_a_call_of_the_agent_reaches_the_server_in_the_sessions_directory(launch
     assert (done.code, done.out.decode().strip()) == (0, "words in a file")
 
 
+@pytest.mark.sample
 def test_the_small_environment_is_enough_for_npx_and_holds_nothing_else(launch: Launcher) -> None:
     profile(launch)
     launch.env |= {"SOME_TOKEN": "t", "UNRELATED": "u", "NODE_OPTIONS": "--no-such-option"}
@@ -83,7 +84,7 @@ def test_a_server_is_inspected(launch: Launcher) -> None:
 
 
 def test_the_roots_a_server_is_told_are_the_sessions_directories(launch: Launcher) -> None:
-    """G1 of facts/mcp.md §2.2: the one the session is in comes first."""
+    """M-47: the one the session is in comes first."""
     for name in ("one", "more ä%"):
         (launch.project / name).mkdir()
     profile(launch, workspace={"additional_directories": [str(launch.project / "more ä%")]})

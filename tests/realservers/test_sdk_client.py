@@ -140,7 +140,7 @@ def test_a_server_of_the_older_era_is_met_in_that_one(mode: str, tmp_path: Path)
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_many_calls_at_once_get_each_its_own_answer(mode: str, tmp_path: Path) -> None:
-    """Issue 4, checklist 2: 200 calls, 32 of them in flight."""
+    """M-2: 200 calls, 32 of them in flight."""
 
     async def script(client: mcp.Client, seen: list[Any]) -> None:
         room = asyncio.Semaphore(IN_FLIGHT)

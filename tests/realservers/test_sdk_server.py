@@ -1,4 +1,4 @@
-"""A server on PyPI `mcp`, directly and through the seat: line by line the same; and 10 MB both ways (issue 4)."""
+"""A server on PyPI `mcp`, directly and through the seat: line by line the same; and 10 MB both ways."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_every_method_and_every_tool_is_the_same_through_the_seat(version: str, 
 
 
 def test_ten_megabytes_pass_in_both_directions(tmp_path: Path) -> None:
-    """Checklist 4."""
+    """M-4."""
 
     def script(recorder: Recorder) -> None:
         recorder.initialize()
@@ -40,6 +40,7 @@ def modern(method: str, recorder: Recorder, **params: Json | str) -> Json:
     return recorder.request(method, {**params, "_meta": META})
 
 
+@pytest.mark.sample
 def test_the_era_without_a_handshake_is_the_same_through_the_seat(tmp_path: Path) -> None:
     """A server of both eras goes by the first request: were that a ping of ours, it would refuse all this."""
 

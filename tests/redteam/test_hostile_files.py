@@ -14,6 +14,7 @@ from tests.redteam.clone import DOUBTFUL, EVIL, GOOD, Clone, profile
 AS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", [0o646, 0o666, 0o1666])
 @pytest.mark.parametrize("role", ["review.yaml", "base.yaml", "review.local.yaml"])
 def test_a_file_that_everybody_can_write_is_refused_even_after_it_was_accepted(
@@ -53,6 +54,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -80,7 +82,7 @@ def test_a_text_that_is_made_to_harm_is_a_problem_in_bounded_time(clone: Clone, 
     clone.write(text)
     clone.refuses(why=why, code=2)
     clone.refuses("run", "--trust", "review", "hello", why=why, code=2)
-    assert clone.acp_launch("list").returncode == 0
+    assert clone.decides("list").returncode == 0
 
 
 def a_pipe(path: Path) -> None:
@@ -99,6 +101,7 @@ def a_directory(path: Path) -> None:
     path.mkdir()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("make", [a_pipe, a_device, a_circle, a_directory])
 @pytest.mark.parametrize("role", ["base.yaml", "review.local.yaml", "review.yaml"])
 def test_what_is_no_file_keeps_nobody_waiting(clone: Clone, make: Callable[[Path], None], role: str) -> None:
@@ -131,6 +134,7 @@ def swapping(file: Path, *texts: str) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["review.yaml", "base.yaml"])
 def test_what_was_checked_is_what_runs_however_fast_the_file_changes(clone: Clone, role: str) -> None:
     clone.write(json.dumps({"version": 1, "extends": "./base.yaml"}))

@@ -21,11 +21,12 @@ LOOK_TWICE = "look twice: not everything is in ASCII, and may look like somethin
 
 def report(clone: Clone, *arguments: str) -> list[str]:
     """What is shown of a profile before anybody is asked."""
-    ended = clone.acp_launch("trust", *(arguments or ("review",)))
+    ended = clone.decides("trust", *(arguments or ("review",)))
     assert (ended.returncode, ended.stdout, clone.sang) == (7, "", False), ended.stderr
     return ended.stderr.splitlines()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("argument", "seen"),
     [
@@ -205,6 +206,7 @@ def test_a_credential_that_is_written_down_is_neither_shown_nor_kept(clone: Clon
     assert "a credential that is written in it, which is not shown" in clone.refuses(why=CHANGED)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "mark"),
     [
@@ -240,7 +242,7 @@ def test_two_normal_forms_of_one_name_are_two_profiles(clone: Clone) -> None:
 
 def test_letters_of_another_alphabet_in_an_address_are_named(clone: Clone) -> None:
     clone.write(profile(GOOD, mcp_servers={"web": {"type": "http", "url": "https://g\u0456thub.com/mcp"}}))
-    ended = clone.acp_launch("trust", "review")
+    ended = clone.decides("trust", "review")
     assert ended.returncode in (2, 7), "an address may be refused altogether"
     assert LOOK_TWICE in ended.stderr or "url" in ended.stderr
 
@@ -258,7 +260,7 @@ def test_a_file_whose_name_drives_the_terminal_does_not(clone: Clone) -> None:
         ended = clone.acp_launch(*verb)
         assert "\x1b" not in ended.stdout + ended.stderr, verb
         assert "\\x1b[2J" in ended.stdout + ended.stderr, verb
-    ended = clone.acp_launch("trust", "--revoke", name)
+    ended = clone.decides("trust", "--revoke", name)
     assert (ended.returncode, "\x1b" in ended.stderr) == (0, False)
 
 
@@ -294,7 +296,7 @@ def test_a_change_has_its_colours_on_a_terminal_and_no_others(clone: Clone) -> N
 
 def test_doubts_are_told_first_and_accepting_anyway_is_refused(clone: Clone) -> None:
     clone.write().chmod(0o666)
-    lines = clone.acp_launch("trust", "review", "--yes").stderr.splitlines()
+    lines = clone.decides("trust", "review", "--yes").stderr.splitlines()
     assert lines[:2] == [
         "acp-launch: .acp-launch/review.yaml would:",
         "  .acp-launch/review.yaml can be written by everybody",

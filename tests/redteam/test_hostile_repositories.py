@@ -79,13 +79,14 @@ def lineage(clone: Clone, name: str, *, comment: str = "", argument: str = "1") 
         clone.write(f"{comment if file == name else ''}{json.dumps(text)}", file)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("changed", ["review.yaml", "parent.yaml", "grand.yaml"])
 def test_one_byte_that_says_something_else_makes_it_inert_and_a_comment_does_not(clone: Clone, changed: str) -> None:
     lineage(clone, changed)
     clone.accepts()
     lineage(clone, changed, comment="#1\n")
     clone.accepts()
-    assert "it was accepted as it is" in clone.acp_launch("trust", "review").stderr
+    assert "it was accepted as it is" in clone.decides("trust", "review").stderr
     clone.starts()
     lineage(clone, changed, argument="2")
     said = clone.refuses(why=CHANGED)
@@ -131,6 +132,7 @@ def test_extending_a_built_in_of_the_same_name_makes_nothing_built_in(clone: Clo
     clone.refuses("run", "demo", "hello", why=NEW)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("extends", "why"),
     [
@@ -156,6 +158,7 @@ def test_a_parent_outside_of_the_project_is_refused(clone: Clone, extends: str, 
     assert ".acp-launch/review.yaml:1:" in said
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("role", ["profile", "parent", "overlay", "directory"])
 def test_a_link_out_of_the_project_is_refused(clone: Clone, role: str) -> None:
     elsewhere = clone.root.parent / "elsewhere"
@@ -176,7 +179,7 @@ def test_a_link_out_of_the_project_is_refused(clone: Clone, role: str) -> None:
     code = 7 if role in ("profile", "directory") else 2
     clone.refuses(why="out of the project", code=code)
     clone.refuses("run", "--trust", "review", "hello", why="out of the project", code=code)
-    assert clone.acp_launch("trust", "review", "--yes").returncode == code
+    assert clone.decides("trust", "review", "--yes").returncode == code
 
 
 def test_a_link_within_the_project_is_what_it_leads_to(clone: Clone) -> None:
@@ -248,7 +251,7 @@ def test_a_path_is_the_same_file_however_it_is_written(clone: Clone, tmp_path: P
     clone.accepts()
     for way in ways:
         clone.starts(way)
-    assert clone.acp_launch("trust", "--revoke", ways[1]).returncode == 0
+    assert clone.decides("trust", "--revoke", ways[1]).returncode == 0
     for way in ways:
         clone.refuses("run", way, "hello", why=NEW)
 

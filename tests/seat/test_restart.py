@@ -1,4 +1,4 @@
-"""A server dies and comes back, and the session goes on (DESIGN §6 "Restart")."""
+"""A server dies and comes back, and the session goes on (docs/internals.md "Restart of a server")."""
 
 import signal
 from pathlib import Path

@@ -242,6 +242,7 @@ def test_a_restart_under_way_when_the_launch_ends_starts_nothing_and_leaves_noth
     assert len(stage.roll.heard("stubborn")) == 1
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_restart_under_way_when_the_launch_is_interrupted_leaves_nothing(stage: Stage, number: int) -> None:
     with played(stage, servers={"stubborn": stage.server("stubborn")}) as (play, hand):
@@ -253,6 +254,7 @@ def test_a_restart_under_way_when_the_launch_is_interrupted_leaves_nothing(stage
     assert len(stage.roll.heard("stubborn")) == 1
 
 
+@pytest.mark.slow
 def test_a_restart_after_the_agent_has_gone_changes_nothing(stage: Stage) -> None:
     with played(stage, servers={"stubborn": stage.server("stubborn")}) as (play, hand):
         assert play.agent.call("stubborn", "add", a=1, b=2) == 3

@@ -38,7 +38,7 @@ def test_a_server_inherits_little_unless_its_profile_says_otherwise(stage: Stage
 
 
 def test_a_servers_secret_is_nowhere_but_in_its_server(stage: Stage) -> None:
-    """Issue 4, "secret-blind": not in the agent's tree, what it was told, argv, output or logs."""
+    """Secret-blind: not in the agent's tree, what it was told, argv, output or logs."""
     stage.launch.env["ACP_LAUNCH_SECRET_CANARY"] = CANARY
     servers = {"keeper": stage.server("polite", env={"TOKEN": "${secret:canary}"})}
     with stage.play(servers=servers) as play:

@@ -24,7 +24,7 @@ def test_the_truth_of_a_server_that_lies_arrives_and_its_lies_disturb_nobody(sta
 
 
 def test_banners_and_a_flood_of_stderr_are_no_part_of_the_conversation(stage: Stage) -> None:
-    """Checklist 19 and 20 of facts/mcp.md §5."""
+    """M-19, M-20."""
     with stage.play(servers={"chatty": stage.server("chatty")}) as play:
         assert play.agent.call("chatty", "add", a=1, b=2) == 3
         assert play.agent.do("heard", "chatty") == []
@@ -56,7 +56,7 @@ def test_a_line_longer_than_the_cap_costs_its_server_and_nobody_else(stage: Stag
 
 
 def test_batches_of_the_old_protocol_pass_whole_in_both_directions(stage: Stage) -> None:
-    """Checklist 6."""
+    """M-6."""
     with stage.play("version=2025-03-26", servers={"batcher": stage.server("batcher")}) as play:
         agent = play.agent
         asked = [{"jsonrpc": "2.0", "id": id, "method": "prompts/list"} for id in ("a", 70)]
@@ -69,7 +69,7 @@ def test_batches_of_the_old_protocol_pass_whole_in_both_directions(stage: Stage)
 
 
 def test_what_a_server_asks_of_an_agent_that_can_is_asked_with_the_ids_it_gave(stage: Stage) -> None:
-    """Checklist 2 and 43."""
+    """M-2, M-43."""
     with stage.play("sampling", "elicitation", servers={"asker": stage.server("asker")}) as play:
         agent = play.agent
         for id in ("a string", 7, "7", 12345678901234567890123456):
@@ -82,7 +82,7 @@ def test_what_a_server_asks_of_an_agent_that_can_is_asked_with_the_ids_it_gave(s
 
 
 def test_roots_are_answered_for_an_agent_that_declares_none(stage: Stage) -> None:
-    """Checklist 47."""
+    """M-47."""
     extra = stage.launch.project / "ä dir%"
     extra.mkdir()
     workspace = {"additional_directories": [str(extra)]}
@@ -182,7 +182,7 @@ def test_a_server_of_the_newest_protocol_is_asked_without_a_handshake(stage: Sta
 
 
 def test_what_is_unknown_passes_as_the_bytes_it_was_written_in(stage: Stage) -> None:
-    """Checklist 1 and 5: key order, spaces, numbers, escapes, members nobody knows."""
+    """M-1, M-5: key order, spaces, numbers, escapes, members nobody knows."""
     line = (
         '{ "params":{"name":"echo","arguments":{"text":"\\u0061\\/\u2028"},"_meta":{"x":1e400,"y":1.0,'
         '"z":123456789012345678901234567890}}, "future":[ ],"id":"\\u0071" ,"method":"initialize","jsonrpc":"2.0"}'

@@ -1,4 +1,4 @@
-"""Work that may never end (issue 3: a keyring that shows a dialog nobody can answer must not hang us)."""
+"""Work that may never end (a keyring that shows a dialog nobody can answer must not hang us)."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`ACP_LAUNCH_SECRET_<NAME>` (DESIGN §8)."""
+"""`ACP_LAUNCH_SECRET_<NAME>` (docs/secrets.md)."""
 
 import pytest
 

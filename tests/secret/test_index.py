@@ -1,4 +1,4 @@
-"""The names-only index beside the state (issue 3)."""
+"""The names-only index beside the state."""
 
 import json
 import os

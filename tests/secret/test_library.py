@@ -275,7 +275,7 @@ def macos() -> Store:
 
 
 def test_over_ssh_the_keychain_is_locked(keychain: SimpleNamespace) -> None:
-    """facts/keyring.md: -25308, errSecInteractionNotAllowed."""
+    """What macOS says: -25308, errSecInteractionNotAllowed."""
     keychain.error = KeychainError(-25308, "Unknown Error")
     for work, said in (
         (lambda: macos().read(["github"]), "Can't get password from keychain: (-25308, 'Unknown Error')"),

@@ -1,4 +1,4 @@
-"""All secrets in one pass: the environment first, then the store, in time (DESIGN §8, issue 3)."""
+"""All secrets in one pass: the environment first, then the store, in time (docs/secrets.md)."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.passphrase import hidden
-from acp_launch.secret.typed import Line
+from acp_launch.secret.hidden_input import Line, hidden
 from tests.cli.terminal import PATIENCE, Terminal
 
 # Takes the terminal as its own, asks on it, and reports on stdout; stdin is a pipe that must stay unread.
@@ -32,7 +31,7 @@ if how == "background" and (worker := os.fork()):
 if how == "background":
     os.setpgid(0, 0)
 from acp_launch.errors import UsageError
-from acp_launch.secret.passphrase import hidden
+from acp_launch.secret.hidden_input import hidden
 def handling():
     return [signal.getsignal(number) for number in sorted(signal.valid_signals())]
 before = handling()
@@ -225,7 +224,7 @@ def test_in_the_background_nobody_is_asked_and_nothing_stops() -> None:
 
 
 def test_without_a_terminal_nobody_is_asked() -> None:
-    code = "from acp_launch.secret.passphrase import hidden; import sys; print(hidden('Word: '), sys.stdin.read())"
+    code = "from acp_launch.secret.hidden_input import hidden; import sys; print(hidden('Word: '), sys.stdin.read())"
     done = subprocess.run(
         [sys.executable, "-c", code],
         input="piped",
@@ -262,7 +261,7 @@ job = os.fork()
 if not job:
     os.setpgid(0, 0)
     os.read(go, 1)
-    from acp_launch.secret.passphrase import hidden
+    from acp_launch.secret.hidden_input import hidden
     before = [signal.getsignal(number) for number in sorted(signal.valid_signals())]
     answer = hidden("Wort für github: ")
     assert before == [signal.getsignal(number) for number in sorted(signal.valid_signals())]

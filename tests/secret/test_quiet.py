@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from acp_launch.secret import isolate as descriptors
+from acp_launch.secret import isolate
 from acp_launch.secret.isolate import nobody_to_ask
 
 
@@ -196,6 +196,6 @@ def test_who_was_given_up_takes_nothing_back_from_who_came_later() -> None:
 
 def test_nothing_stays_open(stdin: TextIO) -> None:
     before = len(list(Path("/dev/fd").iterdir()))
-    with nobody_to_ask(), descriptors.out_loud():
+    with nobody_to_ask(), isolate.out_loud():
         pass
     assert len(list(Path("/dev/fd").iterdir())) == before

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.secret.forms import PIECE, forms
-from acp_launch.secret.needles import Needles, joined
-from acp_launch.secret.redact import Redactor
+from acp_launch.secret.redact import Needles, Redactor, joined
 from acp_launch.secret.value import Secret
 from tests.secret.canaries import SECRETS, TEXTS, knowing, texts
 
@@ -238,6 +237,7 @@ def escaped_at_random(text: str, data: st.DataObject) -> str:
     return "".join(f"\\u{ord(mark):04x}" if at in chosen else json.dumps(mark)[1:-1] for at, mark in enumerate(text))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(SECRETS, st.data())
 def test_no_json_shows_a_form_however_it_is_written(values: Sequence[str], data: st.DataObject) -> None:
@@ -314,6 +314,7 @@ def test_forms_that_overlap_themselves_are_found_as_a_plain_search_would() -> No
             assert needles.spans(text) == joined(places)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=300)
 def test_a_form_is_found_wherever_it_stands_in_a_message_of_any_size(data: st.DataObject) -> None:
@@ -342,6 +343,7 @@ def test_a_megabyte_of_one_character_is_hidden_in_no_time(others: int) -> None:
     assert time.process_time() - before < PATIENCE
 
 
+@pytest.mark.slow
 def test_two_hundred_large_values_are_known_in_no_time_and_in_little_memory() -> None:
     generator = random.Random(3)
     values = [generator.randbytes(24_576).hex() for _ in range(200)]  # 48 KiB each

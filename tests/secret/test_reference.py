@@ -1,4 +1,4 @@
-"""The `${…}` grammar: ours (DESIGN §4)."""
+"""The `${…}` grammar: ours (docs/profiles.md)."""
 
 import re
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret import sealedfile as unlock
+from acp_launch.secret import sealedfile
 from acp_launch.secret.sealed import Kdf, Key, derive
 from acp_launch.secret.sealedfile import SealedFile, open_file
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault
@@ -167,7 +167,7 @@ def test_the_key_is_derived_once_for_each_salt(path: Path, config: Path, monkeyp
         derived.append(kdf)
         return derive(kdf, material)
 
-    monkeypatch.setattr(unlock, "derive", counted)
+    monkeypatch.setattr(sealedfile, "derive", counted)
     there = store(config, {}, ask=lambda prompt: PASSPHRASE)
     there.prepare()
     there.write("a", Secret("1"))

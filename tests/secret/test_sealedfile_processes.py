@@ -72,6 +72,7 @@ for number in range(3):
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("key_file", ["", "key"], ids=["passphrase", "key file"])
 def test_ten_processes_that_write_at_once_lose_nothing(
     config: Path, key_file: str, processes: list["subprocess.Popen[str]"]

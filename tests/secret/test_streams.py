@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.secret.forms import forms
-from acp_launch.secret.redact import Redactor
-from acp_launch.secret.streams import SHOWN, Redacting, discreet
+from acp_launch.secret.redact import SHOWN, Redacting, Redactor, discreet
 from tests.secret.canaries import SECRETS, knowing, texts
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
@@ -155,7 +154,7 @@ def test_a_write_of_no_text_fails_as_it_does_without_us() -> None:
 PROGRAM = """
 import sys
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.streams import install
+from acp_launch.secret.redact import install
 from acp_launch.secret.value import Secret
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
 install()
@@ -203,7 +202,7 @@ def test_everything_that_writes_for_us_goes_through(tmp_path: Path) -> None:
 
 
 def test_a_process_without_stdout_is_left_as_it_is() -> None:
-    install = "from acp_launch.secret.streams import install; install()"
+    install = "from acp_launch.secret.redact import install; install()"
     code = f"import sys; sys.stdout = None; {install}; print(sys.stdout, file=sys.stderr)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ended.stderr == "None\n"

@@ -1,4 +1,4 @@
-"""A `Secret` shows itself to nobody by accident (issue 3)."""
+"""A `Secret` shows itself to nobody by accident."""
 
 import copy
 import json

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from acp_launch.errors import SessionError
-from acp_launch.session.store.hold import hold
+from acp_launch.session.hold import hold
 
 ECHO = "import sys; print('held', flush=True); [print(line, end='', flush=True) for line in sys.stdin]"
 SINCE = 1_700_000_000.0

@@ -10,7 +10,7 @@ from typing import Any
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.profile.model import Approval
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.client import Client
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from acp_launch.session.store.registry import Record, Registry, open_registry
+from acp_launch.session.store import Record, Registry, open_registry
 
 
 def record(who: str, number: int) -> Record:

@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from acp_launch.session.store.registry import Record
+from acp_launch.session.store import Record
 
 FIX = Record("/p", "work", "fix-42", "abc", "demo", "1.0", "demo --acp", "/p/src", "Fix the bug", 100.0, 200.0)
 

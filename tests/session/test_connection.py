@@ -19,7 +19,7 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.protocol import acp
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session import connection as module
 from acp_launch.session.client import Client
 from acp_launch.session.connection import ACP_MODE, negotiate

@@ -12,7 +12,7 @@ from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError
 from acp_launch.process.supervisor import Program
 from acp_launch.process.tree import Exit
 from acp_launch.protocol.acp import AuthMethod, read
-from acp_launch.session import login as module
+from acp_launch.session import login
 from acp_launch.session.connection import Connection, negotiate
 from acp_launch.session.login import Begun, Place, begin, log_in, log_out, prepare, run_on_terminal
 from tests.secret.canaries import knowing
@@ -180,7 +180,7 @@ def test_only_status_0_is_success(ended: Exit) -> None:
 
 
 def test_a_refusal_says_what_the_agent_said_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "redactor", knowing("hunter2-hunter2"))
+    monkeypatch.setattr(login, "redactor", knowing("hunter2-hunter2"))
     named = {"id": "x", "name": "With\nhunter2-hunter2"}
 
     async def story() -> None:
@@ -203,7 +203,7 @@ def test_an_agent_that_dies_or_stays_silent_in_its_login_is_no_hang(monkeypatch:
         async with offering(BROWSER) as (connection, agent):
             beginning = asyncio.create_task(begin(connection, None, place()))
             await agent.hears("authenticate")
-            monkeypatch.setattr(module, "LIMIT", 0.01)
+            monkeypatch.setattr(login, "LIMIT", 0.01)
             with pytest.raises(WaitExpired) as silent:
                 await begin(connection, None, place())
             assert silent.value.message == 'no end of the login "Browser" within 0.01 s'

@@ -1,6 +1,6 @@
 """Ring 1. C-56: what an update of a tool call changes, and what it leaves."""
 
-from acp_launch.session.toolcall import ToolCalls, server, title, tool
+from acp_launch.session.state import ToolCalls, server, title, tool
 
 
 def test_an_update_changes_what_it_names_and_nothing_else() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.source import MAX_SIZE
+from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.settings.load import read
 
 NOBODY = 65534

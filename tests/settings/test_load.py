@@ -1,4 +1,4 @@
-"""The user's settings: the file, the variables, the defaults, and what is remembered of them (ours, issue 3)."""
+"""The user's settings: the file, the variables, the defaults, and what is remembered of them (ours)."""
 
 import os
 import stat
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.errors import SettingsError
-from acp_launch.settings import load as settings
+from acp_launch.settings import load
 from acp_launch.settings.model import FileSettings, KeyringSettings, SecretSettings, Settings
 
 EVERYTHING = """
@@ -42,38 +42,38 @@ def entries(home: Path) -> list[Path]:
 
 def refused() -> list[str]:
     with pytest.raises(SettingsError) as caught:
-        settings.load()
+        load.load()
     return [str(problem) for problem in caught.value.problems]
 
 
 def test_directories_can_be_chosen_and_are_made_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACP_LAUNCH_STATE_DIR", "here")
-    assert settings.load().state == Path.cwd() / "here"
+    assert load.load().state == Path.cwd() / "here"
 
 
 def test_without_a_choice_they_are_the_platforms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for kind in ("CONFIG", "STATE", "CACHE"):
         monkeypatch.delenv(f"ACP_LAUNCH_{kind}_DIR")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "c"))
-    found = settings.load()
+    found = load.load()
     assert found.config.name == found.state.name == found.cache.name == "acp-launch"
 
 
 def test_without_a_file_and_variables_everything_is_the_default(a_home_of_its_own: Path) -> None:
     home = a_home_of_its_own
-    assert settings.load() == Settings(config=home / "config", state=home / "state", cache=home / "cache")
+    assert load.load() == Settings(config=home / "config", state=home / "state", cache=home / "cache")
     assert entries(home) == []
 
 
 @pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n", "~\n", "\ufeff"])
 def test_a_file_that_says_nothing_is_fine(config: Path, text: str) -> None:
     config.write_text(text)
-    assert settings.load().secrets == SecretSettings()
+    assert load.load().secrets == SecretSettings()
 
 
 def test_everything_can_be_chosen_in_the_file(config: Path) -> None:
     config.write_text(EVERYTHING)
-    found = settings.load()
+    found = load.load()
     assert found.max_line == 1024 * 1024
     assert (found.secrets.store, found.secrets.timeout) == ("command", Duration(60))
     assert found.secrets.keyring == KeyringSettings(backend="keyring.backends.kwallet.DBusKeyring")
@@ -92,18 +92,18 @@ def test_everything_can_be_chosen_by_variables(monkeypatch: pytest.MonkeyPatch, 
         "SECRETS__COMMAND": '["op", "read", "op://dev/{name}/credential"]',
     }.items():
         monkeypatch.setenv(f"ACP_LAUNCH_{name}", text)
-    said_by_variables = settings.load()
+    said_by_variables = load.load()
     for name in [name for name in os.environ if name.startswith(("ACP_LAUNCH_SECRETS", "ACP_LAUNCH_MAX"))]:
         monkeypatch.delenv(name)
     config.write_text(EVERYTHING)
-    assert repr(settings.load()) == repr(said_by_variables)
+    assert repr(load.load()) == repr(said_by_variables)
 
 
 def test_a_variable_wins_over_the_file_key_by_key(monkeypatch: pytest.MonkeyPatch, config: Path) -> None:
     config.write_text(EVERYTHING)
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__FILE__PATH", "/elsewhere")
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__STORE", "file")
-    found = settings.load().secrets
+    found = load.load().secrets
     assert (found.store, found.timeout) == ("file", Duration(60))
     assert found.file == FileSettings(path="/elsewhere", key_file="/run/secrets/acp-launch")
 
@@ -113,13 +113,13 @@ def test_a_variable_wins_over_the_file_key_by_key(monkeypatch: pytest.MonkeyPatc
 )
 def test_other_variables_are_left_alone(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "x")
-    assert settings.load().secrets == SecretSettings()
+    assert load.load().secrets == SecretSettings()
 
 
 @pytest.mark.parametrize("text", ["", "4096", "100000000"])
 def test_the_cap_on_a_line_is_64_mib_or_what_is_asked(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ACP_LAUNCH_MAX_LINE", text)
-    assert settings.load().max_line == (int(text) if text else 64 * 1024 * 1024)
+    assert load.load().max_line == (int(text) if text else 64 * 1024 * 1024)
 
 
 @pytest.mark.parametrize("text", ["0", "4095", "-1", "lots", "1e9", "٣٤٥٦٧"])
@@ -147,11 +147,11 @@ def test_problems_of_the_variables_and_the_file_come_together(monkeypatch: pytes
 
 def test_what_is_recalled_equals_what_was_checked(a_home_of_its_own: Path, config: Path) -> None:
     config.write_text(EVERYTHING)
-    first = settings.load()
+    first = load.load()
     (entry,) = entries(a_home_of_its_own)
     assert (stat.S_IMODE(entry.stat().st_mode), stat.S_IMODE(entry.parent.stat().st_mode)) == (0o600, 0o700)
     kept = entry.read_bytes()
-    again = settings.load()
+    again = load.load()
     assert again == first
     assert repr(again) == repr(first)  # the types too: Duration, Size, tuple
     assert entry.read_bytes() == kept
@@ -161,18 +161,18 @@ def test_what_is_recalled_is_for_the_same_text_and_the_same_variables(
     monkeypatch: pytest.MonkeyPatch, config: Path
 ) -> None:
     config.write_text("secrets: {store: file}")
-    assert settings.load().secrets.store == "file"
+    assert load.load().secrets.store == "file"
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__STORE", "keyring")
-    assert settings.load().secrets.store == "keyring"
+    assert load.load().secrets.store == "keyring"
     monkeypatch.delenv("ACP_LAUNCH_SECRETS__STORE")
-    assert settings.load().secrets.store == "file"
+    assert load.load().secrets.store == "file"
     config.write_text("max_line: 8KiB")
-    assert (settings.load().secrets.store, settings.load().max_line) == ("keyring", 8192)
+    assert (load.load().secrets.store, load.load().max_line) == ("keyring", 8192)
 
 
 def test_a_file_that_others_can_write_is_refused_though_it_was_checked_before(config: Path) -> None:
     config.write_text(EVERYTHING)
-    settings.load()
+    load.load()
     config.chmod(0o646)
     assert refused() == [
         f"{config}: other users can write this file, and so change what is run\n    fix: chmod go-w {config}"
@@ -194,7 +194,7 @@ def test_a_secret_is_neither_kept_nor_told(
     config.write_text("secrets: {store: file}")
     monkeypatch.setenv("ACP_LAUNCH_SECRET_GITHUB", "canary-1")
     monkeypatch.setenv("ACP_LAUNCH_PASSPHRASE", "canary-2")
-    settings.load()
+    load.load()
     (entry,) = entries(a_home_of_its_own)
     assert b"canary" not in entry.read_bytes()
     before = entry.read_bytes()
@@ -208,7 +208,7 @@ def test_a_secret_is_neither_kept_nor_told(
 
 def test_a_recalled_setting_is_the_one_that_was_checked_to_the_last_digit(config: Path) -> None:
     config.write_text("secrets: {timeout: 123456.789ms}\nmax_line: 1234567")
-    first, again = settings.load(), settings.load()
+    first, again = load.load(), load.load()
     assert repr(first) == repr(again)
     assert (again.secrets.timeout, again.max_line) == (123.456789, 1234567)
 
@@ -216,11 +216,11 @@ def test_a_recalled_setting_is_the_one_that_was_checked_to_the_last_digit(config
 @pytest.mark.parametrize("answer", [b"[]", b'{"max_line": "many", "secrets": {}}', b'{"max_line": 5, "secrets": []}'])
 def test_an_entry_of_another_shape_counts_as_none(a_home_of_its_own: Path, config: Path, answer: bytes) -> None:
     config.write_text("secrets: {store: file}")
-    settings.load()
+    load.load()
     (entry,) = entries(a_home_of_its_own)
     head, tail = entry.read_bytes().split(b'"answer":')
     entry.write_bytes(head + b'"answer":' + answer + b"}")
-    assert settings.load().secrets.store == "file"
+    assert load.load().secrets.store == "file"
     assert entry.read_bytes() == head + b'"answer":' + tail
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from acp_launch.settings.size import Size
+from acp_launch.document.scalars import Size
 
 SIZE = TypeAdapter(Size)
 

@@ -1,4 +1,4 @@
-"""Settings become choices or every problem at once (ours, issue 3). Whole messages are asserted."""
+"""Settings become choices or every problem at once (ours). Whole messages are asserted."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acp_launch.settings.check import choices
 from acp_launch.settings.model import SecretSettings
-from acp_launch.settings.user import choices
 
 
 def complaints(text: str, **variables: str) -> list[str]:
@@ -226,6 +226,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES))
 def test_any_mapping_is_choices_or_has_problems_with_places(root: dict[str, object]) -> None:
     """JSON is YAML: written as JSON it reaches the checker as it is."""

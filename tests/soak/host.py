@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 
 from acp_launch.bridge.servers import Needs, running
-from acp_launch.document.duration import Duration
+from acp_launch.document.scalars import Duration
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process import prepare
 from acp_launch.process.lifecycle import Change

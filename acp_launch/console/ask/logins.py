@@ -5,7 +5,7 @@ import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
-from acp_launch.console.ask.aloud import Aloud
+from acp_launch.console.ask.terminal import Aloud
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import harmless
 from acp_launch.process.supervisor import Program

@@ -7,7 +7,7 @@ screen. So a long answer costs what it adds, however many updates it comes in.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -19,20 +19,145 @@ from acp_launch.console.draw import thoughts
 from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.halves import Halves
 from acp_launch.console.draw.markdown import Block, Talk
-from acp_launch.console.draw.news import KINDS as TOLD
-from acp_launch.console.draw.news import News
-from acp_launch.console.draw.outside import prose
+from acp_launch.console.draw.outside import cut, one_line, prose
 from acp_launch.console.draw.region import Canvas, Pace, Region
-from acp_launch.console.draw.work import Work
+from acp_launch.console.draw.tools import Work
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, headed, say
 from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Notices
 from acp_launch.errors import LaunchError
 from acp_launch.mark import marked
 from acp_launch.protocol import acp
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd
+from acp_launch.session.options import Options
 from acp_launch.session.service import FileServed, TerminalServed
-from acp_launch.session.toolcall import KINDS as CALLS
+from acp_launch.session.state import KINDS as CALLS
+from acp_launch.session.state import OPTION_KINDS as KINDS
+from acp_launch.session.state import Compaction, SessionState, Step
+
+# The agent's plan as a checklist: where it stands is in sight, however long it is.
+
+
+BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
+STEP_STYLES = {"completed": "dim", "in_progress": "bold"}
+DRAWN = 10  # entries
+LONG = 300  # characters of one
+
+
+class Checklist:
+    def __init__(self, steps: Sequence[Step], *, drawn: int = DRAWN) -> None:
+        self._steps, self._drawn = steps, drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        first = self._first()
+        if first:
+            yield Text(f"… {first} more", "dim")
+        for step in self._steps[first : first + self._drawn]:
+            yield Text(
+                f"{BOXES.get(step.status, '[?]')} {one_line(cut(step.content, LONG))}", STEP_STYLES.get(step.status, "")
+            )
+        if left := max(0, len(self._steps) - first - self._drawn):
+            yield Text(f"… {left} more", "dim")
+
+    def _first(self) -> int:
+        """The entry to begin with: the one before what is done now, no further than the end needs."""
+        now = next((at for at, step in enumerate(self._steps) if step.status != "completed"), len(self._steps))
+        return max(0, min(now - 1, len(self._steps) - self._drawn))
+
+
+# What an agent tells about its session besides the answer, as lines: what changed, and what a person should know.
+
+
+__all__ = ["KINDS", "News"]
+SEVERITIES = {"info": "dim", "warning": "yellow", "error": "red"}
+DESCRIBED = 5  # lines of a notice's description
+PRINTED = 50  # steps of a plan
+COMPACTED = {"completed": ("✓ conversation compacted", "dim"), "cancelled": ("– compaction cancelled", "yellow")}
+
+
+class News:
+    def __init__(self, *, titles: bool = False) -> None:
+        """With `titles` a new title of the session is worth a line: where somebody stays in it."""
+        self._titles = titles
+        self._state = SessionState()
+        self._plan: tuple[Step, ...] = ()  # as it was printed last
+
+    def opened(self, result: object) -> None:
+        """The answer that opened the session: what is told there is no change, and a plan of before is done with."""
+        self._state.plan, self._plan = (), ()
+        self._state.opened(result)
+
+    def apply(self, kind: str, body: dict[str, Any]) -> list[Text]:
+        """The lines that an update of `KINDS` is worth."""
+        state = self._state
+        options, title, compactions = state.options, state.title, dict(state.compactions)
+        state.apply(kind, body)
+        lines = [*_set(options, state.options), *_compacted(compactions, state.compactions)]
+        if self._titles and state.title and state.title != title:
+            lines.append(Text(f"session title: {one_line(state.title)}", "dim"))
+        if kind == "notice":
+            lines += _notice(state)
+        return lines
+
+    def plan(self) -> list[Checklist]:
+        """The plan, if it is another one than was printed last."""
+        if self._state.plan == self._plan:
+            return []
+        self._plan = self._state.plan
+        return [Checklist(self._plan, drawn=PRINTED)] if self._plan else []
+
+    def usage(self, result: dict[str, Any] | None) -> str:
+        """One line about tokens and cost, as far as the agent tells; `result` is the usage of the turn."""
+        usage = self._state.usage
+        parts = []
+        if usage.used is not None and usage.size is not None:
+            parts.append(f"context {usage.used:,} of {usage.size:,} tokens")
+        if usage.cost is not None:
+            parts.append(f"cost {one_line(str(usage.cost))}")
+        for key, value in (result or {}).items():
+            if key.endswith("Tokens") and isinstance(value, int):
+                parts.append(f"{one_line(key[:-6])} {value:,}")
+        return " · ".join(parts)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What is under way: a compaction, the plan as far as it is not printed."""
+        if any(compaction.status == "in_progress" for compaction in self._state.compactions.values()):
+            yield Text("… compacting the conversation", "cyan")
+        if self._state.plan != self._plan:
+            yield Checklist(self._state.plan)
+
+
+def _set(before: Options, after: Options) -> Iterator[Text]:
+    """Options that have another value than they had; one that is new has not changed."""
+    known = {option.id: option.current for option in before}
+    for option in after:
+        if known.get(option.id, option.current) != option.current:
+            yield Text(f"{one_line(option.name)}: {one_line(option.shown)}", "dim")
+
+
+def _compacted(before: dict[str, Compaction], after: dict[str, Compaction]) -> Iterator[Text]:
+    for id, compaction in after.items():
+        was = before[id].status if id in before else "in_progress"
+        if compaction.status == was:
+            continue
+        if compaction.status == "failed":
+            yield Text(f"✗ compaction failed: {one_line(compaction.error) or 'the agent gives no reason'}", "red")
+        elif compaction.status in COMPACTED:
+            text, style = COMPACTED[compaction.status]
+            summary = one_line(compaction.summary)
+            yield Text(f"{text} · {summary}" if summary else text, style, no_wrap=True, overflow="ellipsis")
+
+
+def _notice(state: SessionState) -> Iterator[Text]:
+    """The last one; kept only if it says something."""
+    if not state.notices:
+        return
+    notice = state.notices[-1]
+    style = SEVERITIES.get(notice.severity, "yellow")
+    yield Text(f"{one_line(notice.severity)}: {one_line(notice.title)}", style)
+    for line in prose(notice.description).splitlines()[:DESCRIBED]:
+        yield Text(f"  {line}", "dim")
+
 
 STYLES = {DIM: "dim", QUOTED: "dim", RED: "red", YELLOW: "yellow"}
 MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
@@ -95,13 +220,13 @@ class Live(Notices):
         elif kind in CALLS:
             self._flush_voices()
             self._print(self._work.call(_body(update), replay=update.replay))
-        elif kind in TOLD:
+        elif kind in KINDS:
             self._told(kind, self._news.apply(kind, _body(update)))
         self._pace.wake()
 
     def _learn(self, update: Updated) -> None:
         """From a history that is not shown: what holds now."""
-        if update.kind in TOLD:
+        if update.kind in KINDS:
             self._news.apply(update.kind, _body(update))
 
     def _hear(self, update: Updated) -> None:

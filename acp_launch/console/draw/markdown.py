@@ -18,9 +18,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from acp_launch.console.draw import code, grid
+from acp_launch.console.draw import layout
+from acp_launch.console.draw.layout import Line, Span, wrapped
 from acp_launch.console.draw.outside import inline, prose
-from acp_launch.console.draw.spans import Line, Span, wrapped
 from acp_launch.console.stderr import is_harmless
 
 LIMIT = 4096  # characters of one piece
@@ -154,8 +154,9 @@ class Growing:
 
 # Markdown tokens → lines of a terminal.
 #
-# rich has a renderer of Markdown too: a long answer takes four times as long through it, a table thirty times, and it
-# hides what it does not know.
+# rich has a renderer of Markdown too. A streamed answer of 100 KB takes 2.5 times as long through it, and 4.7 times
+# in one piece. It fills lines up with spaces, cuts the cells of a narrow table, and drops what it does not know: the
+# words after a code fence, blocks nested deeply.
 
 
 PLAIN = Style()
@@ -201,10 +202,10 @@ class Typesetter:
 
     def _code(self, block: Tokens, width: int) -> Iterator[Line]:
         info = block[0].info.strip()
-        if info and not code.is_language(info):  # it may say anything, and would be hidden
+        if info and not layout.is_language(info):  # it may say anything, and would be hidden
             yield from ([Segment(INDENT), *line] for line in wrapped([(info, RULE)], width - len(INDENT)))
         language = info if self._coloured else ""
-        for line in code.lines(block[0].content, language, self._console, max(1, width - len(INDENT))):
+        for line in layout.code_lines(block[0].content, language, self._console, max(1, width - len(INDENT))):
             yield [Segment(INDENT), *line]
 
     def _rule(self, block: Tokens, width: int) -> Iterator[Line]:
@@ -232,7 +233,7 @@ class Typesetter:
 
     def _table(self, block: Tokens, width: int) -> Iterator[Line]:
         head, *body = ([_cell(row[at : at + 2]) for at in _cells(row)] for row in _rows(block))
-        return grid.lines(head, body, width)
+        return layout.grid_lines(head, body, width)
 
     _DRAW: dict[str, Callable[["Typesetter", Tokens, int], Iterator[Line]]] = {  # noqa: RUF012
         "heading_open": _heading,
@@ -269,9 +270,9 @@ def _cells(row: Tokens) -> Iterator[int]:
     return (at for at, token in enumerate(row) if token.type in ("th_open", "td_open"))
 
 
-def _cell(tokens: Tokens) -> grid.Cell:
+def _cell(tokens: Tokens) -> layout.Cell:
     style = HEADINGS["h2"] if tokens[0].tag == "th" else PLAIN
-    return grid.Cell(spans(tokens, style), is_right="right" in str(tokens[0].attrs.get("style", "")))
+    return layout.Cell(spans(tokens, style), is_right="right" in str(tokens[0].attrs.get("style", "")))
 
 
 def spans(block: Tokens, style: Style = PLAIN) -> list[Span]:

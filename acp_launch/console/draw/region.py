@@ -18,7 +18,7 @@ from typing import Protocol
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 
-from acp_launch.console.ask.echo import Echo, given_back
+from acp_launch.console.ask.terminal import Echo, given_back
 
 # No more than so many frames a second: the first at once, the next when it is due.
 

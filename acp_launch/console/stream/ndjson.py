@@ -1,5 +1,5 @@
 """
-`--output json`: one event a line, nothing else on stdout. README "Events" documents every type.
+`--output json`: one event a line, nothing else on stdout. docs/scripting.md "Events" documents every type.
 
 An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost. Only
 characters that cannot be seen become escapes, which say the same.
@@ -14,7 +14,7 @@ from acp_launch.console.stream.text import Notices
 from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.event import WORDS, Updated
+from acp_launch.protocol.conversation import WORDS, Updated
 from acp_launch.protocol.written import visible_bytes, written
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed

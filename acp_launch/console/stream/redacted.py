@@ -22,9 +22,8 @@ from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import Negotiated
-from acp_launch.protocol.event import WORDS, Updated
-from acp_launch.secret.needles import Span, joined
-from acp_launch.secret.redact import Redactor, Tables, redactor
+from acp_launch.protocol.conversation import WORDS, Updated
+from acp_launch.secret.redact import Redactor, Span, Tables, joined, redactor
 from acp_launch.secret.value import MASK
 from acp_launch.session.observer import Observer, Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed

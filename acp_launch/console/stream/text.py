@@ -20,11 +20,11 @@ from acp_launch.mark import unmarked
 from acp_launch.process.lifecycle import Change, Standing, State
 from acp_launch.protocol import acp
 from acp_launch.protocol.acp import VALUES, Negotiated
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.client import DENIED
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
-from acp_launch.session.toolcall import KINDS, OVER, ToolCalls, title
+from acp_launch.session.state import KINDS, OVER, ToolCalls, title
 from acp_launch.waits import seconds
 
 # What there is to say about MCP servers, in words: pure functions from their changes and standings to lines.

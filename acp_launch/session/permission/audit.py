@@ -14,18 +14,37 @@ import json
 import os
 import stat
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
+from acp_launch.errors import StateError
 from acp_launch.private import make_private, take_lock
 from acp_launch.protocol import acp
 from acp_launch.secret.redact import redactor
-from acp_launch.session.permission.filename import of_profile
 from acp_launch.session.permission.subject import subject
-from acp_launch.session.toolcall import tool
+from acp_launch.session.state import tool
+
+# A profile's name as a part of a file's name: readable, and the same for no two profiles.
+
+
+LONGEST_NAME = 120  # characters; a file's name has room for 255 bytes
+
+
+def of_profile(profile: str) -> str:
+    text = quote(profile, safe=" ", errors="surrogateescape")
+    return text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 17]}~{digest(profile)}"
+
+
+def digest(*words: str) -> str:
+    """16 hexadecimal digits that stand for these words."""
+    from hashlib import sha256  # loads OpenSSL: not while an agent is being started
+
+    return sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:16]
+
 
 SUFFIX = ".permissions.ndjson"
 OLDER = ".1"  # after it: the file before this one
@@ -240,3 +259,56 @@ def _cut(value: Any, most: int) -> Any:
             return "[nested too deep]"
         return value if len(text) <= most else _cut(text, most)
     return value
+
+
+# What the permission logs say (`audit`), read leniently: a line that is none of ours is counted, not shown.
+
+
+def files(state: Path, profile: str | None = None) -> list[Path]:
+    """The files that there are of a profile's permission log, or of every one; the older one of each first."""
+    if profile is None:
+        found = [*(state / "log").glob(f"*{SUFFIX}{OLDER}"), *sorted((state / "log").glob(f"*{SUFFIX}"))]
+    else:
+        file = state / "log" / f"{of_profile(profile)}{SUFFIX}"
+        found = [file.with_name(f"{file.name}{OLDER}"), file]
+    return [file for file in found if file.is_file()]
+
+
+def entries(files: list[Path], last: int | None = None) -> tuple[list[dict[str, Any]], int]:
+    """The entries in the order of time, at most the `last` ones, and how many lines are damaged.
+
+    Raises:
+        StateError: a file cannot be read.
+    """
+    kept: deque[dict[str, Any]] = deque()
+    damaged = 0
+    for file in files:
+        of_one: deque[dict[str, Any]] = deque(maxlen=last)
+        for entry in _lines(file):
+            if entry is None:
+                damaged += 1
+            else:
+                of_one.append(entry)
+        kept += of_one
+    found = sorted(kept, key=lambda entry: str(entry.get("time", "")))
+    return (found if last is None else found[max(0, len(found) - last) :]), damaged
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any] | None]:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as stream:
+            while line := stream.readline(LONGEST + 1):
+                if line.strip():
+                    yield _entry(line)
+    except OSError as fault:
+        reason = (fault.strerror or str(fault)).lower()
+        raise StateError(f"the permission log {file} cannot be read: {reason}", fix=f"check its mode: {file}") from None
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) else None

@@ -11,11 +11,11 @@ Who decides, the first that has something to say:
 
 A call is judged as it is known: merged with all that was told of it before (C-56). One without a kind is of kind
 `other` and of no kind that sounds harmless; and what sounds harmless is believed only where the user wrote it down
-(facts/acp.md 3.4: plans are approved as `switch_mode`, URLs as `fetch`). What says that it reads, and runs a command or
+(docs/agents.md: plans are approved as `switch_mode`, URLs as `fetch`). What says that it reads, and runs a command or
 brings a change, is of those kinds too: a rule that allows must allow them all, and one that does not needs one.
 
 An option is chosen by its kind, never by its position: gemini lists `allow_always` first, qwen lists two
-`allow_once` (facts/agents.md). Denying selects a reject option; `cancelled` is not a denial, some agents abort the
+`allow_once` (docs/agents.md). Denying selects a reject option; `cancelled` is not a denial, some agents abort the
 whole turn on it (C-64), so it is used only when nothing can be rejected. Allowing prefers `allow_once`: a remembered
 choice lives in the agent, beyond any later policy.
 """

@@ -21,7 +21,7 @@ from acp_launch.errors import StateError
 from acp_launch.private import Unfit, locked, make_private, read_bounded, replace
 from acp_launch.problem import ours
 from acp_launch.secret.redact import redactor
-from acp_launch.session.permission.filename import digest, of_profile
+from acp_launch.session.permission.audit import digest, of_profile
 from acp_launch.session.permission.policy import Remembered
 
 VERSION = 3

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from acp_launch.protocol import acp
 from acp_launch.session.permission.globs import Links, real, script
-from acp_launch.session.toolcall import tool
+from acp_launch.session.state import tool
 
 UNKNOWN = ""  # a path that cannot be told; no glob matches it
 _DEPTH = 12  # of what is looked through

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.console.ask import asked, browser, webaddress
-from acp_launch.console.ask.links import Links
-from acp_launch.console.ask.webaddress import LONGEST, Address, read
-from acp_launch.process import outside
+from acp_launch.console.ask import asked, links
+from acp_launch.console.ask.links import LONGEST, Address, Links, read
+from acp_launch.process import detached
 from acp_launch.session.elicitation.answer import Action, Link
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
@@ -70,7 +69,7 @@ def test_the_browser_is_opened_with_what_was_shown_and_nothing_else(tmp_path: Pa
 def test_without_consent_to_it_nothing_is_opened(
     key: str | None, action: Action, there: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outside, "start", lambda argv, env: pytest.fail("something was started"))
+    monkeypatch.setattr(detached, "start", lambda argv, env: pytest.fail("something was started"))
     assert visited(Scripted(key), "https://example.com/", there) == action
     assert not (tmp_path / "started").exists()
 
@@ -175,7 +174,7 @@ def test_an_address_that_would_carry_a_secret_away_is_declined(
     there: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = "ghp_" + "a1B2c3D4e" * 4
-    for module in (asked, webaddress):
+    for module in (asked, links):
         monkeypatch.setattr(module, "redactor", knowing(token))
     person = Scripted()
     assert visited(person, f"https://example.com/?q={token}", there, f"see {token}") == "decline"
@@ -219,7 +218,7 @@ def installed(tmp_path: Path, *names: str) -> str:
 )
 def test_the_browser_the_person_named_goes_first(said: str, argv: list[str], tmp_path: Path, linux: None) -> None:
     path = installed(tmp_path, "firefox", "lynx", "w3m", "xdg-open")
-    found = browser.command({"PATH": path, "BROWSER": said, "DISPLAY": ":0"})
+    found = links.command({"PATH": path, "BROWSER": said, "DISPLAY": ":0"})
     assert found == [str(tmp_path / argv[0]), *argv[1:]]
 
 
@@ -231,18 +230,18 @@ def linux(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_desktop_there_is_no_browser(tmp_path: Path, linux: None) -> None:
     """xdg-open would look for one that takes the terminal."""
     path = installed(tmp_path, "xdg-open", "gio")
-    assert browser.command({"PATH": path}) is None
-    assert browser.command({"PATH": path, "WAYLAND_DISPLAY": "wayland-0"}) == [str(tmp_path / "xdg-open"), "%s"]
+    assert links.command({"PATH": path}) is None
+    assert links.command({"PATH": path, "WAYLAND_DISPLAY": "wayland-0"}) == [str(tmp_path / "xdg-open"), "%s"]
     (tmp_path / "xdg-open").unlink()
-    assert browser.command({"PATH": path, "DISPLAY": ":0"}) == [str(tmp_path / "gio"), "open", "%s"]
+    assert links.command({"PATH": path, "DISPLAY": ":0"}) == [str(tmp_path / "gio"), "open", "%s"]
 
 
 def test_windows_opens_the_page_for_the_linux_in_it(tmp_path: Path, linux: None) -> None:
     path = installed(tmp_path, "wslview")
-    assert browser.command({"PATH": path}) == [str(tmp_path / "wslview"), "%s"]
+    assert links.command({"PATH": path}) == [str(tmp_path / "wslview"), "%s"]
 
 
 def test_on_a_mac_open_does_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(shutil, "which", lambda name, path: name)
-    assert browser.command({}) == ["/usr/bin/open", "%s"]
+    assert links.command({}) == ["/usr/bin/open", "%s"]

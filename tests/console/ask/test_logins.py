@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.console.ask import logins
-from acp_launch.console.ask.aloud import Aloud
 from acp_launch.console.ask.logins import Logins, as_json, command_line, table
+from acp_launch.console.ask.terminal import Aloud
 from acp_launch.process.supervisor import Program
 from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session.person import Choice, Tone

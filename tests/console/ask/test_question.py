@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from acp_launch.console import answers
-from acp_launch.console.ask import permit
-from acp_launch.console.ask.question import Questions
+from acp_launch.console.ask import permission
 from acp_launch.console.ask.room import needed
+from acp_launch.console.ask.terminal import Questions
 from acp_launch.session.person import Answer, Choice, ToolQuestion
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
@@ -28,13 +27,13 @@ WHERE = "acp-launch permission list p"
 
 def answered(person: Scripted, call: dict[str, Any], options: list[Any], announced: str = "") -> Answer:
     question = ToolQuestion(call=call, options=options, announced=announced)
-    return asyncio.run(permit.permitting(person, WHERE)(question))
+    return asyncio.run(permission.permitting(person, WHERE)(question))
 
 
 @pytest.mark.parametrize("before", [0, 1990, 2100])
 def test_what_is_too_long_to_be_shown_is_cut_when_it_is_redacted(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that the cut goes through would be found by nobody any more."""
-    for module in (permit, answers):
+    for module in (permission, permission):
         monkeypatch.setattr(module, "redactor", knowing(TOKEN))
     call = {"title": f"use {TOKEN}", "kind": "read", "rawInput": {"text": "x" * before + TOKEN + "y" * 5_000}}
     person = Scripted(None)
@@ -266,7 +265,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *lines: str) -> str | None:
     async def line() -> str:
         return waiting.pop(0)
 
-    monkeypatch.setattr("acp_launch.console.ask.question._line", line)
+    monkeypatch.setattr("acp_launch.console.ask.terminal._line", line)
     choices = [Choice("y", "Yes"), Choice("2", "The same again"), Choice("n", "No")]
     answer = asyncio.run(Questions(lambda: None).choose("Well?", choices))
     assert not waiting, "every line was read"

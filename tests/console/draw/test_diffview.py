@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from acp_launch.console.draw.diffview import Diff
+from acp_launch.console.draw.tools import Diff
 from tests.console.drawn import Emulated
 
 

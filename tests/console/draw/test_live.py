@@ -12,7 +12,7 @@ from acp_launch.console.stderr import TYPED
 from acp_launch.console.stillclock import StillClock
 from acp_launch.errors import AgentError
 from acp_launch.process.lifecycle import Change
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import SessionReady
 from tests.console.drawn import Screen
 from tests.console.updates import chunk, end, tool, update
@@ -265,6 +265,7 @@ def test_what_is_no_text_is_named() -> None:
     assert screen.text == "[image: image/png, 3 bytes]"
 
 
+@pytest.mark.slow
 def test_a_thought_is_its_last_lines_while_it_lasts_and_one_line_when_it_is_over() -> None:
     screen = Screen(30)
     for number in range(1_000):

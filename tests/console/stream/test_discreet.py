@@ -21,10 +21,9 @@ from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.protocol.acp import Negotiated, read_negotiated
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.secret.forms import forms
-from acp_launch.secret.needles import joined
-from acp_launch.secret.redact import Redactor
+from acp_launch.secret.redact import Redactor, joined
 from acp_launch.session.observer import Permission, SessionReady, TurnEnd, When
 from acp_launch.session.service import FileServed, TerminalServed
 from tests.console.updates import chunk, end, tool, update
@@ -380,6 +379,7 @@ def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
             assert written == expected
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(SECRETS, st.data())
 def test_chunks_put_together_never_show_a_form(values: Sequence[str], data: st.DataObject) -> None:

@@ -16,7 +16,7 @@ from acp_launch.console.stream.outlet import Outlet, OutputClosed
 from acp_launch.console.stream.text import Messages, Plain, Quiet
 from acp_launch.errors import LaunchError, MachineError, ProfileError, SessionError, SettingsError
 from acp_launch.problem import Problem
-from acp_launch.protocol.event import Updated
+from acp_launch.protocol.conversation import Updated
 from acp_launch.session.observer import Permission
 from tests.console.updates import chunk, end, tool, update
 

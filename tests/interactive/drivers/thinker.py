@@ -14,7 +14,7 @@ _real, _thought = time.monotonic, 0.0
 time.monotonic = lambda: _real() + _thought  # before anything of ours takes a look at it
 
 from acp_launch.__main__ import main  # noqa: E402
-from acp_launch.console.ask.question import Questions  # noqa: E402
+from acp_launch.console.ask.terminal import Questions  # noqa: E402
 from acp_launch.interactive.asking import Asking  # noqa: E402
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.elicitation import service as eliciting
+from acp_launch.session.elicitation import request as service
 from acp_launch.session.elicitation.answer import Action, Filled, Form, Link
-from acp_launch.session.elicitation.service import REMEMBERED, Elicitation
+from acp_launch.session.elicitation.request import REMEMBERED, Elicitation
 from acp_launch.session.service import Refusal
 from tests.oracle import check_client_message
 from tests.secret.canaries import knowing
@@ -173,7 +173,7 @@ def test_malformed_params_reach_nobody() -> None:
 
 def test_what_is_done_is_told_in_a_few_words_and_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     token = "ghp_a1B2c3D4e5F6"
-    monkeypatch.setattr(eliciting, "redactor", knowing(token))
+    monkeypatch.setattr(service, "redactor", knowing(token))
 
     async def scenario() -> None:
         stage = Stage()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from acp_launch.session.files import excerpt
-from acp_launch.session.files.excerpt import TooMuch, lines, size
+from acp_launch.session import files as excerpt
+from acp_launch.session.files import TooMuch, lines, size
 
 CONTENT = st.lists(st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bc", "é".encode(), b"\x0c", b""])).map(b"".join)
 

@@ -19,10 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acp_launch.session.files import service as module
-from acp_launch.session.files.aside import aside
-from acp_launch.session.files.filebox import FileBox
-from acp_launch.session.files.service import BOM, Files, fitted
+from acp_launch.session import files as service
+from acp_launch.session.files import BOM, FileBox, Files, aside, fitted
 from acp_launch.session.service import FileServed, Refusal
 
 PATIENCE = 15  # seconds; only ever waited for in full when a test fails
@@ -640,7 +638,7 @@ def test_a_question_about_one_file_holds_up_no_other(desk: Desk) -> None:
         async with asyncio.timeout(PATIENCE):
             slow = asyncio.create_task(_write(files, desk.root / "slow", "1"))
             again = asyncio.create_task(_write(files, desk.root / "slow", "2"))
-            for number in range(3 * module.AT_ONCE):
+            for number in range(3 * service.AT_ONCE):
                 await _write(files, desk.root / f"quick{number}", "text")
             assert not (desk.root / "slow").exists()
             again.cancel()  # while it waits for its turn
@@ -655,7 +653,7 @@ def test_a_question_about_one_file_holds_up_no_other(desk: Desk) -> None:
 def test_a_disk_that_does_not_answer_holds_up_neither_others_nor_the_exit(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "DISK", 0.05)
+    monkeypatch.setattr(service, "DISK", 0.05)
     (desk.root / "a").write_text("text")
     stuck = threading.Event()
     real = os.fstat

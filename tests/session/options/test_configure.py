@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from acp_launch.document.keypath import KeyPath, dotted
 from acp_launch.errors import AgentError, AuthRequired, SessionError, UsageError, WaitExpired
+from acp_launch.problem import KeyPath, dotted
 from acp_launch.protocol import acp
-from acp_launch.protocol.event import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
+from acp_launch.protocol.conversation import Opened, PermissionAsked, ServiceAsked, Updated, Withdrawn
 from acp_launch.session.connection import Connection, connect, negotiate
 from acp_launch.session.opening import Setting, configure, fulfil, wished, wishes
-from acp_launch.session.options.option import config_options
-from acp_launch.session.options.state import SessionState
-from acp_launch.session.options.wanted import NotOffered
+from acp_launch.session.options import NotOffered, config_options
+from acp_launch.session.state import SessionState
 from tests.session.options.test_option import MODELS, MODES, select
 from tests.session.recording import Agent, Recorder
 from tests.transport.memory import MemoryTransport, pair

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.options.option import (
+from acp_launch.session.options import (
     CHOICES,
     ID,
     OPTIONS,

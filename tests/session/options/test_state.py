@@ -8,8 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.protocol import acp
-from acp_launch.session.options.state import COMMANDS, COMPACTIONS, KINDS, NOTICES, STEPS, SessionState
-from acp_launch.session.options.told import SUMMARY, Command, Compaction, Cost, Notice, Step, Usage
+from acp_launch.session.state import (
+    COMMANDS,
+    COMPACTIONS,
+    NOTICES,
+    STEPS,
+    SUMMARY,
+    Command,
+    Compaction,
+    Cost,
+    Notice,
+    SessionState,
+    Step,
+    Usage,
+)
+from acp_launch.session.state import OPTION_KINDS as KINDS
 from tests.session.options.test_option import MODELS, MODES, select
 
 
@@ -234,6 +247,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from([*sorted(KINDS), "opened", "odd"]), JSON), max_size=6))
 def test_no_json_makes_it_raise(story: list[tuple[str, Any]]) -> None:
     state = SessionState()

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.session.options.option import Options, config_options, offered
-from acp_launch.session.options.wanted import NotOffered, find, value_of
+from acp_launch.session.options import NotOffered, Options, config_options, find, offered, value_of
 from tests.session.options.test_option import MODES, select
 
 OPTIONS = config_options(

@@ -14,8 +14,7 @@ import pytest
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.permission import audit as module
-from acp_launch.session.permission.audit import LONGEST, Audit, How
-from acp_launch.session.permission.auditread import entries, files
+from acp_launch.session.permission.audit import LONGEST, Audit, How, entries, files
 
 CALL = {
     "toolCallId": "c1",

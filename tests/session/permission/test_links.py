@@ -9,7 +9,7 @@ import pytest
 
 from acp_launch.plan.model import LaunchPlan, Origin, ProcessPlan, RulePlan
 from acp_launch.profile.model import Approval, Match, Timeouts
-from acp_launch.session.files.service import Files
+from acp_launch.session.files import Files
 from acp_launch.session.permission.globs import real, spellings
 from acp_launch.session.permission.links import links
 from acp_launch.session.permission.policy import Policy, judge, policy, remember

@@ -92,7 +92,7 @@ def test_nothing_is_invented_where_nothing_can_be_rejected(offered: list[Any]) -
 def test_the_command_line_wins_over_the_default_and_harmless_names_are_not_believed(
     approve: Approve | None, default: Any, kind: str | None, answer: str
 ) -> None:
-    """facts/acp.md 3.4."""
+    """docs/agents.md "What published agents do differently"."""
     assert judge(Policy(default, approve), {"kind": kind}).answer == answer
 
 

@@ -215,6 +215,7 @@ def test_what_a_killed_writer_left_is_tidied_by_the_next(shelf: Shelf) -> None:
     assert load(shelf) == (FIX, answer("w", 2))
 
 
+@pytest.mark.slow
 def test_ten_writers_at_once_lose_nothing_and_what_was_kept_survives_their_deaths(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     victims = chance.sample(range(10), 4)

@@ -1,4 +1,4 @@
-"""Which session a run opens, and what is said when it cannot be that one (DESIGN §7)."""
+"""Which session a run opens, and what is said when it cannot be that one (docs/session.md)."""
 
 import sys
 from pathlib import Path
@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from acp_launch.errors import SessionError
 from acp_launch.plan.adhoc import adhoc
 from acp_launch.plan.model import LaunchPlan
-from acp_launch.session.store.choice import continued, fresh_name, latest_name
-from acp_launch.session.store.registry import Record, open_registry
+from acp_launch.session.store import Record, continued, fresh_name, latest_name, open_registry
 from tests.session.stores import FIX
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.errors import SessionError
-from acp_launch.session.store.registry import Record, open_registry
+from acp_launch.session.store import Record, open_registry
 from tests.session.stores import FIX, raw, store_file
 
 SEED = 20261121

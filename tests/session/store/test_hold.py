@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.errors import SessionError
-from acp_launch.session.store.hold import hold
+from acp_launch.session.hold import hold
 from tests.session.holder import SINCE
 from tests.session.programs import line, programs, tell
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from acp_launch.errors import SessionError
-from acp_launch.session.store.registry import open_registry
+from acp_launch.session.store import open_registry
 from tests.session.stores import FIX, store_file
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
-from acp_launch.profile.template import Template
+from acp_launch.profile.values import Template
+from acp_launch.session import terminals as module
 from acp_launch.session.permission.policy import Policy, judge
 from acp_launch.session.permission.subject import command as said_command
 from acp_launch.session.service import Refusal
-from acp_launch.session.terminals import command as module
-from acp_launch.session.terminals.command import Command, command
+from acp_launch.session.terminals import Command, command
 
 ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}
 
@@ -43,7 +43,7 @@ def test_a_program_is_looked_up_on_the_path_of_the_command() -> None:
     "line", ["ls -l | wc", "cd /tmp && ls", "X=1 env", "echo $HOME", "./a;b", "~/bin/x", "exit 3", '"ls"']
 )
 def test_a_whole_line_without_args_is_given_to_a_shell(line: str, args: dict[str, Any]) -> None:
-    """facts/acp.md 3.8: agents put shell lines there."""
+    """Agents put shell lines there."""
     it = read(command=line, **args)
     assert it.argv == ("/bin/sh", "-c", line)
     assert it.line == line

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from acp_launch.process import terminal as process
+from acp_launch.process import terminal
 from acp_launch.process.records import files
 from acp_launch.process.spawn import live
 from acp_launch.process.terminal import Scrollback
 from acp_launch.secret.redact import Redactor
+from acp_launch.session import terminals as service
 from acp_launch.session.service import Refusal, TerminalServed
-from acp_launch.session.terminals import service as module
-from acp_launch.session.terminals.service import Terminals
+from acp_launch.session.terminals import Terminals
 from tests.process.conftest import nothing_left_behind as nothing_left_behind
 from tests.process.launches import Running, bury, gone
 from tests.process.liveness import CHILDREN, PATIENCE, Liveness, liveness, program
@@ -224,7 +224,7 @@ def test_an_unknown_terminal_is_an_error(id: object) -> None:
 
 def test_releasing_ends_what_runs_and_whoever_waits_hears_how(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
-    monkeypatch.setattr(process, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE", 0.05)
 
     async def story(desk: Desk) -> None:
         id = await desk.runs(*program("deaf", "stubborn"))
@@ -242,7 +242,7 @@ def test_releasing_ends_what_runs_and_whoever_waits_hears_how(alive: Liveness, m
 def test_a_release_that_the_agent_takes_back_is_done_nevertheless(
     alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE", 0.05)
 
     async def story(desk: Desk) -> None:
         id = await desk.runs(*program("deaf", "stubborn"))
@@ -297,7 +297,7 @@ def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
 
 
 def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 3)
+    monkeypatch.setattr(service, "AT_ONCE", 3)
 
     async def story(desk: Desk) -> None:
         ids = [await desk.runs("true") for _ in range(3)]
@@ -313,13 +313,13 @@ def test_only_so_many_are_open_at_once_and_releasing_makes_room(monkeypatch: pyt
 
 def test_sixty_four_run_at_once_and_all_end_together() -> None:
     async def story(desk: Desk) -> None:
-        for _ in range(module.AT_ONCE):
+        for _ in range(service.AT_ONCE):
             await desk.runs("sleep", "1000")
         code, _ = await desk.refuses("create", command="true")
         assert code == -32603
 
     it = at_a_desk(story)
-    assert [step.exit for step in it.told if step.exit] == ["signal SIGTERM"] * module.AT_ONCE
+    assert [step.exit for step in it.told if step.exit] == ["signal SIGTERM"] * service.AT_ONCE
 
 
 def test_after_the_end_nothing_is_started_although_it_was_allowed_before() -> None:
@@ -353,7 +353,7 @@ TREES = {
 
 def test_all_they_started_ends_with_the_session(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
-    monkeypatch.setattr(process, "GRACE", 0.05)
+    monkeypatch.setattr(terminal, "GRACE", 0.05)
 
     async def story(desk: Desk) -> None:
         for argv, _ in TREES.values():
@@ -370,7 +370,7 @@ def test_all_they_started_ends_with_the_session(alive: Liveness, monkeypatch: py
 def test_a_session_that_ends_in_a_hurry_gives_no_grace(
     way: str, alive: Liveness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "GRACE", 10 * PATIENCE)
+    monkeypatch.setattr(terminal, "GRACE", 10 * PATIENCE)
 
     async def story(desk: Desk) -> None:
         await desk.runs(*program("deaf", "stubborn"))
@@ -389,7 +389,7 @@ def test_a_session_that_ends_in_a_hurry_gives_no_grace(
 def test_known_secrets_are_hidden_from_the_agent_and_from_people(monkeypatch: pytest.MonkeyPatch) -> None:
     """The secrets of this process: `env` in a terminal must not be a way to them."""
     hiding: Redactor = knowing("hunter2hunter2")
-    monkeypatch.setattr(process, "Scrollback", lambda limit: Scrollback(limit, hiding))
+    monkeypatch.setattr(terminal, "Scrollback", lambda limit: Scrollback(limit, hiding))
 
     async def story(desk: Desk) -> None:
         id = await desk.runs("/bin/sh", "-c", "printf hunter2; printf 'hunter2 and on'")

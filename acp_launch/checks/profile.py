@@ -1,0 +1,292 @@
+"""
+A profile taken apart: its agent, and each of its servers, decided on its own, so that what is wrong with one says
+nothing about the others.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.checks.check import MACHINE, Check, of_error, of_problem, ok, problem, warning
+from acp_launch.errors import LaunchError, NotTrusted, ProfileError
+from acp_launch.plan.executable import CannotRun, find
+from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
+from acp_launch.plan.resolve import Need, Resolved, next_command, process, resolve, unfit
+from acp_launch.problem import Problem, errors, ours
+from acp_launch.profile.discover import Found
+from acp_launch.profile.load import Loaded, inspect
+from acp_launch.profile.model import Agent
+from acp_launch.profile.trust import Standing, standing
+from acp_launch.profile.values import Template
+from acp_launch.secret import lookup
+from acp_launch.secret.keyring import open_keyring
+from acp_launch.secret.lookup import Waiting, look_up, within
+from acp_launch.secret.value import Outcome, Store, StoreFault
+from acp_launch.settings.model import Settings
+
+AGENT = "agent"
+SERVERS = "mcp_servers"
+
+
+class Part(Struct, frozen=True, kw_only=True):
+    """
+    `server` is its name, empty for the agent. `plan.agent` is the process to start; there is no plan when this machine
+    cannot, and none for a remote server. `whole` is what was planned.
+    """
+
+    server: str = ""
+    plan: LaunchPlan | None = None
+    whole: LaunchPlan | None = None
+    stdio: StdioPlan | None = None
+    remote: RemotePlan | None = None
+    problems: tuple[Problem, ...] = ()
+    needs: tuple[Need, ...] = ()
+    is_required: bool = True
+
+    @property
+    def label(self) -> str:
+        """The name and the subject of what is said about it."""
+        return f"server {self.server}" if self.server else AGENT
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """What a profile is resolved with: `cwd` is where the command was typed, `override` is `--cwd`."""
+
+    cwd: Path
+    environ: Mapping[str, str]
+    override: Path | None
+
+
+def parts(loaded: Loaded, place: Place) -> Iterator[Part]:
+    """The agent first, then the servers in the profile's order."""
+    yield _agent(loaded, place)
+    for name in loaded.profile.mcp_servers:
+        yield _server(loaded, place, name)
+
+
+def faults(parts: list[Part]) -> Iterator[Check]:
+    """What is wrong before anything starts, each thing once: what all parts share is the agent's to tell."""
+    told: set[Problem] = set()
+    for part in parts:
+        for found in part.problems:
+            if found not in told:
+                told.add(found)
+                yield of_problem(*_named(part), found, MACHINE)
+
+
+def _named(part: Part) -> tuple[str, str]:
+    return ("server", part.server) if part.server else (AGENT, "")
+
+
+def _agent(loaded: Loaded, place: Place) -> Part:
+    others = tuple(found for found in loaded.problems if not _is_about(found, SERVERS))
+    alone = replace(loaded.profile, mcp_servers={})
+    resolved = _resolved(replace(loaded, profile=alone, problems=others), place)
+    return Part(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
+
+
+def _server(loaded: Loaded, place: Place, name: str) -> Part:
+    """With an agent that is always there."""
+    profile = loaded.profile
+    server, path = profile.mcp_servers[name], f"{SERVERS}.{name}"
+    own_path = {variable: value for variable, value in profile.agent.env.items() if variable == "PATH"}
+    agent = Agent(command=Template("${python}"), env=own_path, inherit_env=profile.agent.inherit_env)
+    own = tuple(found for found in loaded.problems if _is_about(found, path))
+    alone = replace(profile, agent=agent, mcp_servers={name: server})
+    resolved = _resolved(replace(loaded, profile=alone, problems=own), place)
+    part = Part(server=name, problems=resolved.problems, needs=resolved.needs, is_required=_is_required(server))
+    if resolved.plan is None or not resolved.plan.servers:
+        return part
+    (planned,) = resolved.plan.servers
+    if isinstance(planned, RemotePlan):
+        return replace(part, whole=resolved.plan, remote=planned)
+    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=process(planned, place.environ)))
+
+
+def _resolved(loaded: Loaded, place: Place) -> Resolved:
+    return resolve(loaded, cwd=place.cwd, environ=place.environ, cwd_override=place.override)
+
+
+def _is_required(server: object) -> bool:
+    return bool(getattr(server, "required", True))
+
+
+def _is_about(found: Problem, path: str) -> bool:
+    return found.path == path or found.path.startswith(f"{path}.")
+
+
+# Every profile that can be named from here: those that are good in one line, each that is not in its own.
+
+
+def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
+    """One that others shadow is only a warning: nobody can name it."""
+    good: list[str] = []
+    for found in everything:
+        faults = errors(inspect(found, cache=cache)[1])
+        if faults:
+            yield _bad(found, faults)
+        elif found.shadowed_by is None:
+            good.append(found.name)
+    yield ok("profiles", "", f"{', '.join(good) or 'none'}", names=good)
+
+
+def _bad(found: Found, faults: Sequence[Problem]) -> Check:
+    text = f"{len(faults)} problem{'s' if len(faults) != 1 else ''} ({found.origin})"
+    fix = ours("validate", str(found.file))
+    if found.shadowed_by is not None:
+        return warning("profile", found.name, text, fix, problems=len(faults))
+    return problem("profile", found.name, text, fix, ProfileError.exit_code, problems=len(faults))
+
+
+# Whether a profile may start anything.
+
+
+GOOD = {"own": "your own, or built in", "accepted": "accepted as it is"}
+BAD = {
+    "new": "it comes from a project and was never accepted",
+    "changed": "it has changed since it was accepted",
+    "doubtful": "it cannot be accepted",
+}
+
+
+MOST = 40  # lines of what it would run; `trust` shows all
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def trust(loaded: Loaded, settings: Settings, report: Callable[[Standing], Iterable[str]], *, is_waved: bool) -> Check:
+    """
+    `report` says what a profile that is not trusted would run. `is_waved` is `--trust`: it lets one pass this once, but
+    none that cannot be accepted.
+    """
+    try:
+        found = standing(loaded, settings)
+    except LaunchError as error:
+        return of_error("trust", error)[0]
+    if found.is_trusted:
+        return ok("trust", "", GOOD[found.how], how=found.how)
+    fix = _fix(loaded, found)
+    if is_waved and found.how != "doubtful":
+        return warning("trust", "", f"{BAD[found.how]}; it is trusted for this once (--trust)", fix, how=found.how)
+    check = problem("trust", "", _why(found), fix, NotTrusted.exit_code, how=found.how)
+    lines = [_COLOUR.sub("", line) for line in report(found)]
+    more = [f"and {len(lines) - MOST} more lines"] if len(lines) > MOST else []
+    return replace(check, detail=(*lines[:MOST], *more))
+
+
+def _why(found: Standing) -> str:
+    reasons = f": {'; '.join(found.doubts)}" if found.doubts else ""
+    return f"{BAD[found.how]}{reasons}, so nothing of it is started"
+
+
+def _fix(loaded: Loaded, found: Standing) -> str:
+    if found.how == "doubtful":
+        return "make the file your own, and writable by nobody else, inside the project"
+    name = quote(loaded.found.called)
+    return f"if you want all of this: acp-launch trust {name}; for this once: --trust"
+
+
+# Each secret of a profile: there, and from where. Never a value.
+
+
+def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
+    for name, outcome in outcomes.items():
+        facts = {"state": outcome.state, "source": outcome.source}
+        if outcome.state == "found":
+            yield ok("secret", name, f"found: {outcome.source}", **facts)
+        else:
+            why = outcome.reason or f"not in the {outcome.source}"
+            yield problem("secret", name, why, way_out(name, outcome), **facts)
+
+
+def way_out(name: str, outcome: Outcome) -> str:
+    """What to do about one that was not found."""
+    return outcome.fix or next_command(name, outcome.state)
+
+
+def unfit_checks(parts: Sequence[Part], outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
+    """Those that their place cannot hold: a header is one line."""
+    values = lookup.secrets(outcomes)
+    for part in parts:
+        if part.remote is not None:
+            yield from (of_problem("server", part.server, found, MACHINE) for found in unfit(part.whole, values))
+
+
+# Whether the store of secrets answers, and without a dialog: nobody is asked anything here.
+#
+# Of a keyring a secret is read that nobody has, which is what unlocks one. A sealed file is opened if that takes no
+# passphrase. A command may do whatever it likes, so it is only looked for.
+
+
+ABSENT = "acp-launch-doctor.this-is-no-secret"
+USABLE = ("found", "missing")
+CHOOSE = "acp-launch secret set NAME says which other stores there are"
+
+
+class Asked(Struct, frozen=True):
+    """`fault` is why it is of no use now."""
+
+    check: Check
+    fault: StoreFault | None = None
+
+
+def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Waiting) -> Asked:
+    """`opened` opens a store that is no keyring."""
+    kind = settings.secrets.store
+    if kind == "command":
+        return _command(settings.secrets.command)
+    label = str(kind)
+    try:
+        made = _keyring(settings) if kind == "keyring" else opened(settings)
+        label = made.label
+        text = (
+            _tried(made, settings.secrets.timeout, waiting) if kind == "keyring" else _listed(made, settings, waiting)
+        )
+    except StoreFault as fault:
+        check = warning("secrets", "", f"{label}: {fault.reason}", fault.fix or CHOOSE, store=kind, state=fault.state)
+        return Asked(check, fault)
+    return Asked(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
+
+
+def secrets(names: Sequence[str], settings: Settings, asked: Asked, waiting: Waiting) -> Mapping[str, Outcome]:
+    """What became of each name, the keyring being asked without a dialog; not at all when it did not answer before."""
+
+    def opened() -> Store:
+        if asked.fault is not None:
+            raise asked.fault
+        return _keyring(settings)
+
+    return look_up(names, environ=os.environ, store=opened, limit=settings.secrets.timeout, waiting=waiting)
+
+
+def _keyring(settings: Settings) -> Store:
+    return open_keyring(settings.secrets.keyring, os.environ, interactive=False)
+
+
+def _tried(made: Store, limit: float, waiting: Waiting) -> str:
+    made.prepare()
+    outcome = within(made, lambda: made.read([ABSENT]), limit=limit, waiting=waiting)[ABSENT]
+    if outcome.state not in USABLE:
+        raise StoreFault(outcome.state, outcome.reason, fix=outcome.fix)
+    return "it answers without a dialog"
+
+
+def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
+    names = within(made, made.names, limit=settings.secrets.timeout, waiting=waiting)
+    if names is None:
+        return "its passphrase is asked for when it is needed"
+    return f"{len(names)} secret{'s' if len(names) != 1 else ''}"
+
+
+def _command(command: Sequence[str]) -> Asked:
+    """Its arguments are the user's own business; they may name a vault."""
+    home = Path.home()
+    found = find(command[0], project=home, path=os.environ.get("PATH"))
+    if isinstance(found, CannotRun):
+        fault = StoreFault("unavailable", found.message, fix=found.fix)
+        return Asked(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)
+    return Asked(ok("secrets", "", f"command ({found}): asked for each secret", store="command", state="not asked"))

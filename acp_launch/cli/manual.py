@@ -1,0 +1,93 @@
+"""The pages of docs/: topics, their sections, and the search for words in them. Free of imports that cost."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_FILE = re.compile(r"^<!-- file: (\S+) -->$", re.MULTILINE)
+_COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
+_IMAGE = re.compile(r"^!\[([^\]]*)\]\([^)]*\)$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or to another page
+_ABOUT = re.compile(r"^This page is about (.*)\.$", re.MULTILINE)
+_MARKS = re.compile(r"^[-|>\s]+|[`|]|\*\*")  # of Markdown, in a line that stands alone
+
+
+class Section(NamedTuple):
+    """A part of a page, from its heading to the next."""
+
+    topic: str
+    heading: str
+    lines: tuple[str, ...]
+
+
+class Match(NamedTuple):
+    """A section that has all words that were searched for, and a line of it that has them, or the first of them."""
+
+    topic: str
+    heading: str
+    line: str
+
+
+def directory() -> Path:
+    """Where the pages are: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    installed = package / "docs"
+    return installed if installed.is_dir() else package.parent / "docs"
+
+
+def topics() -> list[str]:
+    """The names of all pages, in alphabetical order."""
+    return sorted(path.stem for path in directory().glob("*.md"))
+
+
+def page(topic: str) -> str:
+    """The Markdown of a page, with the texts of its links, pictures and names of files in their place."""
+    text = (directory() / f"{topic}.md").read_text(encoding="utf-8")
+    text = _COMMENT.sub("", _FILE.sub(r"`\1`:\n", text))
+    return _LINK.sub(r"\1", _IMAGE.sub(r"(picture: \1)", text))
+
+
+def about(topic: str) -> str:
+    """What a page is for: its first sentence, without the words they all begin with."""
+    found = _ABOUT.search(page(topic))
+    return found[1] if found else ""
+
+
+def sections(topic: str) -> Iterator[Section]:
+    """The sections of a page in their order; a `#` inside a block of code is not a heading."""
+    heading, lines, is_code = topic, list[str](), False
+    for line in page(topic).splitlines():
+        is_code ^= line.lstrip().startswith("```")
+        if line.startswith("#") and not is_code:
+            yield Section(topic, heading, tuple(lines))
+            heading, lines = line.lstrip("# "), []
+        else:
+            lines.append(line)
+    yield Section(topic, heading, tuple(lines))
+
+
+def search(words: Sequence[str]) -> list[Match]:
+    """The sections that have all words, in any case; those that have them in their heading come first."""
+    wanted = [word.casefold() for word in words]
+    found = [match for topic in topics() for section in sections(topic) if (match := _match(section, wanted))]
+    return sorted(found, key=lambda match: not _has(match.heading, wanted))
+
+
+def known_words() -> list[str]:
+    """What a mistyped word may have meant: topics, and the words of headings."""
+    headings = " ".join(section.heading for topic in topics() for section in sections(topic))
+    return sorted({*topics(), *re.findall(r"[a-z]{3,}", headings.casefold())})
+
+
+def _match(section: Section, wanted: Sequence[str]) -> Match | None:
+    if not _has("\n".join([section.heading, *section.lines]), wanted):
+        return None
+    ways = (" ".join(wanted),), wanted, wanted[:1]
+    lines = (line for way in ways for line in section.lines if _has(line, way))
+    return Match(section.topic, section.heading, " ".join(_MARKS.sub("", next(lines, "")).split()))
+
+
+def _has(text: str, wanted: Sequence[str]) -> bool:
+    folded = text.casefold()
+    return all(word in folded for word in wanted)

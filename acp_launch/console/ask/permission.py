@@ -1,0 +1,307 @@
+"""A permission question: what the agent wants to do, and the ways to answer that it offers."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from acp_launch.console.ask.asked import cut
+from acp_launch.console.draw.contents import said
+from acp_launch.console.draw.difflines import changes
+from acp_launch.console.draw.outside import one_line
+from acp_launch.console.stderr import harmless
+from acp_launch.protocol import acp
+from acp_launch.secret.redact import redactor
+from acp_launch.session.permission.policy import choose, holds
+from acp_launch.session.permission.subject import ADDRESSES, COMMANDS, DIRECTORIES, PATHS, WORDS, plain
+from acp_launch.session.person import Answer, Ask, Choice, Person, Tone, ToolQuestion
+from acp_launch.session.state import server, title, tool
+
+if TYPE_CHECKING:
+    from acp_launch.console.ask.room import Detail, Row
+
+# The ways to answer a permission question: one key each, and words that say what an answer does.
+#
+# What an option does is its kind; its name is the agent's, who may call a permission "Deny". So the name stands alone
+# only where it plainly says the same, and otherwise beside our word for the kind. An answer of ours lives as long as
+# its name says (`kept.holds`), and the agent may remember it for longer: so a name that says neither once, nor for the
+# session, nor for good stands beside "from now on", which holds for both. For good is always our word, with the command
+# that lists such answers.
+
+
+LONGEST_ANSWER = 100  # characters of a name
+FOR_GOOD = "for good"
+KEYS = {"allow_once": "y", "allow_always": "a", FOR_GOOD: "g", "reject_once": "n", "reject_always": "d"}
+ANSWERS = {
+    "allow_once": "Allow once",
+    "allow_always": "Allow from now on",
+    "reject_once": "Deny once",
+    "reject_always": "Deny from now on",
+}
+GOOD = {"allow_always": "Allow for good, listed by {}", "reject_always": "Deny for good, listed by {}"}
+UNKNOWN = "Unclear"  # what the agent makes of a kind that is not in the protocol
+SPARE = "bcefhijklmopqrstuvwxz"  # from the tenth on, where no digit is left
+_ALLOWS = re.compile(r"(always )?(allow|yes|accept)\b")
+_DENIES = re.compile(r"(always )?(deny|no|reject|don['\u2019]t)\b")
+_NEGATION = re.compile(
+    r"\b(deny|no|not|never|nothing|reject|refuse|decline|forbid|block|stop|skip|abort|cancel|disallow)\b|n['\u2019]t\b"
+)
+_LASTS = re.compile(r"\b(always|forever|never|all|sessions?|future)\b|n['\u2019]t ask")  # not this once
+_SESSION = re.compile(r"\bsession\b")
+_BARE = frozenset({"always", "always allow", "allow always", "always deny", "deny always", "always reject"})
+
+
+class Way(Struct, frozen=True):
+    choice: Choice
+    answer: Answer
+
+
+class Answers(Struct, frozen=True):
+    offered: tuple[Way, ...]
+    dismissed: Answer  # where none is chosen
+    left_out: tuple[str, ...]  # what to say of the others
+
+
+def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> Answers:
+    """
+    A letter for the first option of each kind, and for the first that allows for good; for any other its number, or a
+    letter that is free. Where none allows for good, one of ours does. `where` is the command that lists what is kept
+    for good; of a call that is not `is_keepable` nothing is kept.
+
+    Of several options with the same id only the first counts, as it does for the agent's question as a whole.
+    """
+    offered = [_offered(option, where if is_keepable else "") for option in _distinct(options)]
+    keys = _keys([each.slot for each in offered])
+    ways = [Way(Choice(key, each.label), each.answer) for key, each in zip(keys, offered, strict=True) if key]
+    once = choose(True, [each.option for each in offered])
+    if is_keepable and KEYS[FOR_GOOD] not in keys and once is not None:
+        ways.append(Way(Choice(KEYS[FOR_GOOD], label("allow_always", "Always", where)), Answer(once, "always")))
+    more = keys.count("")
+    left_out = (f"[... {more:,} more options are not shown ...]",) if more else ()
+    return Answers(tuple(ways), Answer(choose(False, [each.option for each in offered])), left_out)
+
+
+def label(kind: str, name: str, where: str = "") -> str:
+    """What an option does, and what the agent calls it where that is something else. `where` lists what is kept for
+    good; empty where nothing is kept."""
+    life = holds(kind, name)
+    name = cut(one_line(redactor.text(name)), LONGEST_ANSWER)
+    if life == "always" and where:
+        word = GOOD[kind].format(where)
+        return word if name.casefold() in _BARE else f'{word} ("{name}")'
+    word = ANSWERS.get(kind, UNKNOWN)
+    if not name or name.casefold() == word.casefold():
+        return word
+    return name if _says(name.casefold(), kind) else f'{word} ("{name}")'
+
+
+def _says(name: str, kind: str) -> bool:
+    """Whether nobody could take it for the name of another kind, or for an answer of another life."""
+    if kind not in ANSWERS:
+        return False
+    is_other_life = _LASTS.search(name) if kind.endswith("_once") else not _SESSION.search(name)
+    if is_other_life:
+        return False
+    if kind.startswith("reject"):
+        return _DENIES.match(name) is not None
+    return _ALLOWS.match(name) is not None and _NEGATION.search(name) is None
+
+
+class _Offered(Struct, frozen=True):
+    option: dict[str, Any]
+    slot: str  # which letter it gets, if it is the first
+    label: str
+    answer: Answer
+
+
+def _offered(option: dict[str, Any], where: str) -> _Offered:
+    kind, name = acp.text(option.get("kind")), acp.text(option.get("name"))
+    life = holds(kind, name) if where else "once"
+    slot = FOR_GOOD if (kind, life) == ("allow_always", "always") else kind
+    return _Offered(option, slot, label(kind, name, where), Answer(acp.text(option.get("optionId")), life))
+
+
+def _distinct(options: Sequence[Any]) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for option in map(acp.mapping, options):
+        if isinstance(id := option.get("optionId"), str):
+            found.setdefault(id, option)
+    return list(found.values())
+
+
+def _keys(slots: Sequence[str]) -> list[str]:
+    """One for each, "" for those there is none for. A digit is the number in the list that is shown."""
+    first = {slot: slots.index(slot) for slot in KEYS if slot in slots}
+    spare = iter(SPARE)
+    keys: list[str] = []
+    shown = 0
+    for place, slot in enumerate(slots):
+        number = str(shown + 1) if shown < 9 else ""
+        key = KEYS[slot] if first.get(slot) == place else number or next(spare, "")
+        shown += bool(key)
+        keys.append(key)
+    return keys
+
+
+PROMPT = "Allow it?"
+SHOWN = 4000  # characters of one detail
+LONGEST = 500  # of a title, a path, a kind
+LINES = 40  # of one change
+MOST = 20  # places, changes, arguments
+# What is said first where there is no room for all.
+HEADING, TOOL, COMMAND, PLACE, ARGUMENT, ASIDE, WORDY = range(7)
+
+
+def permitting(person: Person, where: str) -> Ask:
+    """Asks `person`; a question that is dismissed is denied. `where` lists what is kept for good, as a command."""
+
+    async def ask(question: ToolQuestion) -> Answer:
+        from acp_launch.console.ask import room  # most runs need none of it
+
+        async with person.floor():
+            ways = answers(question.options, where, is_keepable=question.is_keepable)
+            choices = [way.choice for way in ways.offered]
+            columns, rows = person.room(PROMPT, choices)
+            for text, tone in room.said(list(_details(question)), columns, rows - len(ways.left_out)):
+                person.say(text, tone)
+            for line in ways.left_out:
+                person.say(line, "warning")
+            if not choices:
+                person.say("the agent offers no answer that can be given; it is denied", "warning")
+                return ways.dismissed
+            key = await person.choose(PROMPT, choices)
+        found = next((way.answer for way in ways.offered if way.choice.key == key), None)
+        return found or ways.dismissed
+
+    return ask
+
+
+def _details(question: ToolQuestion) -> "Iterator[Detail]":
+    """The heading comes first."""
+    # Before anything is cut: half a secret is one that nobody can recognise.
+    call, announced = redactor.tree(question.call), redactor.text(question.announced)
+    name = _name(title(call))
+    yield _detail(HEADING, (f"The agent asks for permission: {name}", "warning"), short=f"Asked for: {name}")
+    if len(whole := title(call)) > LONGEST:
+        yield _line(COMMAND, f"in full: {whole}")  # of gemini's commands there is nothing else
+    if used := tool(call):
+        of = f", of the MCP server {_name(host)}" if (host := server(call)) else ""
+        yield _line(TOOL, f"tool: {_name(used)}{of}")
+    if announced:
+        yield _line(ASIDE if used else TOOL, f"announced as: {_name(announced)}")
+    yield _line(ASIDE, f"kind: {_name(acp.text(call.get('kind'))) or 'not said'}")
+    yield from _places(call)
+    yield from _arguments(call.get("rawInput"))
+    yield from _texts(call)
+    yield from _changes(call)
+
+
+def _places(call: dict[str, Any]) -> "Iterator[Detail]":
+    """Each is told once: it may be an argument and a changed file as well."""
+    given = acp.mapping(call.get("rawInput"))
+    told = [*given.values(), *(diff.get("path") for diff in _of_type(call, "diff"))]
+    paths = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
+    places = [path for path in dict.fromkeys(paths) if path and path not in told]
+    yield from (_line(PLACE, _name(path)) for path in places[:MOST])
+    yield from _more(len(places), "places")
+
+
+def _arguments(given: Any) -> "Iterator[Detail]":
+    """Of more than can be shown those that matter least are left out."""
+    if given is not None and not isinstance(given, dict):
+        given = {"input": given}
+    lines = [(_weight(key), f"{key}: {_argument(value)}") for key, value in (given or {}).items()]
+    least = sorted(weight for weight, _ in lines)[:MOST]
+    shown = []
+    for weight, line in lines:
+        if weight in least:
+            least.remove(weight)
+            shown.append(_line(weight, line))
+    yield from shown
+    yield from _more(len(lines), "arguments")
+
+
+def _weight(key: object) -> int:
+    name = plain(key)
+    if name in COMMANDS:
+        return COMMAND
+    if PATHS.fullmatch(name) or name in DIRECTORIES | ADDRESSES:
+        return PLACE
+    return WORDY if name in WORDS else ARGUMENT
+
+
+def _argument(value: Any) -> str:
+    """A text as it is, anything else as the JSON it came as."""
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def _texts(call: dict[str, Any]) -> "Iterator[Detail]":
+    """What is neither an argument nor a change: gemini tells its arguments so."""
+    told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
+    texts = [said(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
+    texts = [text for text in texts if text and text not in told]
+    yield from (_line(ARGUMENT, f"it says: {text}") for text in texts[:MOST])
+    yield from _more(len(texts), "texts")
+
+
+def _changes(call: dict[str, Any]) -> "Iterator[Detail]":
+    diffs = list(_of_type(call, "diff"))
+    yield from (_detail(PLACE, *_change(diff)) for diff in diffs[:MOST])
+    yield from _more(len(diffs), "changes")
+
+
+def _change(diff: dict[str, Any]) -> "Iterator[Row]":
+    """What an edit would do to a file, which an agent may name nowhere else."""
+    old = diff.get("oldText")
+    made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
+    yield f"    changes {_name(acp.text(diff.get('path')))}  +{made.added} -{made.removed}", "plain"
+    wide = len(str(max((line.number for line in made.lines), default=0)))
+    for line in made.lines[:LINES]:
+        shown = f"{line.number or '':>{wide}} {line.sign} {_shortened(harmless(line.text, keep=''))}"
+        yield f"      {shown}", "quote" if line.sign in "+-" else "faint"
+    if len(made.lines) > LINES:
+        yield f"      [... {len(made.lines) - LINES:,} lines are not shown ...]", "warning"
+
+
+def _of_type(call: dict[str, Any], kind: str) -> Iterator[dict[str, Any]]:
+    contents = map(acp.mapping, acp.sequence(call.get("content")))
+    return (content for content in contents if content.get("type") == kind)
+
+
+def _detail(weight: int, *lines: "Row", short: str = "") -> "Detail":
+    from acp_launch.console.ask.room import Detail
+
+    return Detail(lines, weight, short)
+
+
+def _line(weight: int, text: str, tone: Tone = "quote") -> "Detail":
+    return _detail(weight, (_indented(_shortened(harmless(text))), tone))
+
+
+def _more(count: int, what: str) -> "Iterator[Detail]":
+    if count > MOST:
+        yield _line(ASIDE, f"[... {count - MOST:,} more {what} are not shown ...]", "warning")
+
+
+def _name(text: str) -> str:
+    """On one line, cut with a word about it."""
+    return cut(harmless(text, keep=""), LONGEST)
+
+
+def _indented(text: str) -> str:
+    """However many lines it has, none of them looks like one of ours."""
+    return f"    {text}".replace("\n", "\n      ")
+
+
+def _shortened(text: str) -> str:
+    """All of it, or a word about what is not shown: nobody should allow what they think they have seen whole."""
+    if len(text) <= SHOWN:
+        return text
+    return f"{text[: SHOWN // 2]}\n[... {len(text) - SHOWN:,} characters are not shown ...]\n{text[-SHOWN // 2 :]}"

@@ -1,0 +1,198 @@
+"""Styled text, broken into lines at spaces: what a paragraph is made of."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate, zip_longest
+
+from msgspec import Struct
+from pygments.lexer import Lexer  # type: ignore[import-untyped]
+from pygments.lexers import get_all_lexers, get_lexer_by_name  # type: ignore[import-untyped]
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.text import Text
+
+Span = tuple[str, Style]
+Line = list[Segment]
+
+
+def wrapped(spans: Sequence[Span], width: int) -> Iterator[Line]:
+    """Lines no wider than `width`, without the spaces they were broken at; a word that is longer is cut."""
+    start = 0
+    text = "".join(piece for piece, _ in spans)
+    ends = list(accumulate(len(piece) for piece, _ in spans))
+    for paragraph in text.split("\n"):
+        for begin, end in _breaks(paragraph, max(1, width)):
+            yield list(_cut(spans, ends, start + begin, start + end))
+        start += len(paragraph) + 1
+
+
+def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """Where each line begins and ends."""
+    begin, length = 0, len(text)
+    is_narrow = text.isascii() or cell_len(text) == length  # each character takes one column
+    while True:
+        limit = begin + (width if is_narrow else _fitting(text, begin, width))
+        if limit >= length:
+            break
+        end = text.rfind(" ", begin, limit + 1)
+        if end <= begin:
+            yield begin, limit
+            begin = limit
+        else:
+            yield begin, end
+            begin = end
+        while begin < length and text[begin] == " ":
+            begin += 1
+    if begin < length or not length:
+        yield begin, length
+
+
+def _fitting(text: str, begin: int, width: int) -> int:
+    """How many characters fit, at least one."""
+    rows = chop_cells(text[begin : begin + width], width)
+    return max(1, len(rows[0]) if rows else 1)
+
+
+def _cut(spans: Sequence[Span], ends: Sequence[int], begin: int, end: int) -> Iterator[Segment]:
+    """The characters from `begin` to `end`; each span's own end is in `ends`."""
+    for number in range(bisect_right(ends, begin), len(spans)):
+        text, style = spans[number]
+        at = ends[number] - len(text)
+        if at >= end:
+            return
+        if part := text[max(begin - at, 0) : end - at]:
+            yield Segment(part, style)
+
+
+# A table of styled text: columns as wide as what they hold, narrower where the terminal is, cells wrapped.
+
+
+GAP = 2  # columns between two cells
+NARROWEST = 4  # a column; where that does not fit, each row is a paragraph
+RULE = Style(dim=True)
+
+
+class Cell(Struct, frozen=True):
+    spans: list[Span]
+    is_right: bool = False  # where it is aligned
+
+    @property
+    def width(self) -> int:
+        return sum(cell_len(text) for text, _ in self.spans)
+
+
+Row = Sequence[Cell]
+
+
+def grid_lines(head: Row, body: Sequence[Row], width: int) -> Iterator[Line]:
+    widths = _widths([head, *body], width)
+    if not widths:
+        for row in (head, *body):
+            yield from wrapped(_paragraph(row), width)
+        return
+    yield from _row(head, widths)
+    yield [Segment("─" * (sum(widths) + GAP * (len(widths) - 1)), RULE)]
+    for row in body:
+        yield from _row(row, widths)
+
+
+def _widths(rows: Sequence[Row], width: int) -> list[int]:
+    """Of each column; none when they do not fit. The widest give way first."""
+    columns = zip_longest(*rows)
+    natural = [max(1, *(cell.width for cell in column if cell is not None)) for column in columns]
+    room = width - GAP * (len(natural) - 1)
+    if sum(natural) <= room:
+        return natural
+    if NARROWEST * len(natural) > room:
+        return []
+    limit = next(limit for limit in range(room, 0, -1) if sum(min(each, limit) for each in natural) <= room)
+    return [min(each, limit) for each in natural]
+
+
+def _row(row: Row, widths: Sequence[int]) -> Iterator[Line]:
+    cells = [list(wrapped(cell.spans, width)) for cell, width in zip(row, widths, strict=False)]
+    for parts in zip_longest(*cells, fillvalue=[]):
+        line: Line = []
+        for cell, part, width in zip(row, parts, widths, strict=False):
+            padding = Segment(" " * (width - sum(segment.cell_length for segment in part)))
+            line += [padding, *part] if cell.is_right else [*part, padding]
+            line.append(Segment(" " * GAP))
+        while line and not line[-1].text.strip():
+            line.pop()
+        yield line
+
+
+def _paragraph(row: Row) -> list[Span]:
+    spans: list[Span] = []
+    for cell in row:
+        spans += [*([(" | ", RULE)] if spans else []), *cell.spans]
+    return spans
+
+
+# A block of code on a terminal: its colours are the terminal's own, its lines are not filled up or framed.
+
+
+THEME = "ansi_dark"  # named colours only: readable on a light terminal too
+TAB = 4  # columns
+PLAIN = Style()
+
+
+def code_lines(code: str, language: str, console: Console, width: int) -> Iterator[list[Segment]]:
+    """Each line, wrapped where it is longer than `width`."""
+    lexer = _lexer(language) if console.color_system and not console.no_color else None
+    coloured = _coloured(code, lexer) if lexer else ([Segment(line, PLAIN)] for line in _split(code))
+    for line in coloured:
+        if sum(segment.cell_length for segment in line) <= width:
+            yield line
+        else:
+            yield from _wrapped(line, console, width)
+
+
+def _coloured(code: str, lexer: Lexer) -> Iterator[list[Segment]]:
+    theme = Syntax.get_theme(THEME)
+    line: list[Segment] = []
+    for kind, text in lexer.get_tokens(code):
+        style = theme.get_style_for_token(kind)
+        first, *others = text.split("\n")
+        if first:
+            line.append(Segment(first, style))
+        for other in others:
+            yield line
+            line = [Segment(other, style)] if other else []
+    if line:
+        yield line
+
+
+def _split(code: str) -> Iterable[str]:
+    return code.expandtabs(TAB).removesuffix("\n").split("\n")
+
+
+def _wrapped(line: list[Segment], console: Console, width: int) -> Iterator[list[Segment]]:
+    text = Text.assemble(*((segment.text, segment.style or PLAIN) for segment in line), end="")
+    for row in text.wrap(console, max(1, width), overflow="fold"):
+        yield list(row.render(console))
+
+
+@cache
+def _languages() -> dict[str, str]:
+    """Every name of a language, without the plugins: looking for those takes longer than showing the code."""
+    return {alias: aliases[0] for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases}
+
+
+def is_language(name: str) -> bool:
+    return name.lower() in _languages()
+
+
+@cache
+def _known(name: str) -> Lexer:
+    lexer: Lexer = get_lexer_by_name(name, stripnl=False, tabsize=TAB)
+    return lexer
+
+
+def _lexer(language: str) -> Lexer | None:
+    name = _languages().get(language.lower())
+    return None if name in (None, "text") else _known(name)

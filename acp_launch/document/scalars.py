@@ -1,0 +1,132 @@
+"""
+A `Duration` as people write it: `200ms`, `10s`, `2m`, `1h`. Pure.
+
+Importing this costs nothing; pydantic asks the class for its schema, and only then is it imported. It refuses with a
+`PydanticCustomError` whose context carries `fix`.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = r"^(?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)$"
+
+
+class Duration(float):
+    """A positive length of time in seconds; as text it is written the way a profile writes it."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError when `text` is no duration."""
+        if not re.match(_DURATION, text) or text.endswith("\n"):
+            raise ValueError(f"expected a duration such as 10s, found {text!r}")
+        number = text.rstrip("mhs")
+        return cls(round(float(number) * _SECONDS[text[len(number) :]], 6))
+
+    @classmethod
+    def take(cls, value: object) -> Self:
+        """Raises ValueError when it is not the text of a duration."""
+        if not isinstance(value, str):
+            raise ValueError(f"expected a duration such as 10s, found {value!r}")
+        return cls.parse(value)
+
+    def __str__(self) -> str:
+        for unit in ("h", "m", "s"):
+            if self >= _SECONDS[unit] and self % _SECONDS[unit] == 0:
+                return f"{int(self // _SECONDS[unit])}{unit}"
+        return f"{round(self * 1000, 3):.12g}ms"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(cls._checked)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: "CoreSchema", handler: "GetJsonSchemaHandler") -> dict[str, Any]:
+        return {"type": "string", "pattern": _DURATION, "examples": ["200ms", "10s", "2m", "1h"]}
+
+    @classmethod
+    def _checked(cls, value: object) -> Self:
+        from pydantic_core import PydanticCustomError
+
+        try:
+            return cls.take(value)
+        except ValueError:
+            raise PydanticCustomError("bad_duration", "duration", {"fix": _fix(value)}) from None
+
+
+def _fix(value: object) -> str:
+    if isinstance(value, str):
+        return "write a positive number and its unit: 200ms, 10s, 2m, 1h"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    return f"write {value:g}s" if is_number else "write a duration such as 10s"
+
+
+# A `Size` as people write it: `64MiB`, `512KiB`, or a number of bytes. Pure.
+#
+# Importing this costs nothing; pydantic asks the class for its schema, and only then is it imported. It refuses with a
+# `PydanticCustomError` whose context carries `fix`.
+
+
+_BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_SIZE = re.compile(r"([0-9]{1,10})(KiB|MiB|GiB|)")
+_MEANT = re.compile(r"([0-9]{1,10}) ?([KMG])(?:I?B)?", re.IGNORECASE)
+SMALLEST, LARGEST = 4096, 1024**3  # bytes; one message is held in memory, and an answer to `initialize` needs 2 KiB
+_EXAMPLE = "a number and its unit: 64MiB"
+
+
+class Size(int):
+    """A number of bytes, `SMALLEST` to `LARGEST`."""
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError when `text` is no size, or one out of bounds."""
+        written = _SIZE.fullmatch(text)
+        if not written:
+            raise ValueError(f"expected a size such as 64MiB, found {text!r}")
+        return cls._bounded(int(written[1]) * _BYTES[written[2]])
+
+    @classmethod
+    def _bounded(cls, number: int) -> Self:
+        if not SMALLEST <= number <= LARGEST:
+            raise ValueError(f"expected {SMALLEST} to {LARGEST} bytes, found {number}")
+        return cls(number)
+
+    @classmethod
+    def take(cls, value: object) -> Self:
+        """Raises ValueError when it is neither a number of bytes nor the text of one."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return cls._bounded(value)
+        return cls.parse(value if isinstance(value, str) else "")
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(cls._checked)
+
+    @classmethod
+    def _checked(cls, value: object) -> Self:
+        from pydantic_core import PydanticCustomError
+
+        try:
+            return cls.take(value)
+        except ValueError:
+            fix = f"write {_meant(value) or _EXAMPLE}"
+            raise PydanticCustomError("bad_size", "size", {"fix": fix}) from None
+
+
+def _meant(value: object) -> str:
+    """`64MB` and `64 mib` most likely meant 64MiB."""
+    written = _MEANT.fullmatch(value) if isinstance(value, str) else None
+    if not written:
+        return ""
+    unit = f"{written[2].upper()}iB"
+    return f"{written[1]}{unit}" if SMALLEST <= int(written[1]) * _BYTES[unit] <= LARGEST else ""

@@ -1,0 +1,346 @@
+"""
+YAML text becomes a `Document`: plain values to validate, and the line and column each of them came from.
+
+Pure: no file is read here. Nothing a text may hold raises; whatever is wrong with it becomes Problems, and as
+many of them at once as can be found. Text from a stranger costs bounded time and memory: its size, its depth and
+the number of nodes after aliases are expanded are limited.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+from acp_launch.document.nodes import MAX_SIZE, PROFILE, Kind, Node, Place, Plain, found, scalar, too_large
+from acp_launch.problem import KeyPath, Problem
+
+# What ruamel.yaml says when text is no YAML, in words for the person who wrote it. Pure.
+
+
+# (part of the parser's context, part of its problem, our sentence, what to do); the first row that fits
+_SENTENCES = (
+    ("", "'\\t' that cannot start", "a tab is not allowed here", "indent with spaces"),
+    ("", "mapping values are not allowed", 'a second ": " on this line, or wrong indentation',
+     "quote the text, or line the key up with its neighbours"),
+    ("quoted scalar", "unexpected end of stream", "this quoted text is never closed", "add the closing quote"),
+    ("quoted scalar", "unexpected document separator", "this quoted text is never closed", "add the closing quote"),
+    ("quoted scalar", "unknown escape", "unknown escape after a backslash in double quotes",
+     "double the backslash, or use single quotes"),
+    ("quoted scalar", "hexdecimal", "unfinished escape after a backslash in double quotes",
+     "double the backslash, or use single quotes"),
+    ("flow sequence", "", 'this "[" list is not closed, or a comma is missing', 'close it with "]"'),
+    ("flow mapping", "", 'this "{" mapping is not closed, or a comma is missing', 'close it with "}"'),
+    ("block collection", "", "this list item does not line up with the others", "give every item the same indentation"),
+    ("block mapping", "", "this line does not line up with the keys around it",
+     "give every key of one mapping the same indentation"),
+    ("simple key", "", 'expected a ":" after this key', 'write "key: value"'),
+    ("anchor", "", '"&" begins an anchor, and no name follows', 'quote text that begins with "&"'),
+    ("alias", "", '"*" begins an alias, and no name follows', 'quote text that begins with "*"'),
+    ("tag", "", '"!" begins a tag, and this is not one', 'quote text that begins with "!"'),
+    ("", "undefined tag handle", '"!" begins a tag, and this one is unknown', 'quote text that begins with "!"'),
+    ("block scalar", "", 'only an indentation or "-" or "+" may follow "|" or ">"', "begin the text on the next line"),
+    ("", "incompatible YAML", "this YAML version is not supported", "remove the %YAML line"),
+    ("", "<document start>", "this does not belong to the mapping above it", "indent it like the keys around it"),
+    ("", "expected the node content", "a value is missing here", "write the value, or quote text with special marks"),
+    ("", "mapping keys are not allowed", '"?" begins a key, and none is expected here',
+     'quote text that begins with "?"'),
+    ("", "sequence entries are not allowed", 'a "- " item is not allowed on this line',
+     "begin the list on its own line"),
+    ("", "that cannot start any token", "this character cannot begin a value", "quote the text"),
+)  # fmt: skip
+
+
+def syntax_problem(fault: Exception, file: str) -> Problem:
+    """Point at the place the parser gave; errors without one (an escape beyond Unicode) name the file alone."""
+    context, problem = (getattr(fault, name, None) or "" for name in ("context", "problem"))
+    # An unclosed bracket or quote is where it opens, not where the parser ran out of text.
+    opened = any(word in context for word in ("flow", "quoted")) and "escape" not in problem
+    mark = (getattr(fault, "context_mark", None) if opened else None) or getattr(fault, "problem_mark", None)
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    for where, what, sentence, fix in _SENTENCES:
+        if where in context and what in problem:
+            return Problem(file, line, column, "", f"not valid YAML: {sentence}", fix)
+    said = problem or "a character or escape outside Unicode"
+    return Problem(file, line, column, "", f"not valid YAML: {said}")
+
+
+# Keys and values, aliases expanded; each costs some 50 µs to read, and a profile of a hundred servers has 4,000.
+MAX_NODES = 10_000
+MAX_DEPTH = 64  # our formats need 5 and 3
+# What YAML allows no text to hold. One set of them all would take ten times as long to compile.
+_UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\udfff]|\ufffe|\uffff")
+_TYPED = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null")}
+_TEXT = {"!", "tag:yaml.org,2002:str"}
+_COLLECTIONS = {"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
+
+
+# path → its file, line and column of its key, line and column of its value, what is before a text's first character
+Places = dict[KeyPath, tuple[str, int, int, int, int, int | None]]
+
+
+class Document(Struct, frozen=True):
+    """One YAML mapping; `root` holds dicts, lists and scalars. Where several files were merged, `file` is the one that
+    was asked for."""
+
+    file: str
+    tree: Node
+
+    @property
+    def root(self) -> dict[str, Plain]:
+        root: dict[str, Plain] = self.tree.value
+        return root
+
+    def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
+        """Line and column of `where`."""
+        place = self.where(path, key=key, offset=offset)
+        return place.line, place.column
+
+    def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
+        """The place of the value at `path` (or of its key), or of the nearest parent there is.
+
+        `offset` counts characters into a text; it is ignored where the text is not written as it stands.
+        """
+        node, owner = self.tree, self.tree.place
+        for step in path:
+            if isinstance(step, str) and step in node.entries:
+                owner, node = node.entries[step]
+            elif isinstance(step, int) and step < len(node.items):
+                node = node.items[step]
+                owner = node.place
+            else:
+                return owner
+        if key:
+            return owner
+        shift = 0 if node.lead is None or not offset else node.lead + offset
+        return Place(node.place.line, node.place.column + shift, node.place.file)
+
+    def places(self) -> Places:
+        """Every path there is, with all that `locate` needs; for keeping."""
+        found: Places = {}
+        waiting: list[tuple[KeyPath, Place, Node]] = [((), self.tree.place, self.tree)]
+        while waiting:
+            path, owner, node = waiting.pop()
+            at = node.place
+            found[path] = (at.file, owner.line, owner.column, at.line, at.column, node.lead)
+            waiting += [((*path, key), place, entry) for key, (place, entry) in node.entries.items()]
+            waiting += [((*path, index), item.place, item) for index, item in enumerate(node.items)]
+        return found
+
+
+def parse(text: str, file: str, kind: Kind = PROFILE) -> tuple[Document | None, list[Problem]]:
+    """
+    No document when the text is no YAML mapping; a document with problems when only parts of it are wrong.
+
+    Nothing at all where a file may be empty is neither a document nor a problem.
+    """
+    text = text.removeprefix("\ufeff")
+    if len(text) > MAX_SIZE:
+        return None, [too_large(file, kind)]
+    if bad := _UNREADABLE.search(text):
+        line, column = text.count("\n", 0, bad.start()) + 1, bad.start() - text.rfind("\n", 0, bad.start())
+        what = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
+        return None, [Problem(file, line, column, "", what, "remove it; this may not be a text file")]
+    builder = _Builder(text, file, kind)
+    try:
+        tree = builder.document()
+    except _Refused as refused:
+        return None, [*builder.problems, refused.problem]
+    except (YAMLError, ValueError, OverflowError) as fault:  # the last two: escapes beyond U+10FFFF
+        return None, [*builder.problems, syntax_problem(fault, file)]
+    return (Document(file, tree) if tree else None), builder.problems
+
+
+class _Refused(Exception):  # noqa: N818
+    """Raised to give up on the text at once."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
+class _Builder:
+    """Turns parser events into nodes. Not ruamel's composer: that one expands nothing, bounds nothing and
+    resolves scalars by YAML 1.1 when the text asks for it."""
+
+    def __init__(self, text: str, file: str, kind: Kind) -> None:
+        self.text = text
+        self.file = file
+        self.kind = kind
+        self.problems: list[Problem] = []
+        self.anchors: dict[str, Node | None] = {}  # None while the anchored node is still being read
+        self.nodes = 0
+        self.is_aliased = False
+        self.events: Iterator[Any] = YAML(typ="safe", pure=True).parse(text)
+
+    def document(self) -> Node | None:
+        event = self._next(StreamStartEvent, DocumentStartEvent)
+        if isinstance(event, StreamEndEvent):
+            self._empty()
+            return None
+        root = self._node(event, 1)
+        further = self._next(DocumentEndEvent)
+        if isinstance(further, DocumentStartEvent):
+            what = f"{self.kind.noun} is one YAML document; a second one begins here"
+            self._problem(further, what, 'remove the "---"')
+        if root.value is None:
+            self._empty()
+            return None
+        if not isinstance(root.value, dict):
+            what = f"{self.kind.noun} is a mapping of keys to values, found {found(root.value)}"
+            self._problem(event, what, f"begin with: {self.kind.begin}")
+            return None
+        return root
+
+    def _empty(self) -> None:
+        if not self.kind.may_be_empty:
+            fix = f"begin with: {self.kind.begin}"
+            self.problems.append(Problem(self.file, 1, 1, "", "this file is empty", fix))
+
+    def _next(self, *skip: type) -> Any:
+        return next(event for event in self.events if not isinstance(event, skip))
+
+    def _problem(self, event: Any, message: str, fix: str) -> None:
+        mark = event.start_mark
+        self.problems.append(Problem(self.file, mark.line + 1, mark.column + 1, "", message, fix))
+
+    def _refuse(self, event: Any, message: str, fix: str) -> _Refused:
+        mark = event.start_mark
+        return _Refused(Problem(self.file, mark.line + 1, mark.column + 1, "", message, fix))
+
+    def _node(self, event: Any, depth: int) -> Node:
+        node = self._alias(event) if isinstance(event, AliasEvent) else self._fresh(event, depth)
+        self.nodes += node.size if isinstance(event, AliasEvent) else 1
+        if self.nodes > MAX_NODES:
+            raise self._too_many(event)
+        if depth + node.height > MAX_DEPTH:
+            raise self._too_deep(event)
+        return node
+
+    def _too_many(self, event: Any) -> _Refused:
+        fix = "use fewer aliases" if self.is_aliased else f"is it {self.kind.noun} at all?"
+        return self._refuse(event, f"more than {MAX_NODES:,} keys and values, aliases expanded", fix)
+
+    def _too_deep(self, event: Any) -> _Refused:
+        fix = f"{self.kind.noun} needs {self.kind.depth}"
+        return self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", fix)
+
+    def _alias(self, event: Any) -> Node:
+        self.is_aliased = True
+        if event.anchor not in self.anchors:
+            raise self._refuse(
+                event, f'no anchor "&{event.anchor}" before this alias', 'quote text that begins with "*"'
+            )
+        node = self.anchors[event.anchor]
+        if node is None:
+            raise self._refuse(event, f'"*{event.anchor}" contains itself', "remove this alias")
+        return node
+
+    def _fresh(self, event: Any, depth: int) -> Node:
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        if depth >= MAX_DEPTH:
+            raise self._too_deep(event)
+        if isinstance(event, ScalarEvent):
+            node = self._scalar(event)
+        elif isinstance(event, MappingStartEvent):
+            node = self._mapping(event, depth)
+        else:
+            node = self._sequence(event, depth)
+        if event.anchor:
+            self.anchors[event.anchor] = node
+        return node
+
+    def _scalar(self, event: Any) -> Node:
+        tag = event.tag
+        if tag and tag not in _TYPED | _TEXT:
+            self._unknown_tag(event)
+        plain = event.implicit[0] or tag in _TYPED
+        value = scalar(event.value) if plain else event.value
+        if bad := re.search("[\0\ud800-\udfff]", event.value):
+            self._problem(event, f"no program can receive the character U+{ord(bad.group()):04X}", "remove the escape")
+        start = event.start_mark
+        lead = self.text.find(event.value, start.index, event.end_mark.index) - start.index
+        same_line = lead >= 0 and "\n" not in self.text[start.index : start.index + lead]
+        return Node(self._place(event), value, lead=lead if same_line else None)
+
+    def _unknown_tag(self, event: Any) -> None:
+        self._problem(event, f'unknown tag "{event.tag}"', 'remove it, or quote text that begins with "!"')
+
+    def _sequence(self, event: Any, depth: int) -> Node:
+        self._collection_tag(event)
+        node = Node(self._place(event), [])
+        while not isinstance(item := next(self.events), CollectionEndEvent):
+            node.append(self._node(item, depth + 1))
+        return node
+
+    def _mapping(self, event: Any, depth: int) -> Node:
+        self._collection_tag(event)
+        node = Node(self._place(event), {})
+        merged: list[Node] = []
+        while not isinstance(key := next(self.events), CollectionEndEvent):
+            is_merge = isinstance(key, ScalarEvent) and key.value == "<<" and key.implicit[0]
+            name = None if is_merge else self._key(key, depth)
+            value = next(self.events)
+            child = self._node(value, depth + 1)
+            if is_merge:
+                merged += self._merged(value, child)
+            elif name is not None:
+                self._put(node, name, key, child)
+        self._inherit(node, merged, event)
+        return node
+
+    def _collection_tag(self, event: CollectionStartEvent) -> None:
+        if event.tag and event.tag not in _COLLECTIONS:
+            self._unknown_tag(event)
+
+    def _key(self, event: Any, depth: int) -> str | None:
+        """The key's text; None for a list or mapping in a key's place."""
+        key = self._node(event, depth + 1)
+        if isinstance(key.value, str):
+            return key.value
+        text = getattr(event, "value", None)
+        fix = f'quote it: "{text}"' if text else "write a name before the colon"
+        self._problem(event, f"keys must be text, found {found(key.value)}", fix)
+        return text
+
+    def _put(self, node: Node, name: str, event: Any, child: Node) -> None:
+        if name in node.entries:
+            first = node.entries[name][0].line
+            self._problem(event, f'the key "{name}" appears twice; the first is on line {first}', "keep one of them")
+            return
+        node.put(name, self._place(event), child)
+
+    def _merged(self, event: Any, child: Node) -> Sequence[Node]:
+        sources = child.items if isinstance(child.value, list) else [child]
+        if all(isinstance(source.value, dict) for source in sources):
+            return sources
+        self._problem(event, '"<<" merges mappings, and this is none', "give it an alias of a mapping")
+        return []
+
+    def _inherit(self, node: Node, merged: Sequence[Node], event: Any) -> None:
+        """What is written in the mapping itself wins, then the earlier of the merged ones (YAML 1.1 "merge")."""
+        for source in merged:
+            for name, (place, child) in source.entries.items():
+                if name not in node.entries:
+                    node.put(name, place, child)
+                    self.nodes += child.size
+        if self.nodes > MAX_NODES:
+            raise self._too_many(event)
+
+    def _place(self, event: Any) -> Place:
+        # ruamel counts from 0; editors from 1.
+        return Place(event.start_mark.line + 1, event.start_mark.column + 1, self.file)

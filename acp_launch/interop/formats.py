@@ -1,0 +1,246 @@
+"""
+JSON as editors write it, with comments and commas too many: text becomes values, with a line for what is wrong. Pure.
+
+Comments are blanked out, so every offset and every line stays what it is. Text from a stranger costs linear time; what
+is nested too deep for the decoder is a fault like any other.
+"""
+
+import json
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from acp_launch.document.nodes import as_written
+from acp_launch.protocol.written import visible
+
+MAX_DEPTH = 64  # our formats need 7
+# A string that is never closed ends with its line, so that no quote is looked at twice.
+_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?P<line>//[^\n]*)|(?P<block>/\*.*?(?:\*/|\Z))', re.DOTALL)
+_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?P<comma>,)(?=\s*[}\]])')
+_VISIBLE = re.compile(r"[^\n\r]")
+
+
+class BadJson(ValueError):  # noqa: N818 - it reads as what it is
+    """Raised for text that is no JSON; the message quotes nothing of it. Line and column count from 1, 0: not known."""
+
+    def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+
+class Parsed(Struct, frozen=True):
+    """`twice` are keys that appear more than once in one object; the last one counts, as for those who wrote it."""
+
+    root: Any
+    twice: tuple[str, ...]
+
+
+def blanked(text: str) -> str:
+    """As long as `text`, with every comment turned into spaces."""
+    return _TOKEN.sub(lambda token: _VISIBLE.sub(" ", token[0]) if token.lastgroup else token[0], text)
+
+
+def parse(text: str) -> Parsed:
+    """
+    Raises:
+        BadJson: it is none, or is nested deeper than `MAX_DEPTH`.
+    """
+    bare = _COMMA.sub(lambda token: " " if token["comma"] else token[0], blanked(text.removeprefix("\ufeff")))
+    twice: dict[str, None] = {}
+    try:
+        root = json.loads(bare, parse_float=_number, object_pairs_hook=lambda pairs: _once(pairs, twice))
+    except json.JSONDecodeError as bad:
+        reason = f"{bad.msg[:1].lower()}{bad.msg[1:]}"
+        raise BadJson(f"not valid JSON: {reason}", line=bad.lineno, column=bad.colno) from None
+    except (RecursionError, ValueError):  # the second: a number with thousands of digits
+        raise BadJson("not valid JSON: nested too deep, or a number too long") from None
+    if _is_deep(root):
+        raise BadJson(f"nested deeper than {MAX_DEPTH} levels")
+    return Parsed(root, tuple(twice))
+
+
+def _number(text: str) -> float:
+    return as_written(float(text), text)
+
+
+def _once(pairs: list[tuple[str, Any]], twice: dict[str, None]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                twice[key] = None
+            seen.add(key)
+    return found
+
+
+def _is_deep(root: Any) -> bool:
+    level = [root]
+    for _ in range(MAX_DEPTH):
+        level = [child for value in level for child in _children(value)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+# One member of a JSON text is set, or one item added, and every other byte stays: comments, order, indentation. Pure.
+#
+# The text must have been parsed before (`jsonc.parse`): here nothing is checked again but what lies on the way.
+
+
+_SPACE = re.compile(r"\s*")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_SCALAR = re.compile(r"[^\s,\]}]+")
+
+
+class Misfit(ValueError):  # noqa: N818 - it reads as what it is
+    """Raised where something that is no object, or no list, is in the way."""
+
+
+class _Part(Struct, frozen=True):
+    """A member of an object or an item of a list; `start` is where its key begins, an item's value."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def put(text: str, path: tuple[str, ...], value: Any) -> str:
+    """`value` at `path`; objects that are missing on the way are made.
+
+    Raises:
+        Misfit: something else is in the way.
+    """
+    bare = blanked(text)
+    at = _space(bare, 1 if bare.startswith("\ufeff") else 0)
+    for depth, key in enumerate(path):
+        parts, close = _parts(bare, at, "{")
+        found = next((part for part in reversed(parts) if part.key == key), None)
+        if found is None:
+            for missing in reversed(path[depth + 1 :]):
+                value = {missing: value}
+            return _inserted(text, bare, at, parts, close, f"{_quoted(key)}: ", value)
+        at = found.value
+        end = found.end
+    return text[:at] + _written(value, _margin(text, at), _unit(text), _line_end(text)) + text[end:]
+
+
+def add(text: str, path: tuple[str, ...], value: Any, *, instead: int | None = None) -> str:
+    """`value` as the last item of the list at `path`, which is made when there is none; or instead of one of them.
+
+    Raises:
+        Misfit: something else is in the way.
+    """
+    bare = blanked(text)
+    at = _space(bare, 1 if bare.startswith("\ufeff") else 0)
+    for key in path:
+        parts, _ = _parts(bare, at, "{")
+        found = next((part for part in reversed(parts) if part.key == key), None)
+        if found is None:
+            return put(text, path, [value])
+        at = found.value
+    parts, close = _parts(bare, at, "[")
+    if instead is None:
+        return _inserted(text, bare, at, parts, close, "", value)
+    old = parts[instead]
+    return text[: old.value] + _written(value, _margin(text, old.value), _unit(text), _line_end(text)) + text[old.end :]
+
+
+def _parts(bare: str, at: int, opening: str) -> tuple[list[_Part], int]:
+    """The parts of the object or list that begins at `at`, and where it closes."""
+    if bare[at : at + 1] != opening:
+        raise Misfit("an object" if opening == "{" else "a list")
+    parts: list[_Part] = []
+    position = _space(bare, at + 1)
+    while bare[position] not in "}]":
+        if bare[position] == ",":
+            position = _space(bare, position + 1)
+            continue
+        start, key = position, ""
+        if opening == "{":
+            key, position = _key(bare, position)
+        end = _end(bare, position)
+        parts.append(_Part(key, start, position, end))
+        position = _space(bare, end)
+    return parts, position
+
+
+def _key(bare: str, position: int) -> tuple[str, int]:
+    """A member's key, and where its value begins."""
+    quoted = _STRING.match(bare, position)
+    assert quoted, "the text was parsed before"
+    return json.loads(quoted[0]), _space(bare, _space(bare, quoted.end()) + 1)
+
+
+def _end(bare: str, position: int) -> int:
+    """Where the value that begins at `position` ends."""
+    if bare[position] not in "{[":
+        found = (_STRING if bare[position] == '"' else _SCALAR).match(bare, position)
+        assert found, "the text was parsed before"
+        return found.end()
+    depth = 0
+    for bracket in _BRACKET.finditer(bare, position):
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(bracket[0], 0)
+        if depth == 0:
+            return bracket.end()
+    raise AssertionError("the text was parsed before")
+
+
+def _inserted(text: str, bare: str, at: int, parts: list[_Part], close: int, key: str, value: Any) -> str:
+    """A part more, last, on a line of its own; a comment behind the one that was last stays behind it."""
+    line_end, unit = _line_end(text), _unit(text)
+    margin = _margin(text, parts[-1].start if parts else at) + ("" if _begins_line(text, parts) else unit)
+    new = line_end + margin + key + _written(value, margin, unit, line_end)
+    last = len(text[:close].rstrip())
+    tail = text[last:close] if "\n" in text[last:close] else line_end + _margin(text, at)
+    if not parts:
+        return text[:last] + new + tail + text[close:]
+    end = parts[-1].end
+    comma = "" if "," in bare[end:close] else ","
+    return text[:end] + comma + text[end:last] + new + tail + text[close:]
+
+
+def _begins_line(text: str, parts: list[_Part]) -> bool:
+    if not parts:
+        return False
+    start = parts[-1].start
+    return not text[text.rfind("\n", 0, start) + 1 : start].strip()
+
+
+def _written(value: Any, margin: str, unit: str, line_end: str) -> str:
+    return visible(json.dumps(value, indent=unit, ensure_ascii=False)).replace("\n", line_end + margin)
+
+
+def _quoted(key: str) -> str:
+    return visible(json.dumps(key, ensure_ascii=False))
+
+
+def _margin(text: str, position: int) -> str:
+    """The blanks at the beginning of its line."""
+    line = text[text.rfind("\n", 0, position) + 1 : position]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _unit(text: str) -> str:
+    """How deep this text indents."""
+    found = re.search(r"\n([ \t]+)[^\s]", text)
+    return found[1] if found else "  "
+
+
+def _line_end(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _space(bare: str, position: int) -> int:
+    found = _SPACE.match(bare, position)
+    return found.end() if found else position

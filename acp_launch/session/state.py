@@ -1,0 +1,357 @@
+"""
+What the agent has told about a session, as it is now: its commands, options, plan, usage, title, compactions, notices.
+
+`opened` takes the answer that opened the session, `apply` every update of `KINDS` in wire order, live or replayed.
+Nothing an agent sends makes it raise, and nothing makes it grow without end. Texts are as the agent sent them, cut:
+whoever shows them makes them harmless. Pure.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acp_launch.protocol import acp
+from acp_launch.session.options import (
+    DESCRIPTION,
+    Option,
+    Options,
+    Value,
+    as_set,
+    config_options,
+    identity,
+    in_mode,
+    match,
+    offered,
+    one_line,
+)
+
+# The things an agent tells about a session, each read leniently: None for what cannot be read. Pure.
+#
+# Texts are the agent's own, cut; whoever shows them makes them harmless.
+
+
+TEXT = 2_000  # characters of a step, a description, an error
+SUMMARY = 64 * 1024  # characters
+TOKENS = 2**64  # the schema's uint64
+MONEY = 1e15
+T = TypeVar("T")
+
+
+class Command(Struct, frozen=True):
+    """What `/name` does; `hint` says what may follow it."""
+
+    name: str
+    description: str = ""
+    hint: str = ""
+
+
+class Step(Struct, frozen=True):
+    """An entry of the plan; priority and status as the agent says them, unknown ones too."""
+
+    content: str
+    priority: str = "medium"
+    status: str = "pending"
+
+
+class Cost(Struct, frozen=True):
+    """Since the session began; `currency` is an ISO 4217 code or a word like `credits`."""
+
+    amount: float
+    currency: str
+
+    def __str__(self) -> str:
+        small = 0 < abs(self.amount) < 0.01
+        is_money = len(self.currency) == 3 and self.currency.isupper() and not small
+        amount = f"{self.amount:.2f}" if is_money else f"{self.amount:.6g}"
+        return f"{amount} {self.currency}".strip()
+
+
+class Usage(Struct, frozen=True):
+    """Tokens in the context and its size, None while the agent has not said."""
+
+    used: int | None = None
+    size: int | None = None
+    cost: Cost | None = None
+
+
+class Compaction(Struct, frozen=True):
+    """The agent shortens its context: `in_progress`, `completed`, `failed`, `cancelled` or a word of its own."""
+
+    id: str
+    status: str = "in_progress"
+    summary: str = ""
+    error: str = ""
+
+
+class Notice(Struct, frozen=True):
+    """`severity` is `info`, `warning`, `error` or a word of the agent's own; an error fails nothing."""
+
+    severity: str
+    title: str
+    description: str = ""
+
+
+def command(item: dict[str, Any]) -> Command | None:
+    """None for a name that cannot be typed; spaces can, claude's `name (MCP)` has one."""
+    name = identity(item.get("name"))
+    if not name or not name.isprintable():
+        return None
+    hint = acp.mapping(item.get("input")).get("hint")
+    return Command(name, one_line(item.get("description"), DESCRIPTION), one_line(hint))
+
+
+def step(item: dict[str, Any]) -> Step | None:
+    content = one_line(item.get("content"), TEXT)
+    if not content:
+        return None
+    return Step(content, one_line(item.get("priority")) or "medium", one_line(item.get("status")) or "pending")
+
+
+def tokens(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < TOKENS else None
+
+
+def cost(value: object) -> Cost | None:
+    said = acp.mapping(value)
+    amount = said.get("amount")
+    if isinstance(amount, bool) or not isinstance(amount, int | float) or not -MONEY < amount < MONEY:
+        return None
+    return Cost(float(amount), one_line(said.get("currency")))
+
+
+def patched(body: dict[str, Any], key: str, known: str, kind: type[T], read: Callable[[T], str]) -> str:
+    """A member of a patch: left out, or no `kind`, is unchanged; null clears; anything else replaces."""
+    value = body.get(key, known)
+    if value is None:
+        return ""
+    return read(value) if key in body and isinstance(value, kind) else known
+
+
+def texts(blocks: Sequence[object]) -> str:
+    """The text of content blocks, in order: a summary that is streamed comes in pieces of a word."""
+    return "".join(acp.text(acp.mapping(block).get("text")) for block in blocks)[:SUMMARY]
+
+
+COMMANDS = 2_000  # qwen lists some hundred, with descriptions of 569 kB in all (docs/agents.md)
+STEPS = 1_000
+NOTICES = 50  # the last ones
+COMPACTIONS = 100  # the last ones
+
+
+class SessionState:
+    def __init__(self) -> None:
+        self.commands: tuple[Command, ...] = ()
+        self.options: Options = ()
+        self.plan: tuple[Step, ...] = ()
+        self.usage = Usage()
+        self.title = ""  # empty when the agent names none, or took it back
+        self.updated_at = ""
+        self.compactions: dict[str, Compaction] = {}  # oldest first
+        self.notices: deque[Notice] = deque(maxlen=NOTICES)
+        self.lists = 0  # how many lists of options the agent sent without being asked
+        self._mode = ""  # of an agent that has no option for it
+
+    @property
+    def mode(self) -> str:
+        """For a status line; empty when the agent knows none."""
+        option = match(self.options, "mode")
+        return option.shown if option else one_line(self._mode)
+
+    @property
+    def model(self) -> str:
+        option = match(self.options, "model")
+        return option.shown if option else ""
+
+    def opened(self, result: object) -> None:
+        """The answer to session/new, load or resume. What it leaves out stays as updates before it told."""
+        found = offered(result)
+        told = any(option.source == "option" for option in self.options)
+        if found and not (told and found[0].source != "option"):
+            self.options = found
+
+    def apply(self, kind: str, body: object) -> None:
+        """The decoded body of an update; other kinds than `KINDS` change nothing."""
+        take = _TAKES.get(kind)
+        if take is not None:
+            take(self, acp.mapping(body))
+
+    def answered(self, option: Option, value: Value, result: object, *, lists: int) -> None:
+        """The agent has set `option` to `value` and answered so; `lists` is how many there were when it was asked.
+
+        The answer's list replaces ours (C-52), unless the agent sent another meanwhile that has the value already:
+        that one may be the newer.
+        """
+        listed = acp.mapping(result).get("configOptions")
+        if option.source != "option" or not isinstance(listed, list):
+            self.options = as_set(self.options, option.id, value)
+        elif self.lists == lists or not self.holds(option.id, value):
+            self.options = config_options(listed)
+
+    def holds(self, id: str, value: Value) -> bool:
+        return any(option.id == id and option.current == value for option in self.options)
+
+    def _take_commands(self, body: dict[str, Any]) -> None:
+        listed = body.get("availableCommands")
+        if isinstance(listed, list):
+            found = (command(acp.mapping(item)) for item in listed[:COMMANDS])
+            self.commands = tuple(filter(None, found))
+
+    def _take_options(self, body: dict[str, Any]) -> None:
+        """The whole list is replaced (C-52)."""
+        listed = body.get("configOptions")
+        if isinstance(listed, list):
+            self.options = config_options(listed)
+            self.lists += 1
+
+    def _take_mode(self, body: dict[str, Any]) -> None:
+        """The schema says `currentModeId`, the example in the documentation `modeId` (C-53)."""
+        mode = identity(body.get("currentModeId")) or identity(body.get("modeId"))
+        if mode:
+            self._mode = mode
+            self.options = in_mode(self.options, mode)
+
+    def _take_plan(self, body: dict[str, Any]) -> None:
+        """The whole plan is replaced (C-55)."""
+        listed = body.get("entries")
+        if isinstance(listed, list):
+            self.plan = tuple(filter(None, (step(acp.mapping(item)) for item in listed[:STEPS])))
+
+    def _take_usage(self, body: dict[str, Any]) -> None:
+        """What is left out is still what it was: a cost is that of the whole session."""
+        used, size, spent = tokens(body.get("used")), tokens(body.get("size")), cost(body.get("cost"))
+        self.usage = Usage(
+            self.usage.used if used is None else used,
+            self.usage.size if size is None else size,
+            spent or self.usage.cost,
+        )
+
+    def _take_info(self, body: dict[str, Any]) -> None:
+        """Left out is unchanged, null is cleared (C-57)."""
+        self.title = patched(body, "title", self.title, str, one_line)
+        self.updated_at = patched(body, "updatedAt", self.updated_at, str, one_line)
+
+    def _take_notice(self, body: dict[str, Any]) -> None:
+        title, description = one_line(body.get("title")), acp.text(body.get("description"))[:TEXT]
+        if title or description:
+            self.notices.append(Notice(one_line(body.get("severity")) or "info", title, description))
+
+    def _take_compaction(self, body: dict[str, Any]) -> None:
+        known = self._compaction(body)
+        self._keep(
+            replace(
+                known,
+                status=one_line(body.get("status")) or known.status,
+                summary=patched(body, "summary", known.summary, list, texts),
+                error=patched(body, "error", known.error, str, lambda error: error[:TEXT]),
+            )
+        )
+
+    def _take_summary(self, body: dict[str, Any]) -> None:
+        known = self._compaction(body)
+        if len(known.summary) < SUMMARY:
+            self._keep(replace(known, summary=(known.summary + texts([body.get("content")]))[:SUMMARY]))
+
+    def _compaction(self, body: dict[str, Any]) -> Compaction:
+        """The one it is about; one not seen before has just begun."""
+        id = identity(body.get("compactionId")) or ""
+        return self.compactions.get(id) or Compaction(id)
+
+    def _keep(self, compaction: Compaction) -> None:
+        if compaction.id:
+            self.compactions[compaction.id] = compaction
+        if len(self.compactions) > COMPACTIONS:
+            del self.compactions[next(iter(self.compactions))]
+
+
+_TAKES: dict[str, Callable[[SessionState, dict[str, Any]], None]] = {
+    "available_commands_update": SessionState._take_commands,
+    "config_option_update": SessionState._take_options,
+    "current_mode_update": SessionState._take_mode,
+    "plan": SessionState._take_plan,
+    "usage_update": SessionState._take_usage,
+    "session_info_update": SessionState._take_info,
+    "notice": SessionState._take_notice,
+    "compaction_update": SessionState._take_compaction,
+    "compaction_summary_chunk": SessionState._take_summary,
+}
+OPTION_KINDS = frozenset(_TAKES)  # no others need be decoded
+
+
+# The tool calls of a session, merged as ACP v1 "tool calls" says (C-56), and what they are called.
+
+
+KINDS = frozenset({"tool_call", "tool_call_update"})  # of an update
+TEXTS = frozenset({"status", "title", "name", "kind"})
+OVER = frozenset({"completed", "failed", "cancelled"})
+_MCP = re.compile(r"mcp__(.+?)__.+", re.DOTALL)  # as claude, qwen and others name the tools of a server
+
+
+class ToolCalls:
+    """Each call by its id: a `tool_call` creates or overwrites, a `tool_call_update` changes what it holds.
+
+    Omitted and null members stay as they were, `content` and `locations` are replaced whole, an unknown id creates.
+    What `_meta` held stays as well: a question of qwen's names the tool, and no longer its server.
+    `cancelled` is a status of ours only: v1 has none on the wire (C-63).
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, dict[str, Any]] = {}
+
+    def merge(self, update: dict[str, Any]) -> dict[str, Any]:
+        """Take in the body of an update, or the `toolCall` of a permission question; gives the call as it is now."""
+        id = call_id(update)
+        fresh = {key: value for key, value in update.items() if _counts(key, value)}
+        if update.get("sessionUpdate") == "tool_call":
+            self._calls[id] = fresh
+            return fresh
+        call = self._calls.setdefault(id, {})
+        if isinstance(before := call.get("_meta"), dict) and isinstance(now := fresh.get("_meta"), dict):
+            fresh["_meta"] = before | now
+        call.update(fresh)
+        return call
+
+    def announced(self, update: dict[str, Any]) -> str:
+        """The title that a call had before this update of it; empty where that brings no other."""
+        before, now = acp.text(self._calls.get(call_id(update), {}).get("title")), acp.text(update.get("title"))
+        return before if now and now != before else ""
+
+    def cancel(self) -> list[dict[str, Any]]:
+        """Mark what is unfinished as cancelled, at once (C-63); gives those."""
+        unfinished = [call for call in self._calls.values() if call.get("status") not in OVER]
+        for call in unfinished:
+            call["status"] = "cancelled"
+        return unfinished
+
+
+def _counts(key: str, value: object) -> bool:
+    """A malformed optional member counts as omitted (C-22)."""
+    return value is not None and key != "sessionUpdate" and (key not in TEXTS or isinstance(value, str))
+
+
+def call_id(call: dict[str, Any]) -> str:
+    """Empty where the agent gives none."""
+    return acp.text(call.get("toolCallId"))
+
+
+def title(call: dict[str, Any]) -> str:
+    """What to call it: its title, else its tool or kind; gemini and claude omit the title in updates."""
+    return acp.text(call.get("title")) or tool(call) or acp.text(call.get("kind")) or "a tool call"
+
+
+def tool(call: dict[str, Any]) -> str:
+    """The name of its tool, where the agent tells it: qwen, and claude before it used `name`, do so in `_meta`."""
+    meta = acp.mapping(call.get("_meta"))
+    claude = acp.mapping(meta.get("claudeCode"))
+    return acp.text(call.get("name")) or acp.text(meta.get("toolName")) or acp.text(claude.get("toolName"))
+
+
+def server(call: dict[str, Any]) -> str:
+    """The MCP server that its tool belongs to, where the agent tells that."""
+    meta = acp.mapping(call.get("_meta"))
+    claude = acp.mapping(acp.mapping(meta.get("claudeCode")).get("mcpServer"))
+    named = _MCP.fullmatch(tool(call))
+    return acp.text(meta.get("serverId")) or acp.text(claude.get("name")) or (named[1] if named else "")

@@ -1,0 +1,499 @@
+"""
+Named sessions on disk: which ACP session a (project, profile, name) stands for.
+
+An answer is the truth or a SessionError. Each row carries a seal over its fields, because SQLite notices a damaged
+tree but not a damaged text; and "there is none" is believed only after the whole store was checked, since it makes the
+caller start afresh where somebody meant to go on. A call that returned survives `kill -9` of anybody at any instant.
+"""
+
+import os
+import re
+import shlex
+import sqlite3
+import stat
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
+
+from acp_launch.errors import SessionError
+from acp_launch.plan.model import LaunchPlan
+from acp_launch.private import make_private
+from acp_launch.protocol.acp import Negotiated
+from acp_launch.secret.redact import redactor
+from acp_launch.session.observer import SessionReady
+
+# Every failure of the session store in words: what is wrong with which file, and what to do about it.
+
+
+ELSEWHERE = "set ACP_LAUNCH_STATE_DIR to a directory on a local disk that you can write to"
+
+
+@contextmanager
+def explained(path: Path, *, patience: float) -> Iterator[None]:
+    """The one place where a failure of SQLite or of the file system becomes a SessionError."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _explain(path, error, patience) from error
+    except OSError as error:
+        fix = f"check the owner and mode of {shlex.quote(str(path.parent))}, or {ELSEWHERE}"
+        raise SessionError(f"cannot use the session store {path}: {error.strerror or error}", fix=fix) from error
+    except UnicodeEncodeError as error:
+        raise SessionError(f"the session store cannot hold {error.object!r}: it is not valid Unicode") from error
+    except UnicodeDecodeError as error:  # also when SQLite's message quotes a damaged schema
+        raise damaged(path, "its text is not UTF-8") from error
+
+
+def damaged(path: Path, what: str) -> SessionError:
+    aside = f"mv {shlex.quote(str(path.parent))} {shlex.quote(f'{path.parent}.damaged')}"
+    # SQLite quotes what it found, and that may be anything.
+    shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in what)
+    return SessionError(
+        f"the session store {path} is damaged: {shown}; it was left as it is",
+        fix=f"{aside}, then start afresh; agents still have their sessions: acp-launch session list PROFILE --agent",
+    )
+
+
+def newer(path: Path, version: int, known: int) -> SessionError:
+    return SessionError(
+        f"the session store {path} was written by a newer acp-launch (store version {version}, this one knows {known})",
+        fix="pip install --upgrade acp-launch, or set ACP_LAUNCH_STATE_DIR to another directory",
+    )
+
+
+def _explain(path: Path, error: sqlite3.Error, patience: float) -> SessionError:
+    match _code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return SessionError(
+                f"the session store {path} has been locked by another process for more than {patience:g} s",
+                fix=f"end the process that holds it (fuser {shlex.quote(str(path))} names it) and run again",
+            )
+        case sqlite3.SQLITE_FULL:
+            return SessionError(f"no room to write the session store {path}: {error}", fix="free some disk space")
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_AUTH:
+            fix = f"make {shlex.quote(str(path.parent))} and what is in it writable for you, or {ELSEWHERE}"
+            return SessionError(f"the session store {path} cannot be opened for writing: {error}", fix=fix)
+        case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_PROTOCOL | sqlite3.SQLITE_NOLFS:
+            return SessionError(
+                f"the session store {path} cannot be read or written: {error}", fix=f"check the disk, or {ELSEWHERE}"
+            )
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_ERROR:
+            return damaged(path, str(error))
+        case _:
+            return SessionError(f"the session store {path} failed: {error}", fix="this is a bug, please report it")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; errors that Python's module raises itself have none."""
+    misused = isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError)
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE if misused else sqlite3.SQLITE_ERROR)
+    return code & 0xFF
+
+
+# The file under the session store: made whole or not at all, opened without harm.
+#
+# - A new store is built under a private name and linked into place when complete, so nobody ever sees half of one:
+#   ten processes may be the first at once, and each may die at any instant. An empty file is therefore damage.
+# - SQLite keeps its write-ahead log beside the file. All of it lives in a directory of its own, so that putting a
+#   damaged store aside is one `mv` and no log of an old store is ever applied to a new one.
+# - WAL where the file system can (it needs shared memory, which most network file systems lack), else a rollback
+#   journal; decided once, when the store is made, and recorded by SQLite in the file.
+# - A store that is damaged, foreign or newer is refused and left where it is.
+
+
+VERSION = 1  # of the tables below; kept in SQLite's user_version
+APPLICATION_ID = 0x4143504C  # "ACPL", says whose file it is
+BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a store
+HEADER = 100  # bytes every SQLite file begins with
+TABLES = """
+CREATE TABLE session (
+    project TEXT NOT NULL, profile TEXT NOT NULL, name TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL, agent_version TEXT NOT NULL, agent_command TEXT NOT NULL,
+    cwd TEXT NOT NULL, title TEXT NOT NULL,
+    created REAL NOT NULL, last_used REAL NOT NULL,
+    seal INTEGER NOT NULL,
+    PRIMARY KEY (project, profile, name)
+) WITHOUT ROWID
+"""
+
+
+def connect(path: Path, *, patience: float) -> sqlite3.Connection:
+    """Open the store at `path`, made first if need be. Locks of others are waited for up to `patience` seconds.
+
+    Raises:
+        SessionError: it cannot be made or opened, or is not one of ours to use; nothing was changed.
+    """
+    with explained(path, patience=patience):
+        if not path.exists():
+            _make(path)
+        _look(path)
+        # rw, not rwc: a store that vanished this instant must not come back empty.
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=patience, isolation_level=None
+        )
+        try:
+            _check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All of it or nothing, alone among the writers: what was read inside is still true when it is written."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite rolls back by itself on a full disk
+            connection.execute("ROLLBACK")
+        raise
+
+
+def verify(connection: sqlite3.Connection, path: Path) -> None:
+    """Read every page and raise SessionError unless they fit together."""
+    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if verdict != "ok":
+        raise damaged(path, " ".join(str(verdict).split()))
+
+
+def _make(path: Path) -> None:
+    """Build a store and put it at `path`, unless another process does so first."""
+    make_private(path.parent)
+    _refuse_orphan(path)
+    draft = path.with_name(f".new-{os.getpid()}-{os.urandom(6).hex()}")
+    try:
+        _build(draft)
+        os.link(draft, path)
+    except FileExistsError:
+        return  # the other's is as good as ours
+    finally:
+        for ending in ("", *BESIDE):
+            draft.with_name(draft.name + ending).unlink(missing_ok=True)
+
+
+def _refuse_orphan(path: Path) -> None:
+    """A log outlives its store only when somebody moved the store alone: keep it, it may hold sessions."""
+    log = path.with_name(path.name + "-wal")
+    # In this order: whoever made a store in the meantime made it before its log.
+    if log.exists() and not path.exists():
+        raise damaged(path, f"its log {log.name} is there and the store itself is not")
+
+
+def _build(draft: Path) -> None:
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        draft.chmod(0o600)  # past any umask; SQLite gives its log and index the mode of the store
+    finally:
+        os.close(descriptor)
+    with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        _choose_journal(connection)
+        with transaction(connection):
+            connection.execute(TABLES)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _choose_journal(connection: sqlite3.Connection) -> None:
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        # Opens the log, which is what some file systems cannot do.
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError:
+        connection.execute("PRAGMA journal_mode = DELETE")  # whatever else is wrong fails again here
+
+
+def _look(path: Path) -> None:
+    """What SQLite would take for an empty store, wait for, or throw the log away for."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise damaged(path, "it is not a file")
+    if status.st_size < HEADER:
+        raise damaged(path, "it is cut short" if status.st_size else "it is empty")
+
+
+def _check(connection: sqlite3.Connection, path: Path) -> None:
+    (identity,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if identity != APPLICATION_ID or version < 1:
+        raise damaged(path, "it is not a session store of acp-launch")
+    if version > VERSION:
+        raise newer(path, version, VERSION)
+    (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if journal == "wal":  # NORMAL cannot damage a WAL store, only lose the last commits at a power cut
+        connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+PATIENCE = 5.0  # seconds for the writes of others; ten at once need less than 0.1
+Key = tuple[str, str, str]
+
+
+class Record(Struct, frozen=True):
+    """A named session. Paths are text as the operating system gave them; times are Unix seconds."""
+
+    project: str
+    profile: str
+    name: str
+    session_id: str  # the agent's
+    agent_name: str
+    agent_version: str
+    agent_command: str
+    cwd: str
+    title: str
+    created: float
+    last_used: float
+
+    @property
+    def key(self) -> Key:
+        return self.project, self.profile, self.name
+
+
+COLUMNS = ", ".join([*Record.__struct_fields__, "seal"])
+SELECT = f"SELECT {COLUMNS} FROM session"
+INSERT = f"INSERT OR REPLACE INTO session ({COLUMNS}) VALUES ({', '.join('?' * (len(Record.__struct_fields__) + 1))})"
+BY_KEY = "project = ? AND profile = ? AND name = ?"
+NEWEST_FIRST = "ORDER BY last_used DESC, project, profile, name"
+
+
+def open_registry(state_dir: Path) -> "Registry":
+    """The user's own store."""
+    return Registry(state_dir / "sessions" / "sessions.db")
+
+
+class Registry:
+    """An open store. Every method may raise SessionError, and has then changed nothing."""
+
+    def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
+        """`path` is made if need be, alone in its directory; `patience` bounds each wait for a lock, in seconds."""
+        self._path = path
+        self._patience = patience
+        self._connection = connect(path, patience=patience)
+
+    def __enter__(self) -> "Registry":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with explained(self._path, patience=self._patience):
+            self._connection.close()
+
+    def find(self, project: str, profile: str, name: str) -> Record | None:
+        return self._first(f"WHERE {BY_KEY}", (project, profile, name))
+
+    def latest(self, project: str, profile: str) -> Record | None:
+        """The one used last, for `--continue`."""
+        return self._first(f"WHERE project = ? AND profile = ? {NEWEST_FIRST} LIMIT 1", (project, profile))
+
+    def list(
+        self, project: str | None = None, profile: str | None = None, *, limit: int | None = None
+    ) -> tuple[Record, ...]:
+        """Newest first; of one project or profile, or of all. At most `limit` of them."""
+        where, values = _chosen(project, profile)
+        most = "" if limit is None else f" LIMIT {limit}"
+        with explained(self._path, patience=self._patience):
+            verify(self._connection, self._path)
+            return self._read(f"{where}{NEWEST_FIRST}{most}", values)
+
+    def count(self, project: str | None = None, profile: str | None = None) -> int:
+        """How many there are."""
+        where, values = _chosen(project, profile)
+        with explained(self._path, patience=self._patience):
+            return int(self._connection.execute(f"SELECT count(*) FROM session {where}", values).fetchone()[0])
+
+    def save(self, record: Record) -> None:
+        """Insert `record`, or put it in the place of the one with its key."""
+        with explained(self._path, patience=self._patience):
+            self._write(record)
+
+    def touch(self, key: Key, last_used: float, title: str | None = None) -> Record:
+        """Note that a session was used, and its title if there is a new one; gives the record as it is now."""
+        with explained(self._path, patience=self._patience), transaction(self._connection):
+            old = self._existing(key)
+            record = replace(old, last_used=last_used, title=old.title if title is None else title)
+            self._write(record)
+        return record
+
+    def rename(self, key: Key, new: str) -> Record:
+        """Give a session another name; refuses one that is taken."""
+        with explained(self._path, patience=self._patience), transaction(self._connection):
+            record = replace(self._existing(key), name=new)
+            if self._read(f"WHERE {BY_KEY}", record.key):
+                raise SessionError(
+                    f'there is already a session "{new}" of profile "{record.profile}"', fix="choose another name"
+                )
+            self._delete(key)
+            self._write(record)
+        return record
+
+    def remove(self, key: Key) -> bool:
+        """Forget a session; False when there was none."""
+        with explained(self._path, patience=self._patience):
+            return self._delete(key) > 0
+
+    def _first(self, clause: str, values: Sequence[str]) -> Record | None:
+        with explained(self._path, patience=self._patience):
+            if found := self._read(clause, values):
+                return found[0]
+            verify(self._connection, self._path)
+            return None
+
+    def _existing(self, key: Key) -> Record:
+        if found := self._read(f"WHERE {BY_KEY}", key):
+            return found[0]
+        raise SessionError(f'there is no session "{key[2]}" of profile "{key[1]}"', fix="see acp-launch session list")
+
+    def _read(self, clause: str, values: Sequence[str]) -> tuple[Record, ...]:
+        rows = self._connection.execute(f"{SELECT} {clause}", values).fetchall()
+        return tuple(self._unsealed(row) for row in rows)
+
+    def _unsealed(self, row: tuple[Any, ...]) -> Record:
+        *values, seal = row
+        if seal != _seal(values):
+            raise damaged(self._path, f"the entry of session {values[2]!r} is not what was written")
+        return Record(*values)
+
+    def _write(self, record: Record) -> None:
+        # The title comes from the agent and may be anything; the other texts are ours and are refused as they are.
+        title = record.title.encode(errors="replace").decode()
+        values = astuple(replace(record, title=title, created=float(record.created), last_used=float(record.last_used)))
+        self._connection.execute(INSERT, (*values, _seal(values)))
+
+    def _delete(self, key: Key) -> int:
+        return self._connection.execute(f"DELETE FROM session WHERE {BY_KEY}", key).rowcount
+
+
+def _chosen(project: str | None, profile: str | None) -> tuple[str, Sequence[str]]:
+    """The condition for those of one project or profile, or of all, and its values."""
+    chosen = {"project": project, "profile": profile}
+    values = {column: value for column, value in chosen.items() if value is not None}
+    return (f"WHERE {' AND '.join(f'{column} = ?' for column in values)} " if values else ""), [*values.values()]
+
+
+def _seal(values: Sequence[object]) -> int:
+    return zlib.crc32("\0".join(map(str, values)).encode(errors="surrogatepass"))
+
+
+# Which session a run opens: the one named, the latest, or a new one under a name of its own (docs/session.md).
+
+
+def fresh_name() -> str:
+    """A name for a session that nobody named: sorts by time, and two runs in one second differ."""
+    return time.strftime("%Y%m%d-%H%M%S-") + os.urandom(2).hex()
+
+
+def is_fresh(name: str) -> bool:
+    """Whether it looks like one of those."""
+    return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", name) is not None
+
+
+def latest_name(registry: Registry, plan: LaunchPlan) -> str:
+    """The session of this project and profile that was used last.
+
+    Raises:
+        SessionError: there is none.
+    """
+    record = registry.latest(str(plan.project), plan.profile)
+    if record is None:
+        raise SessionError(
+            f'there is no session of profile "{plan.profile}" in {plan.project} to continue',
+            fix="run it once without --continue; acp-launch session list --all shows every session",
+        )
+    return record.name
+
+
+def continued(registry: Registry, plan: LaunchPlan, name: str, *, latest: bool) -> Record | None:
+    """The session of that name, or None when there is none yet. Ask while holding it: others may be using it.
+
+    `latest` is whether `--continue` chose it, which takes no `--new`.
+
+    Raises:
+        SessionError: it belongs to another directory; ACP wants the same cwd every time a session is loaded.
+    """
+    record = registry.find(str(plan.project), plan.profile, name)
+    if record is not None and record.cwd != str(plan.cwd):
+        import shlex
+
+        raise SessionError(
+            f'the session "{name}" works in {record.cwd}, this run in {plan.cwd}',
+            fix=f"--cwd {shlex.quote(record.cwd)}, or {'no --continue' if latest else '--new'} to start afresh here",
+        )
+    return record
+
+
+# What a run leaves in the store: written when its session is open, so that `kill -9` loses no session.
+#
+# Names and titles are for people, and what agents and prompts say in them is redacted. The session's id is not: it must
+# be the agent's own, and an agent that puts a secret into it keeps it itself.
+
+
+TITLE = 80  # characters of the first prompt that stand in for a title
+
+
+class Keeper:
+    """Keeps one session of `plan` in the store."""
+
+    def __init__(self, registry: Registry, plan: LaunchPlan, record: Record | None, prompt: str) -> None:
+        """`record` is the session that is continued; `prompt` names a new one until the agent does."""
+        self._registry = registry
+        self._plan = plan
+        self._record = record
+        self._prompt = prompt
+        self._key: Key | None = None
+
+    def opened(self, ready: SessionReady, agent: Negotiated) -> None:
+        now = time.time()
+        record = self._record or self._fresh(ready, now)
+        record = replace(
+            record,
+            agent_name=redactor.text(agent.name),
+            agent_version=redactor.text(agent.agent_version),
+            last_used=now,
+            session_id=ready.session_id,
+        )
+        self._key = record.key
+        self._registry.save(record)
+
+    def ended(self, title: str) -> None:
+        """`title` as the agent names the session; empty keeps the one there is."""
+        if self._key is not None:
+            self._registry.touch(self._key, time.time(), redactor.text(title) or None)
+
+    def _fresh(self, ready: SessionReady, now: float) -> Record:
+        return Record(
+            project=str(self._plan.project),
+            profile=self._plan.profile,
+            name=ready.name,
+            session_id=ready.session_id,
+            agent_name="",
+            agent_version="",
+            agent_command=str(self._plan.agent.command),
+            cwd=str(self._plan.cwd),
+            title=" ".join(redactor.text(self._prompt).split())[:TITLE],
+            created=now,
+            last_used=now,
+        )
+
+
+def drift(record: Record, agent: Negotiated) -> str:
+    """What changed about the agent since the session was last used; empty when nothing did."""
+    if agent.name and record.agent_name and agent.name != record.agent_name:
+        return f'the session "{record.name}" was made with {record.agent_name}, and this is {agent.name}'
+    if agent.agent_version != record.agent_version:
+        now, before = agent.agent_version or "unknown", record.agent_version or "unknown"
+        return f"{agent.name or 'the agent'} is now version {now}, it was {before}"
+    return ""

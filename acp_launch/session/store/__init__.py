@@ -1,1 +1,0 @@
-"""Named sessions on disk, and who is in one."""

@@ -1,0 +1,302 @@
+"""
+`terminal/create`, `output`, `wait_for_exit`, `kill` and `release` (ACP v1 "terminals", C-71 to C-73).
+
+What a command prints is given to the agent with known secrets hidden: nothing it could run needs them shown, and it
+is the agents that must not see them. Whoever makes a `Terminals` closes it: no command outlives the session.
+"""
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from acp_launch.errors import LaunchError
+from acp_launch.plan.executable import CannotRun, find
+from acp_launch.process.terminal import Terminal
+from acp_launch.process.tree import Exit
+from acp_launch.protocol import jsonrpc
+from acp_launch.session.files import Allowed
+from acp_launch.session.service import Refusal, Services, TerminalServed, invalid, missing
+
+# What `terminal/create` asks us to run (ACP v1 "terminals"): its params become an argv, an environment, a directory.
+#
+# The schema calls `command` a program, but agents also put a whole shell line there and no `args`: what is no program,
+# and would mean something to a shell, is given to /bin/sh. The directory need not be one of the session's: a command
+# goes where it likes, so that would be a promise we cannot keep. It is shown where somebody decides.
+
+
+KEPT = 1024 * 1024  # bytes of output, where the agent names no limit
+MOST = 8 * 1024 * 1024  # bytes, whatever it names
+UINT64 = 2**64 - 1
+_SHELL = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~=%!{}]")
+# Variables that make no program do something else; the others are told to whoever decides.
+_HARMLESS = re.compile(r"CI|CLAUDECODE|COLORTERM|COLUMNS|FORCE_COLOR|LANG|LC_[A-Z]+|LINES|NO_COLOR|TERM|TZ")
+
+
+class Command(Struct, frozen=True):
+    """`said` is what the agent asked for, after the variables of its own that may change what that does."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path
+    said: str
+    args: tuple[str, ...]
+    limit: int  # bytes of output
+
+    @property
+    def line(self) -> str:
+        """As it would be typed."""
+        return " ".join([self.said, *map(shlex.quote, self.args)])
+
+    def tool_call(self) -> dict[str, Any]:
+        """What to ask before it is run."""
+        args = {"args": list(self.args)} if self.args else {}
+        raw = {"command": self.said, **args, "cwd": str(self.cwd)}
+        return {"kind": "execute", "title": self.line, "rawInput": raw}
+
+
+def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str]) -> Command:
+    """`cwd` is where it is run unless the agent says; `env` what it has unless the agent says more.
+
+    Raises:
+        Refusal: the params are wrong, or there is no such program or directory.
+    """
+    program, words = _word(params.get("command"), "command"), _command_words(params)
+    own = _variables(params)
+    directory = _directory(params, cwd)
+    whole = {**env, **own}
+    argv, typed = _argv(program, words, directory, whole.get("PATH"))
+    told = [f"{name}={shlex.quote(value)}" for name, value in own.items() if not _HARMLESS.fullmatch(name)]
+    return Command(argv, whole, directory, " ".join([*told, typed]), tuple(words), _limit(params))
+
+
+def _argv(program: str, words: list[str], cwd: Path, path: str | None) -> tuple[tuple[str, ...], str]:
+    """What to start, and how the first of it would be typed."""
+    found = find(program, project=cwd, path=path)
+    if not isinstance(found, CannotRun):
+        return (str(found), *words), shlex.quote(program)
+    if not words and _SHELL.search(program):
+        return ("/bin/sh", "-c", program), program
+    raise missing(f"it cannot be run: {found.message}; {found.fix}")
+
+
+def _directory(params: dict[str, Any], default: Path) -> Path:
+    value = params.get("cwd")
+    if value is None:
+        return default
+    directory = Path(_word(value, "cwd"))
+    if not directory.is_absolute():
+        raise invalid(f'"cwd" must be absolute, and "{directory}" is not')
+    if not os.path.lexists(directory):
+        raise missing(f'there is no directory "{directory}"', {"path": str(directory)})
+    if not directory.is_dir():
+        raise invalid(f'"{directory}" is not a directory')
+    return directory
+
+
+def _command_words(params: dict[str, Any]) -> list[str]:
+    value = params.get("args")
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise invalid('"args" must be a list of strings')
+    return [_word(word, "args", may_be_empty=True) for word in value]
+
+
+def _variables(params: dict[str, Any]) -> dict[str, str]:
+    value = params.get("env")
+    if value is None:
+        return {}
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise invalid('"env" must be a list of objects with "name" and "value"')
+    named = [(_word(entry.get("name"), "env"), _word(entry.get("value"), "env", may_be_empty=True)) for entry in value]
+    if odd := next((name for name, _ in named if "=" in name), None):
+        raise invalid(f'"env": "{odd}" is no name of a variable')
+    return dict(named)
+
+
+def _word(value: object, name: str, *, may_be_empty: bool = False) -> str:
+    """Text that can be given to a program."""
+    if not isinstance(value, str) or not (value or may_be_empty):
+        raise invalid(f'"{name}": expected {"" if may_be_empty else "some "}text')
+    if "\0" in value:
+        raise invalid(f'"{name}" holds a NUL character')
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise invalid(f'"{name}" holds half a surrogate pair, which is no text') from None
+    return value
+
+
+def _limit(params: dict[str, Any]) -> int:
+    value = params.get("outputByteLimit")
+    if value is None:
+        return KEPT
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= UINT64:
+        raise invalid('"outputByteLimit" must be a whole number from 0 on')
+    return min(value, MOST)
+
+
+AT_ONCE = 64  # terminals that were not released; an agent that needs more has forgotten some
+
+Tell = Callable[[TerminalServed], None]
+
+
+class Terminals:
+    def __init__(self, cwd: Path, env: Mapping[str, str], *, allowed: Allowed, tell: Tell) -> None:
+        """`cwd` and `env` are what a command has unless the agent says otherwise. `tell` hears at most 20 times a
+        second what a command prints."""
+        self._cwd, self._env = cwd, env
+        self._allowed, self._tell = allowed, tell
+        self._count = 0
+        self._known: dict[str, Terminal] = {}  # by the id the agent may use
+        self._leaving: set[Terminal] = set()  # released, and perhaps not ended yet
+        self._is_closed = False
+
+    def services(self) -> Services:
+        return {
+            "terminal/create": self._create,
+            "terminal/output": self._output,
+            "terminal/wait_for_exit": self._wait_for_exit,
+            "terminal/kill": self._kill,
+            "terminal/release": self._release,
+        }
+
+    async def close(self, hurry: asyncio.Event | None = None) -> None:
+        """End every command with all it started, together, and start no more; bounded as `Terminal.end` is.
+
+        Seen through although the caller is cancelled, but then, or once `hurry` is set, without any grace.
+        """
+        self._is_closed = True
+        living = [*self._known.values(), *self._leaving]
+        self._known.clear()
+        try:
+            await _ended(living, hurry or asyncio.Event())
+        finally:
+            for terminal in living:
+                terminal.drop()
+
+    async def _create(self, params: dict[str, Any]) -> object:
+        wanted = command(params, cwd=self._cwd, env=self._env)
+        self._check_room()
+        if reason := await self._allowed(wanted.tool_call()):
+            raise self._refused(wanted, Refusal(jsonrpc.INTERNAL_ERROR, reason))
+        self._check_room()
+        return {"terminalId": self._start(wanted)}
+
+    def _start(self, wanted: Command) -> str:
+        self._count += 1
+        id = f"terminal-{self._count}"
+
+        def tell(output: str = "", exit: Exit | None = None) -> None:
+            ending = None if exit is None else _words(exit)
+            step = TerminalServed(terminal_id=id, command=wanted.line, cwd=str(wanted.cwd), output=output, exit=ending)
+            self._tell(step)
+
+        try:
+            terminal = Terminal(
+                wanted.argv,
+                env=wanted.env,
+                cwd=wanted.cwd,
+                name=id,
+                limit=wanted.limit,
+                said=tell,
+                ended=lambda exit: tell(exit=exit),
+            )
+        except LaunchError as error:
+            reason = "; ".join(filter(None, (error.message, error.fix)))
+            raise self._refused(wanted, Refusal(jsonrpc.INTERNAL_ERROR, reason)) from None
+        self._known[id] = terminal
+        tell()
+        return id
+
+    async def _output(self, params: dict[str, Any]) -> object:
+        terminal = self._named(params)
+        text, is_cut = terminal.output()
+        so_far = {"output": text, "truncated": is_cut}
+        return so_far if terminal.exit is None else {**so_far, "exitStatus": _status(terminal.exit)}
+
+    async def _wait_for_exit(self, params: dict[str, Any]) -> object:
+        return _status(await self._named(params).wait())
+
+    async def _kill(self, params: dict[str, Any]) -> object:
+        await self._named(params).end()
+        return {}
+
+    async def _release(self, params: dict[str, Any]) -> object:
+        terminal = self._named(params)
+        del self._known[params["terminalId"]]
+        self._leaving = {other for other in self._leaving if not other.is_gone} | {terminal}
+        await terminal.end()
+        return {}
+
+    def _named(self, params: dict[str, Any]) -> Terminal:
+        id = params.get("terminalId")
+        terminal = self._known.get(id) if isinstance(id, str) else None
+        if terminal is None:
+            raise missing("there is no such terminal, or it was released", {"terminalId": id})
+        return terminal
+
+    def _check_room(self) -> None:
+        if self._is_closed:
+            raise Refusal(jsonrpc.INTERNAL_ERROR, "the session is over")
+        if len(self._known) >= AT_ONCE:
+            raise Refusal(jsonrpc.INTERNAL_ERROR, f"{AT_ONCE} terminals are open; release one first")
+
+    def _refused(self, wanted: Command, refusal: Refusal) -> Refusal:
+        exit = f"it was refused: {refusal.message}"
+        self._tell(TerminalServed(terminal_id="", command=wanted.line, cwd=str(wanted.cwd), exit=exit))
+        return refusal
+
+
+async def _ended(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
+    """End them all; a cancellation hastens it, and is passed on afterwards."""
+    ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
+    hastening = asyncio.create_task(_hasten(terminals, hurry))
+    cancelled: asyncio.CancelledError | None = None
+    while not all(task.done() for task in ending):
+        try:
+            await asyncio.wait(ending)
+        except asyncio.CancelledError as error:
+            cancelled = error
+            _hasten_now(terminals)
+    hastening.cancel()
+    await asyncio.wait({hastening})
+    if cancelled is not None:
+        raise cancelled
+    for task in ending:
+        task.result()
+
+
+async def _hasten(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
+    await hurry.wait()
+    _hasten_now(terminals)
+
+
+def _hasten_now(terminals: Sequence[Terminal]) -> None:
+    for terminal in terminals:
+        terminal.hurry.set()
+
+
+def _status(exit: Exit) -> dict[str, Any]:
+    """As the schema has it; both are null when the status was lost."""
+    return {"exitCode": exit.status, "signal": None if exit.signal is None else _signal(exit.signal)}
+
+
+def _words(exit: Exit) -> str:
+    if exit.signal is not None:
+        return f"signal {_signal(exit.signal)}"
+    return "its exit status was lost" if exit.status is None else f"exit status {exit.status}"
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # real-time signals have numbers only
+        return f"SIG{number}"

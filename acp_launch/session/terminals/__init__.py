@@ -1,1 +1,0 @@
-"""Commands we run for the agent (ACP v1 "Terminals")."""

@@ -1,0 +1,213 @@
+"""
+`config.yaml` and the variables become `Choices`, or every Problem at once.
+
+A variable wins over the file. `model` has the shapes, `rules` what shapes cannot say; here all of it gets its place: a
+line of the file, or the name of a variable.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from acp_launch.document.faults import UNKNOWN_KEY, Fault, described, placed, unknown_key
+from acp_launch.document.nodes import SETTINGS, Plain, found
+from acp_launch.document.scalars import Duration
+from acp_launch.document.shape import Shape, build
+from acp_launch.document.yaml import Document, parse
+from acp_launch.problem import Problem, likeliest
+from acp_launch.settings import variables as environment
+from acp_launch.settings.model import Choices, FileSettings, KeyringSettings, SecretSettings
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+# What settings must keep to beyond the shape of their values. Pure.
+#
+# Each rule looks at raw values and passes over what has the wrong type: `user` speaks of that. So all of them run even
+# when half of the settings are wrong.
+
+
+SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs some, and nobody waits for longer
+_PLACEHOLDER = re.compile(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
+_COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
+
+
+def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
+    """Every rule the settings break; `root` is what the file and the variables say together."""
+    secrets = _mapping(root, "secrets")
+    yield from _timeout(secrets.get("timeout"))
+    yield from _backend(_mapping(secrets, "keyring").get("backend"))
+    for key in ("path", "key_file"):
+        if _mapping(secrets, "file").get(key) == "":
+            yield Fault(("secrets", "file", key), "the path is empty", "write a path, or remove the key")
+    if isinstance(command := secrets.get("command"), list):
+        yield from _command(command)
+    elif secrets.get("store") == "command" and "command" not in secrets:
+        what = "the store is a command, and there is no command that prints a secret"
+        yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
+
+
+def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
+    value = owner.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _timeout(written: Plain) -> Iterator[Fault]:
+    try:
+        seconds = Duration.parse(written) if isinstance(written, str) else SHORTEST
+    except ValueError:  # `user` reports it
+        return
+    if not SHORTEST <= seconds <= LONGEST:
+        nearest = min(max(seconds, SHORTEST), LONGEST)
+        what = f"expected a duration from {SHORTEST} to {LONGEST}, found {found(written)}"
+        yield Fault(("secrets", "timeout"), what, f"write {nearest}")
+
+
+def _backend(written: Plain) -> Iterator[Fault]:
+    if isinstance(written, str) and not ("." in written and all(part.isidentifier() for part in written.split("."))):
+        what = f"expected a keyring backend by its full name, found {found(written)}"
+        fix = "write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends shows those there are"
+        yield Fault(("secrets", "keyring", "backend"), what, fix)
+
+
+def _command(words: Sequence[Plain]) -> Iterator[Fault]:
+    if not words:
+        yield Fault(_COMMAND, "the command is empty", f"write a program and its arguments: {_EXAMPLE}")
+        return
+    texts = [(index, word) for index, word in enumerate(words) if isinstance(word, str)]
+    for index, word in texts:
+        yield from _word((*_COMMAND, index), word)
+    if all("{name}" not in word for _, word in texts):
+        what = "no argument holds {name}: the answer would be the same for every secret"
+        yield Fault(_COMMAND, what, "put {name} where the secret's name belongs")
+
+
+def _word(path: tuple[str | int, ...], word: str) -> Iterator[Fault]:
+    if not word.strip():
+        what, fix = ("the program", "write the program to start") if path[-1] == 0 else ("this argument", "remove it")
+        yield Fault(path, f"{what} is empty", fix)
+    if path[-1] == 0 and "{name}" in word:
+        # A profile names its secrets: with a name such as ../x it would name the program, too.
+        what = "the program cannot depend on the secret's name, for profiles choose that"
+        yield Fault(path, what, "put {name} in an argument", offset=word.index("{name}"))
+    for written in _PLACEHOLDER.finditer(word):
+        if _is_mistaken(written):
+            what = f"unknown placeholder {written[0]}; did you mean {{name}}?"
+            yield Fault(path, what, "write {name}", offset=written.start())
+
+
+def _is_mistaken(written: re.Match[str]) -> bool:
+    """`${HOME}` is a shell's business; `${name}` and references as in profiles are nobody's here."""
+    dollar, inside = written[1], written[2] or ""
+    if dollar:
+        return inside == "name" or ":" in inside
+    return written[0] != "{name}"
+
+
+_SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
+    (): Choices,
+    ("secrets",): SecretSettings,
+    ("secrets", "keyring"): KeyringSettings,
+    ("secrets", "file"): FileSettings,
+}
+
+
+def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[Choices | None, list[Problem]]:
+    """
+    What the user chose; no choices when there is a problem.
+
+    `text` is empty without a settings file, and None when there is one that cannot be read: then the variables'
+    names are all that can be judged.
+    """
+    usable, wrong = _usable(variables)
+    document, problems = parse(text, file, SETTINGS) if text else (None, [])
+    if text is None or (problems and not document):
+        return None, [*wrong, *problems]
+    chosen, faults = _validated(document.root if document else {}, usable)
+    everything = [*wrong, *_located(faults, document, usable), *problems]
+    everything.sort(key=lambda problem: (problem.line, problem.column))
+    return (None if everything else chosen), everything
+
+
+def _usable(variables: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
+    """The variables that can be looked into, and what is wrong with the others."""
+    wrong = {name: problem for name, text in variables.items() if (problem := _unusable(name, text))}
+    return {name: text for name, text in variables.items() if name not in wrong}, list(wrong.values())
+
+
+def _unusable(name: str, text: str) -> Problem | None:
+    if name not in environment.NAMES:
+        return _unknown(name)  # and not a word of what it holds: it may have been meant for a secret
+    if not text.isascii() and text != text.encode(errors="replace").decode():
+        return Problem(name, 0, 0, "", "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
+    if name == environment.COMMAND and _listed(text) is None:
+        what = f"expected a list in JSON, found {found(text)}"
+        return Problem(name, 0, 0, "", what, """write it as '["op", "read", "op://dev/{name}/credential"]'""")
+    return None
+
+
+def _unknown(name: str) -> Problem:
+    known = {other.partition(environment.DELIMITER)[2]: other for other in environment.NAMES}
+    key = name.removeprefix(environment.NEARLY).lstrip("_").upper()
+    if nearest := likeliest(key, known):
+        what, fix = f"no setting has this name; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
+        return Problem(name, 0, 0, "", what, fix)
+    fix = f"unset {name}; a secret's value is in ACP_LAUNCH_SECRET_{key}"
+    return Problem(name, 0, 0, "", "no setting has this name", fix)
+
+
+def _listed(text: str) -> list[Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list) else None
+
+
+def _validated(root: dict[str, Any], variables: Mapping[str, str]) -> tuple[Choices | None, list[Fault]]:
+    said = _over(root, variables)
+    faults = list(broken(said))
+    try:
+        return build(Choices, said), faults
+    except ValueError:
+        from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Choices).validate_python(said), faults
+    except ValidationError as invalid:
+        return None, [*faults, *map(_fault, invalid.errors(include_url=False))]
+
+
+def _over(root: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """What the file and the variables say together: a variable wins."""
+    said = dict(root)
+    for name, text in variables.items():
+        *sections, key = environment.path(name)
+        inner = said
+        for section in sections:
+            there = inner.get(section)
+            inner[section] = dict(there) if isinstance(there, dict) else {}
+            inner = inner[section]
+        inner[key] = _listed(text) if name == environment.COMMAND else text
+    return said
+
+
+def _fault(error: "ErrorDetails") -> Fault:
+    path = error["loc"]
+    if error["type"] not in UNKNOWN_KEY:
+        return described(error, ())
+    homes = [(*section, name) for section, shape in _SHAPES.items() for name in shape.__struct_fields__]
+    if home := next((home for home in homes if home[-1] == path[-1]), None):  # `store` at the top
+        meant = ".".join(map(str, home))
+        return Fault(path, f'unknown key "{path[-1]}"; did you mean {meant}?', f"move it to {meant}", at_key=True)
+    return unknown_key(path, _SHAPES[path[:-1]].__struct_fields__)
+
+
+def _located(faults: Iterable[Fault], document: Document | None, variables: Mapping[str, str]) -> Iterator[Problem]:
+    for fault in dict.fromkeys(faults):
+        if name := environment.setter(fault.path, variables):
+            yield Problem(name, 0, 0, "", fault.message, fault.fix)
+        else:
+            assert document, f"a default is wrong: {fault}"
+            yield from placed(document, [fault])

@@ -1,0 +1,149 @@
+"""`help`: the documentation in the terminal, a page or where a word is in it."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from acp_launch.cli import manual
+from tests.cli.launcher import Launcher
+from tests.cli.terminal import on_terminal
+from tests.test_architecture import HEAVY, loaded
+from tests.test_readme import ROOT
+
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
+PAGER = "import os, sys; text = sys.stdin.read(); print('PAGED', os.environ.get('LESS'), text.count('\\n'), text[:999])"
+
+
+def asked(launch: Launcher, *words: str) -> str:
+    """The answer in a pipe, which has nothing in it that only a terminal understands."""
+    ended = launch("help", *words)
+    text = ended.out.decode()
+    assert ended.code == 0
+    assert text.replace("\n", "").isprintable()
+    return text
+
+
+def test_without_a_topic_each_page_of_docs_has_its_line(launch: Launcher) -> None:
+    lines = asked(launch).splitlines()
+    assert [line.split()[0] for line in lines] == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+    assert all(line.split(maxsplit=1)[1] and len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize("topic", manual.topics())
+def test_a_page_is_read_without_the_marks_of_markdown(topic: str, launch: Launcher) -> None:
+    shown = asked(launch, topic)
+    (title,) = re.findall("^# (.*)", (ROOT / "docs" / f"{topic}.md").read_text())
+    assert shown.splitlines()[0] == title
+    assert f"This page is about {manual.about(topic)}." in shown
+    assert not re.search(r"^#|<!--|\([a-z]+\.md[)#]|!\[|^\|", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_every_section_of_a_page_is_in_what_is_shown(launch: Launcher) -> None:
+    shown = asked(launch, "trust").splitlines()
+    assert [section.heading for section in manual.sections("trust")][1:] == [
+        line for line in shown if line in {section.heading for section in manual.sections("trust")}
+    ]
+
+
+def test_an_empty_word_is_none(launch: Launcher) -> None:
+    assert asked(launch, " ") == asked(launch)
+
+
+def test_a_topic_is_found_in_any_case(launch: Launcher) -> None:
+    assert asked(launch, "Trust") == asked(launch, "trust")
+
+
+def test_another_word_shows_the_sections_that_have_it_headings_first(launch: Launcher) -> None:
+    shown = asked(launch, "PASSPHRASE").splitlines()
+    assert "secrets: Machines without a keyring" in shown
+    at = shown.index("settings: Environment")
+    assert "passphrase" in shown[at + 1].casefold()
+    first, *_ = asked(launch, "exit", "codes").splitlines()
+    assert first == "scripting: Exit codes"
+
+
+def test_a_section_needs_all_the_words(launch: Launcher) -> None:
+    ended = launch("help", "passphrase", "subreaper")
+    assert ended.code == 2
+    assert 'no topic is named "passphrase subreaper", and no page has that text' in ended.err
+
+
+def test_the_name_of_a_command_leads_to_its_options_too(launch: Launcher) -> None:
+    ended = launch("help", "doctor")
+    assert ended.code == 0
+    assert "troubleshooting: " in ended.out.decode()
+    assert '--help after "doctor" lists its options' in ended.err
+
+
+def test_a_word_that_is_nowhere_gets_the_nearest(launch: Launcher) -> None:
+    ended = launch("help", "secrts")
+    assert ended.code == 2
+    assert ended.err == (
+        'acp-launch: no topic is named "secrts", and no page has that text; did you mean "secrets"?\n'
+        "    fix: acp-launch help lists the topics\n"
+    )
+
+
+def test_what_was_typed_drives_no_terminal(launch: Launcher) -> None:
+    ended = launch("help", "\x1b]0;owned\x07")
+    assert ended.code == 2
+    assert ended.err.replace("\n", "").isprintable()
+
+
+def test_a_page_is_in_the_users_pager_on_a_terminal_in_colours(launch: Launcher, tmp_path: Path) -> None:
+    """The pager is the same process: its exit code is the answer."""
+    pager = tmp_path / "my pager.py"
+    pager.write_text(f"{PAGER}\nprint('secret' if 'ACP_LAUNCH_SECRET_X' in os.environ else 'blind')\nsys.exit(3)\n")
+    env = {**launch.env, "PAGER": f"{sys.executable} '{pager}'", "TERM": "xterm", "ACP_LAUNCH_SECRET_X": "not-real-1"}
+    for name in ("LESS", "NO_COLOR"):
+        env.pop(name, None)
+    with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
+        assert terminal.ends() == 3
+    lines = (ROOT / "docs" / "trust.md").read_text().count("\n")
+    (told,) = re.findall(r"PAGED -FX -R (\d+) ", terminal.text)
+    assert int(told) > lines / 2
+    assert re.search(r"\x1b\[[0-9;]*3[0-7]", terminal.raw.decode()), "blocks of code have colours"
+    assert "blind" in terminal.text, "no child inherits a secret's variable"
+
+
+@pytest.mark.parametrize("pager", ["", "no-such-pager-at-all", "'unbalanced"])
+def test_without_a_pager_that_can_be_run_the_page_is_shown_all_the_same(pager: str, launch: Launcher) -> None:
+    env = {**launch.env, "PAGER": pager, "TERM": "xterm"}
+    with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
+        assert terminal.ends() == 0
+    assert "What it does not protect against" in terminal.text
+
+
+def test_no_color_is_heeded_in_a_pager_too(launch: Launcher) -> None:
+    env = {**launch.env, "PAGER": "cat", "TERM": "xterm", "NO_COLOR": "1"}
+    with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
+        assert terminal.ends() == 0
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7]", terminal.raw.decode())
+
+
+def test_a_dumb_terminal_gets_plain_text(launch: Launcher) -> None:
+    with on_terminal("help", "trust", cwd=launch.project, env={**launch.env, "TERM": "dumb"}) as terminal:
+        assert terminal.ends() == 0
+    assert not STYLE.search(terminal.raw.decode())
+
+
+def test_a_heading_in_a_block_of_code_begins_no_section() -> None:
+    headings = [section.heading for section in manual.sections("profiles")]
+    assert "Keys of a profile" in headings
+    assert "review, merged from" not in headings
+
+
+def test_topics_complete_once(launch: Launcher) -> None:
+    ended = launch("__complete", "zsh", "help", "")
+    kind, *candidates = ended.out.decode().splitlines()
+    assert kind == "nothing"
+    assert [line.partition(":")[0] for line in candidates] == manual.topics()
+    assert launch("__complete", "zsh", "help", "trust", "").out.decode().splitlines() == ["nothing"]
+
+
+def test_the_list_and_a_search_import_nothing_heavy() -> None:
+    assert not (HEAVY | {"markdown_it"}) & loaded("help")
+    assert not (HEAVY | {"markdown_it"}) & loaded("help", "keyring")
