@@ -18,7 +18,7 @@ from acp_launch.settings.load import directory
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.profile.layers import Layer, Part
+    from acp_launch.profile.layers import Layer, ParsedLayer
 
 Candidates = Iterable[tuple[str, str]]
 MOST = 500  # of one kind; nobody reads more
@@ -88,10 +88,10 @@ def _servers(line: Line, settings: Settings) -> Candidates:
     return [(name, profile.name) for name, there in servers.items() if there]
 
 
-def _understood(layer: "Layer") -> "Part":
-    from acp_launch.profile.layers import Extends, Part
+def _understood(layer: "Layer") -> "ParsedLayer":
+    from acp_launch.profile.layers import Extends, ParsedLayer
 
-    return Part(layer, tuple(Extends(entry, 0, 0, "extends") for entry in glance(layer.text).extends))
+    return ParsedLayer(layer, tuple(Extends(entry, 0, 0, "extends") for entry in glance(layer.text).extends))
 
 
 def _logs(line: Line, settings: Settings) -> Candidates:
