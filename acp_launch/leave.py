@@ -88,12 +88,12 @@ def is_due() -> bool:
     return _state.first != 0
 
 
-def heed(listener: Listener) -> None:
+def set_listener(listener: Listener) -> None:
     """Every signal is the listener's from now on, until it cannot take one."""
     _state.listener = listener
 
 
-def heard() -> None:
+def acknowledge() -> None:
     """The listener has acted on what it was told."""
     _state.unheard = 0.0
     within(0, 0)
@@ -209,7 +209,7 @@ def _is_taken(number: int, listener: Listener) -> bool:
         at_once(128 + number)
     if not listener(number):
         _state.listener = None
-        heard()
+        acknowledge()
         return False
     if not _state.unheard:
         _state.unheard = now

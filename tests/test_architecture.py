@@ -44,7 +44,7 @@ PURE = [
     "profile/check",
     "profile/leaks",
     "profile/agents",
-    "profile/begin",
+    "profile/scaffold",
     "profile/edit",
     "profile/layers",
     "profile/rules",

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.checks.check import Check, of_error, ok, problem, warning
-from acp_launch.checks.profile import Part
+from acp_launch.checks.profile import ProfilePart
 from acp_launch.errors import LaunchError, WaitExpired
 from acp_launch.plan.model import Value
 from acp_launch.problem import ours
@@ -53,7 +53,7 @@ def agent(shaken: Handshake) -> Check:
     if shaken.after > SLOW * shaken.limit:
         fix = f"raise agent.timeouts.initialize ({shaken.limit:g} s) in the profile"
         return Check(
-            name="agent", standing="warning", text=f"{text}, near its limit", fix=fix, detail=detail, facts=facts
+            name="agent", verdict="warning", text=f"{text}, near its limit", fix=fix, detail=detail, facts=facts
         )
     return Check(name="agent", text=text, detail=detail, facts=facts)
 
@@ -62,7 +62,9 @@ def session(after: float) -> Check:
     return ok("session", "", f"opened in {milliseconds(after)}", timings={"session/new": round(after, 4)})
 
 
-def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: float, has_log: bool = True) -> Check:
+def server(
+    part: ProfilePart, found: "Survey", profile: str, *, hidden: int, after: float, has_log: bool = True
+) -> Check:
     """`hidden` are the tools the profile keeps from the agent; `after` is how many seconds its handshake took."""
     assert part.stdio is not None
     who, limit = found.server, part.stdio.timeouts.start
@@ -91,7 +93,7 @@ def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: flo
     return ok("server", part.server, text, **facts)
 
 
-def remote(part: Part, reached: float | str | None) -> Check:
+def remote(part: ProfilePart, reached: float | str | None) -> Check:
     """The agent shakes hands with it itself. `reached`: see `checks.reach`."""
     assert part.remote is not None
     text, facts = f"{part.remote.type} {part.remote.url.display()}", {"type": part.remote.type}
@@ -112,7 +114,7 @@ def remote(part: Part, reached: float | str | None) -> Check:
     return ok("server", part.server, said, **facts, timings=timings)
 
 
-def failed(part: Part, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
+def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
     """An error of the agent or of a server; one that a session opens without is only a warning. `has_log`: it has said
     something on stderr."""
     (check, *_) = of_error("server" if part.server else "agent", error)
@@ -121,19 +123,19 @@ def failed(part: Part, error: LaunchError, profile: str, *, has_log: bool = True
     words = [line for line in error.detail if line not in command]
     detail = (*command, *words[-LAST_WORDS:])
     if not part.is_required:
-        return Check(name="server", subject=part.server, standing="warning", text=check.text, fix=fix, detail=detail)
+        return Check(name="server", subject=part.server, verdict="warning", text=check.text, fix=fix, detail=detail)
     code = 8 if part.server else 4 if isinstance(error, WaitExpired) else error.exit_code
     return Check(
-        name=check.name, subject=part.server, standing="problem", text=check.text, fix=fix, detail=detail, code=code
+        name=check.name, subject=part.server, verdict="problem", text=check.text, fix=fix, detail=detail, code=code
     )
 
 
 def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
     """None can be opened, or not as the profile wants it."""
-    return replace(failed(Part(), error, profile, has_log=has_log), name="session")
+    return replace(failed(ProfilePart(), error, profile, has_log=has_log), name="session")
 
 
-def unopened(profile: str) -> Check:
+def session_skipped(profile: str) -> Check:
     """It was not asked for one."""
     text = "none was opened (--no-session); a run may be refused one"
     return warning("session", "", text, ours("doctor", profile))
@@ -163,13 +165,13 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def lacking(part: Part, names: Sequence[str], fix: str) -> Check:
+def without_secret(part: ProfilePart, names: Sequence[str], fix: str) -> Check:
     """It was not started. The problem is the secret's."""
     text = f"not started: it needs the secret {', '.join(names)}"
     return warning("server" if part.server else "agent", part.server, text, fix)
 
 
-def unheard(part: Part) -> Check:
+def no_answer(part: ProfilePart) -> Check:
     text = "it did not come to an answer"
     return warning("server" if part.server else "agent", part.server, text, "run it again, and let it finish")
 

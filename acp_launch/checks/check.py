@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from acp_launch.errors import LaunchError, MachineError, ProblemsError
 from acp_launch.problem import Problem
 
-Standing = Literal["ok", "warning", "problem"]
+Verdict = Literal["ok", "warning", "problem"]
 MACHINE = MachineError.exit_code
 # As a run meets them: the profile, its trust, the machine, the agent, its protocol, its login, the servers.
 STAGES = (2, 7, 3, 4, 5, 6, 8)
@@ -25,7 +25,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
     name: str
     subject: str = ""
-    standing: Standing = "ok"
+    verdict: Verdict = "ok"
     text: str
     fix: str = ""
     detail: tuple[str, ...] = ()
@@ -38,11 +38,11 @@ def ok(name: str, subject: str, text: str, **facts: Any) -> Check:
 
 
 def warning(name: str, subject: str, text: str, fix: str, **facts: Any) -> Check:
-    return Check(name=name, subject=subject, standing="warning", text=text, fix=fix, facts=facts)
+    return Check(name=name, subject=subject, verdict="warning", text=text, fix=fix, facts=facts)
 
 
 def problem(name: str, subject: str, text: str, fix: str, code: int = MACHINE, /, **facts: Any) -> Check:
-    return Check(name=name, subject=subject, standing="problem", text=text, fix=fix, code=code, facts=facts)
+    return Check(name=name, subject=subject, verdict="problem", text=text, fix=fix, code=code, facts=facts)
 
 
 def of_problem(name: str, subject: str, found: Problem, code: int) -> Check:
@@ -60,7 +60,7 @@ def of_error(name: str, error: LaunchError) -> list[Check]:
     return [
         Check(
             name=name,
-            standing="problem",
+            verdict="problem",
             text=error.message,
             fix=error.fix,
             detail=error.detail,
@@ -80,26 +80,28 @@ def exit_code(checks: Iterable[Check]) -> int:
 # A name that many have (root, ubuntu) tells nothing and stays: it is a word of many paths.
 
 
-ANYBODY = frozenset(
+COMMON_NAMES = frozenset(
     ("root", "user", "users", "admin", "node", "app", "build", "runner", "ubuntu", "debian", "vscode", "home", "work")
 )
 SHORTEST = 3  # characters of a name; a shorter one is a part of too many words
-NOBODY = "USER"
+ANONYMOUS = "USER"
 END = r"(?![\w.-])"  # `/home/me` is not the beginning of `/home/me2`
 
 
-class Discretion:
+class Anonymizer:
     def __init__(self, homes: Iterable[str], users: Iterable[str]) -> None:
         """`homes` are the home directory's names (it may be a link); `users` those of the user."""
         longest_first = sorted({home.rstrip("/\\") for home in homes} - {""}, key=len, reverse=True)
         self._homes = [re.compile(f"(')?{re.escape(home)}{END}(?(1)(/))?") for home in longest_first]
-        names = sorted({re.escape(name) for name in users if len(name) >= SHORTEST and name.lower() not in ANYBODY})
+        names = sorted(
+            {re.escape(name) for name in users if len(name) >= SHORTEST and name.lower() not in COMMON_NAMES}
+        )
         self._users = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(names)})(?![A-Za-z0-9])") if names else None
 
     def text(self, text: str) -> str:
         for home in self._homes:
             text = home.sub(_tilde, text)
-        return self._users.sub(NOBODY, text) if self._users else text
+        return self._users.sub(ANONYMOUS, text) if self._users else text
 
     def tree(self, value: Any) -> Any:
         """Everything in JSON, keys included."""

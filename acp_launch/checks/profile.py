@@ -21,7 +21,7 @@ from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, inspect
 from acp_launch.profile.model import Agent
-from acp_launch.profile.trust import Standing, standing
+from acp_launch.profile.trust import TrustState, trust_state
 from acp_launch.profile.values import Template
 from acp_launch.secret import lookup
 from acp_launch.secret.keyring import open_keyring
@@ -33,7 +33,7 @@ AGENT = "agent"
 SERVERS = "mcp_servers"
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class ProfilePart(Struct, frozen=True, kw_only=True):
     """
     `server` is its name, empty for the agent. `plan.agent` is the process to start; there is no plan when this machine
     cannot, and none for a remote server. `whole` is what was planned.
@@ -54,7 +54,7 @@ class Part(Struct, frozen=True, kw_only=True):
         return f"server {self.server}" if self.server else AGENT
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class ResolveInputs(Struct, frozen=True, kw_only=True):
     """What a profile is resolved with: `cwd` is where the command was typed, `override` is `--cwd`."""
 
     cwd: Path
@@ -62,14 +62,14 @@ class Place(Struct, frozen=True, kw_only=True):
     override: Path | None
 
 
-def parts(loaded: Loaded, place: Place) -> Iterator[Part]:
+def parts(loaded: Loaded, inputs: ResolveInputs) -> Iterator[ProfilePart]:
     """The agent first, then the servers in the profile's order."""
-    yield _agent(loaded, place)
+    yield _agent(loaded, inputs)
     for name in loaded.profile.mcp_servers:
-        yield _server(loaded, place, name)
+        yield _server(loaded, inputs, name)
 
 
-def faults(parts: list[Part]) -> Iterator[Check]:
+def faults(parts: list[ProfilePart]) -> Iterator[Check]:
     """What is wrong before anything starts, each thing once: what all parts share is the agent's to tell."""
     told: set[Problem] = set()
     for part in parts:
@@ -79,18 +79,18 @@ def faults(parts: list[Part]) -> Iterator[Check]:
                 yield of_problem(*_named(part), found, MACHINE)
 
 
-def _named(part: Part) -> tuple[str, str]:
+def _named(part: ProfilePart) -> tuple[str, str]:
     return ("server", part.server) if part.server else (AGENT, "")
 
 
-def _agent(loaded: Loaded, place: Place) -> Part:
+def _agent(loaded: Loaded, inputs: ResolveInputs) -> ProfilePart:
     others = tuple(found for found in loaded.problems if not _is_about(found, SERVERS))
     alone = replace(loaded.profile, mcp_servers={})
-    resolved = _resolved(replace(loaded, profile=alone, problems=others), place)
-    return Part(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
+    resolved = _resolved(replace(loaded, profile=alone, problems=others), inputs)
+    return ProfilePart(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
 
 
-def _server(loaded: Loaded, place: Place, name: str) -> Part:
+def _server(loaded: Loaded, inputs: ResolveInputs, name: str) -> ProfilePart:
     """With an agent that is always there."""
     profile = loaded.profile
     server, path = profile.mcp_servers[name], f"{SERVERS}.{name}"
@@ -98,18 +98,18 @@ def _server(loaded: Loaded, place: Place, name: str) -> Part:
     agent = Agent(command=Template("${python}"), env=own_path, inherit_env=profile.agent.inherit_env)
     own = tuple(found for found in loaded.problems if _is_about(found, path))
     alone = replace(profile, agent=agent, mcp_servers={name: server})
-    resolved = _resolved(replace(loaded, profile=alone, problems=own), place)
-    part = Part(server=name, problems=resolved.problems, needs=resolved.needs, is_required=_is_required(server))
+    resolved = _resolved(replace(loaded, profile=alone, problems=own), inputs)
+    part = ProfilePart(server=name, problems=resolved.problems, needs=resolved.needs, is_required=_is_required(server))
     if resolved.plan is None or not resolved.plan.servers:
         return part
     (planned,) = resolved.plan.servers
     if isinstance(planned, RemotePlan):
         return replace(part, whole=resolved.plan, remote=planned)
-    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=process(planned, place.environ)))
+    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=process(planned, inputs.environ)))
 
 
-def _resolved(loaded: Loaded, place: Place) -> Resolved:
-    return resolve(loaded, cwd=place.cwd, environ=place.environ, cwd_override=place.override)
+def _resolved(loaded: Loaded, inputs: ResolveInputs) -> Resolved:
+    return resolve(loaded, cwd=inputs.cwd, environ=inputs.environ, cwd_override=inputs.override)
 
 
 def _is_required(server: object) -> bool:
@@ -158,13 +158,15 @@ MOST = 40  # lines of what it would run; `trust` shows all
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def trust(loaded: Loaded, settings: Settings, report: Callable[[Standing], Iterable[str]], *, is_waved: bool) -> Check:
+def trust(
+    loaded: Loaded, settings: Settings, report: Callable[[TrustState], Iterable[str]], *, is_waved: bool
+) -> Check:
     """
     `report` says what a profile that is not trusted would run. `is_waved` is `--trust`: it lets one pass this once, but
     none that cannot be accepted.
     """
     try:
-        found = standing(loaded, settings)
+        found = trust_state(loaded, settings)
     except LaunchError as error:
         return of_error("trust", error)[0]
     if found.is_trusted:
@@ -178,12 +180,12 @@ def trust(loaded: Loaded, settings: Settings, report: Callable[[Standing], Itera
     return replace(check, detail=(*lines[:MOST], *more))
 
 
-def _why(found: Standing) -> str:
+def _why(found: TrustState) -> str:
     reasons = f": {'; '.join(found.doubts)}" if found.doubts else ""
     return f"{BAD[found.how]}{reasons}, so nothing of it is started"
 
 
-def _fix(loaded: Loaded, found: Standing) -> str:
+def _fix(loaded: Loaded, found: TrustState) -> str:
     if found.how == "doubtful":
         return "make the file your own, and writable by nobody else, inside the project"
     name = quote(loaded.found.called)
@@ -208,7 +210,7 @@ def way_out(name: str, outcome: Outcome) -> str:
     return outcome.fix or next_command(name, outcome.state)
 
 
-def unfit_checks(parts: Sequence[Part], outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
+def unfit_checks(parts: Sequence[ProfilePart], outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
     """Those that their place cannot hold: a header is one line."""
     values = lookup.secrets(outcomes)
     for part in parts:
@@ -227,14 +229,14 @@ USABLE = ("found", "missing")
 CHOOSE = "acp-launch secret set NAME says which other stores there are"
 
 
-class Asked(Struct, frozen=True):
+class StoreCheck(Struct, frozen=True):
     """`fault` is why it is of no use now."""
 
     check: Check
     fault: StoreFault | None = None
 
 
-def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Waiting) -> Asked:
+def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Waiting) -> StoreCheck:
     """`opened` opens a store that is no keyring."""
     kind = settings.secrets.store
     if kind == "command":
@@ -248,11 +250,11 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
         )
     except StoreFault as fault:
         check = warning("secrets", "", f"{label}: {fault.reason}", fault.fix or CHOOSE, store=kind, state=fault.state)
-        return Asked(check, fault)
-    return Asked(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
+        return StoreCheck(check, fault)
+    return StoreCheck(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
 
 
-def secrets(names: Sequence[str], settings: Settings, asked: Asked, waiting: Waiting) -> Mapping[str, Outcome]:
+def secrets(names: Sequence[str], settings: Settings, asked: StoreCheck, waiting: Waiting) -> Mapping[str, Outcome]:
     """What became of each name, the keyring being asked without a dialog; not at all when it did not answer before."""
 
     def opened() -> Store:
@@ -282,11 +284,13 @@ def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
     return f"{len(names)} secret{'s' if len(names) != 1 else ''}"
 
 
-def _command(command: Sequence[str]) -> Asked:
+def _command(command: Sequence[str]) -> StoreCheck:
     """Its arguments are the user's own business; they may name a vault."""
     home = Path.home()
     found = find(command[0], project=home, path=os.environ.get("PATH"))
     if isinstance(found, CannotRun):
         fault = StoreFault("unavailable", found.message, fix=found.fix)
-        return Asked(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)
-    return Asked(ok("secrets", "", f"command ({found}): asked for each secret", store="command", state="not asked"))
+        return StoreCheck(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)
+    return StoreCheck(
+        ok("secrets", "", f"command ({found}): asked for each secret", store="command", state="not asked")
+    )

@@ -20,7 +20,7 @@ from msgspec import Struct
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers
 from acp_launch.checks.check import MACHINE, Check, of_problem
-from acp_launch.checks.profile import Part
+from acp_launch.checks.profile import ProfilePart
 from acp_launch.cli.login import logging_in
 from acp_launch.cli.session_needs import wished
 from acp_launch.cli.start import Visits, visiting
@@ -64,8 +64,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     profile: str
     settings: Settings
     secrets: Mapping[str, Secret]
-    heard: Callable[[Part, Check], None]
-    remotes: Sequence[Part]
+    heard: Callable[[ProfilePart, Check], None]
+    remotes: Sequence[ProfilePart]
     continued: Record | None
     opens_session: bool
 
@@ -73,13 +73,13 @@ class Needs(Struct, frozen=True, kw_only=True):
 class _Begun(Struct, frozen=True):
     """A part whose process was started, and when."""
 
-    part: Part
+    part: ProfilePart
     plan: LaunchPlan
     spawned: Spawned
     at: float  # time.monotonic
 
 
-def check_up(parts: Sequence[Part], needs: Needs) -> None:
+def check_up(parts: Sequence[ProfilePart], needs: Needs) -> None:
     """`parts` are those with a plan.
 
     Raises:
@@ -98,7 +98,7 @@ def check_up(parts: Sequence[Part], needs: Needs) -> None:
         visits.run(all_of_them)
 
 
-def _begin(part: Part, plan: LaunchPlan, needs: Needs, visits: Visits) -> _Begun | None:
+def _begin(part: ProfilePart, plan: LaunchPlan, needs: Needs, visits: Visits) -> _Begun | None:
     try:
         if part.server:
             plan, spawned = visits.server(plan, needs.secrets)
@@ -148,10 +148,12 @@ async def _agent(one: _Begun, child: Child, needs: Needs) -> None:
         for part, problem in _untakeable(one.plan, needs.remotes, negotiated):
             needs.heard(part, of_problem("server", part.server, problem, MACHINE))
         check = await _session(one, connection, child, needs) if needs.opens_session else None
-        needs.heard(one.part, check or answers.unopened(needs.profile))
+        needs.heard(one.part, check or answers.session_skipped(needs.profile))
 
 
-def _untakeable(plan: LaunchPlan, remotes: Sequence[Part], agent: Negotiated) -> Iterator[tuple[Part, Problem]]:
+def _untakeable(
+    plan: LaunchPlan, remotes: Sequence[ProfilePart], agent: Negotiated
+) -> Iterator[tuple[ProfilePart, Problem]]:
     for part in remotes:
         assert part.remote is not None
         for problem in untakeable([part.remote], agent, plan.agent.name):

@@ -19,7 +19,7 @@ from acp_launch.settings.load import directory
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.profile.layers import Layer, Part
+    from acp_launch.profile.layers import Layer, ParsedLayer
 
 Candidates = Iterable[tuple[str, str]]
 MOST = 500  # of one kind; nobody reads more
@@ -108,14 +108,14 @@ def _servers(line: Line, settings: Settings) -> Candidates:
     return [(name, profile.name) for name, server in servers.items() if server is not None]
 
 
-def _understood(layer: "Layer") -> "Part":
+def _understood(layer: "Layer") -> "ParsedLayer":
     """What a server's name takes of it: a mistake elsewhere in the text is not looked for."""
     from acp_launch.document.yaml import parse
-    from acp_launch.profile.layers import KEY, Extends, Part, entries
+    from acp_launch.profile.layers import KEY, Extends, ParsedLayer, entries
 
     document, _ = parse(layer.text, layer.label)
     written = document.root.get(KEY) if document else None
-    return Part(layer, tuple(Extends(entry, 0, 0, KEY) for _, entry in entries(written)), document)
+    return ParsedLayer(layer, tuple(Extends(entry, 0, 0, KEY) for _, entry in entries(written)), document)
 
 
 def _logs(line: Line, settings: Settings) -> Candidates:

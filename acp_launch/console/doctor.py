@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acp_launch.checks.check import Check, Discretion
+from acp_launch.checks.check import Anonymizer, Check
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import YELLOW, say
@@ -48,15 +48,15 @@ def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: boo
         say("acp-launch: stopped; this is what was known by then", style=YELLOW)
 
 
-def lines(found: Sequence[Check], discretion: Discretion, *, coloured: bool) -> Iterator[str]:
+def lines(found: Sequence[Check], discretion: Anonymizer, *, coloured: bool) -> Iterator[str]:
     """The screen; texts are safe on a terminal and in a bug report."""
     labels = [_shown(f"{check.name} {check.subject}".strip(), discretion) for check in found]
     width = min(LABEL, max(map(cells, labels), default=0))
     for check, label in zip(found, labels, strict=True):
-        standing = f"{check.standing:7}"
-        painted = f"\x1b[{COLOURS[check.standing]}m{standing}\x1b[0m" if coloured else standing
+        verdict = f"{check.verdict:7}"
+        painted = f"\x1b[{COLOURS[check.verdict]}m{verdict}\x1b[0m" if coloured else verdict
         yield f"{painted}  {label}{' ' * (width - cells(label))}  {_shown(check.text, discretion)}"
-        indent = " " * (len(standing) + width + 4)
+        indent = " " * (len(verdict) + width + 4)
         yield from (f"{indent}{_shown(line, discretion)}" for line in check.detail)
         if check.fix:
             yield f"{indent}fix: {_shown(check.fix, discretion)}"
@@ -64,7 +64,7 @@ def lines(found: Sequence[Check], discretion: Discretion, *, coloured: bool) -> 
 
 
 def _closing(found: Sequence[Check]) -> str:
-    counts = {standing: sum(check.standing == standing for check in found) for standing in SEVERITY}
+    counts = {verdict: sum(check.verdict == verdict for check in found) for verdict in SEVERITY}
     return f"{_counted(counts['problem'], 'problem')}, {_counted(counts['warning'], 'warning')}, {counts['ok']} ok"
 
 
@@ -73,10 +73,10 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_complete: bool) -> dict[str, Any]:
-    standings = {check.standing for check in found}
+    verdicts = {check.verdict for check in found}
     return {
         "profile": profile,
-        "standing": next((each for each in SEVERITY if each in standings), "ok"),
+        "standing": next((each for each in SEVERITY if each in verdicts), "ok"),
         "exit_code": code,
         "complete": is_complete,
         "checks": [_described(check) for check in found],
@@ -87,7 +87,7 @@ def _described(check: Check) -> dict[str, Any]:
     return {
         "check": check.name,
         "subject": check.subject,
-        "standing": check.standing,
+        "standing": check.verdict,
         "text": check.text,
         "fix": check.fix,
         "detail": list(check.detail),
@@ -108,7 +108,7 @@ def _bounded(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _shown(text: str, discretion: Discretion) -> str:
+def _shown(text: str, discretion: Anonymizer) -> str:
     return cut(one_line(discretion.text(masked(redactor.text(text)))), LONGEST)
 
 
@@ -118,10 +118,10 @@ def _put(lines: Iterable[str]) -> None:
     sys.stdout.flush()
 
 
-def _discretion() -> Discretion:
+def _discretion() -> Anonymizer:
     home = os.path.expanduser("~")  # noqa: PTH111 - which gives up quietly
     homes = [home, os.path.realpath(home)] if Path(home).is_absolute() else []
-    return Discretion([each for each in homes if each != os.sep], _users())
+    return Anonymizer([each for each in homes if each != os.sep], _users())
 
 
 def _users() -> list[str]:

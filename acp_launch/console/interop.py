@@ -112,12 +112,12 @@ def tell_of_drafts(drafts: Iterable[Draft], steps: Iterable[Step], *, forced: bo
         if one.unfit:
             warn(f"{one.original or one.name} is not imported: {one.unfit}")
     for step in steps:
-        if step.standing == "other" and not forced:
+        if step.difference == "other" and not forced:
             is_agent = step.draft.kind == "agent"
             beside = "" if is_agent else ", --as NAME adds it under another name"
             there = "an agent" if is_agent else step.name
             warn(f"{there} is there already and differs; --force replaces it{beside}")
-        if step.standing == "new":
+        if step.difference == "new":
             _tell_of_new(step)
 
 

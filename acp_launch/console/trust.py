@@ -21,7 +21,7 @@ from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import DIM, RED, harmless, paint
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Agent, Profile, StdioServer
-from acp_launch.profile.trust import Acceptance, Standing, changes, discreet, power, shown
+from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
 from acp_launch.profile.values import templates
 from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse
 
@@ -156,29 +156,29 @@ FOREIGN_MARKS = 8  # characters that are named one by one
 _GAP = re.compile(r" {9,}")  # that many could push what follows to where a line of its own would begin
 
 
-def heading(standing: Standing) -> str:
+def heading(state: TrustState) -> str:
     """What comes before a report."""
-    return f"acp-launch: {_plain(standing.label)} would:"
+    return f"acp-launch: {_plain(state.label)} would:"
 
 
-def report(profile: Profile, found: Mapping[KeyPath, Path], standing: Standing) -> Iterator[str]:
+def report(profile: Profile, found: Mapping[KeyPath, Path], state: TrustState) -> Iterator[str]:
     """Everything that would happen, and what is new since it was accepted; coloured for a terminal.
 
     `found` are the programs and directories of the profile that are there.
     """
-    for doubt in standing.doubts:
+    for doubt in state.doubts:
         yield paint(f"  {_plain(doubt)}", RED)
-    said = [*parts(profile, found, standing.now)]
+    said = [*parts(profile, found, state.now)]
     width = max(len(part.label) for part in said)
     for part in said:
         rows = _rows(f"  {part.label:{width}}  ", _plain(part.text))
         yield from (paint(row, RED) if part.is_potent else row for row in rows)
-    if foreign := _foreign("".join([standing.label, *(part.text for part in said)])):
+    if foreign := _foreign("".join([state.label, *(part.text for part in said)])):
         yield paint(f"  look twice: not everything is in ASCII, and may look like something else: {foreign}", RED)
     if any(len(part.text) > WIDEST for part in said):
         yield paint("  look twice: not all of it is shown here; read the file before you accept it", RED)
-    if standing.before is not None and standing.how == "changed":
-        yield from _news(standing.before, standing.now)
+    if state.before is not None and state.how == "changed":
+        yield from _news(state.before, state.now)
 
 
 def _rows(head: str, text: str) -> Iterator[str]:

@@ -24,7 +24,7 @@ import acp_launch
 _Answer = TypeVar("_Answer")
 
 
-class Shelf(Struct, frozen=True):
+class JsonCache(Struct, frozen=True):
     """
     The entries of one kind: a folder of the cache directory, one entry for each file that answers were made from.
 

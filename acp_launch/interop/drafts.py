@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from acp_launch.errors import UsageError
 from acp_launch.interop import read
-from acp_launch.interop.read import Declared, Kind, Untranslatable, translated
+from acp_launch.interop.read import Kind, ToolEntry, Untranslatable, translated
 from acp_launch.interop.tools import Dialect, Tool
 from acp_launch.problem import KeyPath
 from acp_launch.profile.leaks import named, numbered, slug
@@ -116,7 +116,7 @@ def holes(shape: Any) -> tuple[int, ...]:
     return tuple(dict.fromkeys(part for text in _texts(shape) for part in text.parts if isinstance(part, int)))
 
 
-class Drafting:
+class DraftBuilder:
     def __init__(self, *, spared: Iterable[Spot] = ()) -> None:
         """`spared` are places of which somebody said that no secret is there."""
         self.tokens: list[Token] = []
@@ -215,20 +215,22 @@ class Draft(Struct, frozen=True):
     disabled: bool = False
 
 
-def draft(entry: Declared, name: str, tool: Tool, drafting: Drafting, inputs: frozenset[str] = frozenset()) -> Draft:
+def draft(
+    entry: ToolEntry, name: str, tool: Tool, builder: DraftBuilder, inputs: frozenset[str] = frozenset()
+) -> Draft:
     """`name` is what the profile will call it; `inputs` as `read.inputs`."""
-    work = _Work(entry, name, tool, drafting, inputs)
+    work = _EntryDraft(entry, name, tool, builder, inputs)
     shape = {} if entry.unfit else work.shape()
     left = tuple((masked(key), why) for key, why in entry.left)
     return Draft(name, masked(entry.name), entry.kind, shape, left, entry.unfit, entry.disabled)
 
 
-def settled(drafts: Iterable[Draft], drafting: Drafting) -> tuple[Draft, ...]:
+def punch_credentials(drafts: Iterable[Draft], builder: DraftBuilder) -> tuple[Draft, ...]:
     """When all are drafted: no credential of one stands in another."""
-    return tuple(_settled(one, drafting.punched(one.shape)) for one in drafts)
+    return tuple(_punched_draft(one, builder.punched(one.shape)) for one in drafts)
 
 
-def _settled(one: Draft, shape: Mapping[str, Any]) -> Draft:
+def _punched_draft(one: Draft, shape: Mapping[str, Any]) -> Draft:
     unfit = one.unfit
     for key in ("command", "cwd"):
         if any(isinstance(part, int) for part in getattr(shape.get(key), "parts", ())):
@@ -236,13 +238,13 @@ def _settled(one: Draft, shape: Mapping[str, Any]) -> Draft:
     return Draft(one.name, one.original, one.kind, {} if unfit else shape, one.left, unfit, one.disabled)
 
 
-class _Work(Struct):
+class _EntryDraft(Struct):
     """One entry on its way."""
 
-    entry: Declared
+    entry: ToolEntry
     name: str
     tool: Tool
-    drafting: Drafting
+    builder: DraftBuilder
     inputs: frozenset[str]
 
     def shape(self) -> dict[str, Any]:
@@ -325,12 +327,12 @@ class _Work(Struct):
                 parts += self._kept(bare).parts
             else:
                 ours = translated(piece, dialect or self.tool.dialect_of(str(path[0])), self.inputs)
-                parts += self._asked(self.drafting.text(self.name, path, name, ours))
+                parts += self._asked(self.builder.text(self.name, path, name, ours))
         return Text(tuple(parts))
 
     def _kept(self, name: str) -> Text:
         why = f"{self.tool.title} keeps it in a store of its own"
-        return Text((self.drafting.elsewhere(self.name, name, why),))
+        return Text((self.builder.elsewhere(self.name, name, why),))
 
     def _asked(self, text: Text) -> Iterable[str | int]:
         """What VS Code asks for becomes the secret it was the question for; one for all servers."""
@@ -338,7 +340,7 @@ class _Work(Struct):
             pieces = _ASKED.split(part) if isinstance(part, str) and self.inputs else [part]
             for index, piece in enumerate(pieces):
                 if index % 2 and isinstance(piece, str):
-                    yield self.drafting.elsewhere("", piece, f"{self.tool.title} keeps it in a store of its own")
+                    yield self.builder.elsewhere("", piece, f"{self.tool.title} keeps it in a store of its own")
                 elif piece != "":
                     yield piece
 
@@ -351,10 +353,10 @@ def _any_of(names: Iterable[str]) -> str:
 # Everything that some files of other tools declare, as drafts, with the names of the secrets they need. Pure.
 
 
-Standing = Literal["new", "same", "other"]
+Difference = Literal["new", "same", "other"]
 
 
-class Incoming(Struct, frozen=True):
+class DraftSet(Struct, frozen=True):
     """`tokens` are what the holes of the drafts mean. A server that a nearer file declares too is not among them."""
 
     drafts: tuple[Draft, ...]
@@ -378,9 +380,9 @@ class Incoming(Struct, frozen=True):
         return {few[0] for few in needed if len(few) == 1}
 
 
-def gathered(files: Sequence[tuple[Tool, Any]], project: str, *, spared: Iterable[Spot] = ()) -> Incoming:
+def collect_drafts(files: Sequence[tuple[Tool, Any]], project: str, *, spared: Iterable[Spot] = ()) -> DraftSet:
     """`files` are what was read, the nearest first; `spared` as in `Drafting`."""
-    drafting = Drafting(spared=spared)
+    builder = DraftBuilder(spared=spared)
     drafts: list[Draft] = []
     seen: set[tuple[Kind, str]] = set()
     used: dict[Kind, set[str]] = {"server": set(), "agent": set()}
@@ -390,11 +392,11 @@ def gathered(files: Sequence[tuple[Tool, Any]], project: str, *, spared: Iterabl
         seen |= {(entry.kind, entry.name) for entry in here}
         for entry in here:
             name = _name(entry, used[entry.kind])
-            drafts.append(draft(entry, name, tool, drafting, inputs))
-    return Incoming(settled(drafts, drafting), tuple(drafting.tokens))
+            drafts.append(draft(entry, name, tool, builder, inputs))
+    return DraftSet(punch_credentials(drafts, builder), tuple(builder.tokens))
 
 
-def standing(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: str = "") -> Standing:
+def difference(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: str = "") -> Difference:
     """How a draft stands to what a profile says under its name, or under `name`."""
     above = root.get("mcp_servers") if one.kind == "server" else root
     key = (name or one.name) if one.kind == "server" else "agent"
@@ -435,7 +437,7 @@ def _nameless(part: Any) -> Any:
     return SecretReference("") if isinstance(part, SecretReference) else part
 
 
-def _name(entry: Declared, used: set[str]) -> str:
+def _name(entry: ToolEntry, used: set[str]) -> str:
     """What the profile will call it: letters, digits, `_`, `.` and `-`, and none twice."""
     wanted = "" if issued(entry.name) else slug(entry.name)
     name = next(one for one in numbered(wanted or entry.kind) if one not in used)

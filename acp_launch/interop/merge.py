@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError, UsageError
-from acp_launch.interop.drafts import Draft, Standing, filled, holes, standing
+from acp_launch.interop.drafts import Difference, Draft, difference, filled, holes
 from acp_launch.interop.tools import at_home
 from acp_launch.private import real
 from acp_launch.problem import errors
@@ -31,7 +31,7 @@ class Step(Struct, frozen=True):
     draft: Draft
     name: str
     entry: dict[str, Any]
-    standing: Standing
+    difference: Difference
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def steps(root: Mapping[str, Any], drafts: Iterable[Draft], names: Sequence[str]
     found = []
     for one in drafts:
         name = called if called and one.kind == "server" else one.name
-        found.append(Step(one, name, filled(one.shape, names), standing(root, one, names, name)))
+        found.append(Step(one, name, filled(one.shape, names), difference(root, one, names, name)))
     return tuple(found)
 
 
@@ -112,7 +112,7 @@ def _applied(text: str, step: Step) -> str:
 def _commented(text: str, path: tuple[str, ...], step: Step) -> str:
     """With what is not there as comments above the entry, where that is on lines of its own and new."""
     document, _ = parse(text, "")
-    if document is None or step.standing != "new":
+    if document is None or step.difference != "new":
         return text
     line, column = document.locate(path, key=True)
     lines = text.splitlines(keepends=True)
@@ -174,7 +174,7 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
     if found.origin == "built-in":
         fix = f"make one of your own that extends it: acp-launch init my-{found.name} --extends {found.name}"
         raise UsageError(f'"{name}" comes with acp-launch and cannot be changed', fix=fix)
-    refuse_strays(found.file, found.project)
+    refuse_escaping_link(found.file, found.project)
     text, problems = read(found.file)
     if text is None:
         raise ProfileError(problems)
@@ -187,7 +187,7 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
     return Target(found.file, text, {**document.root, **(loaded.merged if loaded else {})})
 
 
-def refuse_strays(file: Path, project: Path) -> None:
+def refuse_escaping_link(file: Path, project: Path) -> None:
     """What lies in a project by its name and elsewhere by its links would let a repository choose what we write to.
 
     Raises:

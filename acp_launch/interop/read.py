@@ -15,7 +15,7 @@ from msgspec import Struct
 from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.interop.tools import TOOLS, Dialect, Machine, Source, Tool, places, read
+from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import is_private
 
@@ -40,7 +40,7 @@ _TRANSPORTS: Mapping[str, Transport] = {
 
 
 @dataclass
-class Declared:
+class ToolEntry:
     """`left` is what has no place in ours: a key and why. `unfit` says why the entry cannot be taken at all."""
 
     name: str
@@ -64,7 +64,7 @@ class Declared:
         self.left.append((key, why))
 
 
-Reader = Callable[[Declared, str, Any], None]  # the entry, the key as it is written, its value
+Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is written, its value
 
 
 def text(value: Any) -> str | None:
@@ -76,7 +76,7 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def command(entry: Declared, key: str, value: Any) -> None:
+def command(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, Mapping):  # Zed's older form: a command with its own arguments
         command(entry, f"{key}.path", value.get("path"))
         args(entry, f"{key}.args", value.get("args", []))
@@ -92,7 +92,7 @@ def command(entry: Declared, key: str, value: Any) -> None:
     entry.command = found or ""
 
 
-def args(entry: Declared, key: str, value: Any) -> None:
+def args(entry: ToolEntry, key: str, value: Any) -> None:
     found = [text(item) for item in value] if isinstance(value, list) and len(value) <= MOST else [None]
     if None in found:  # a missing argument would make it another command
         entry.unfit = f"its {key} is no list of texts"
@@ -100,15 +100,15 @@ def args(entry: Declared, key: str, value: Any) -> None:
     entry.args = [item for item in found if item is not None]
 
 
-def env(entry: Declared, key: str, value: Any) -> None:
+def env(entry: ToolEntry, key: str, value: Any) -> None:
     entry.env |= _map(entry, key, value)
 
 
-def headers(entry: Declared, key: str, value: Any) -> None:
+def headers(entry: ToolEntry, key: str, value: Any) -> None:
     entry.headers |= _map(entry, key, value)
 
 
-def _map(entry: Declared, key: str, value: Any) -> dict[str, str]:
+def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
     """A mapping of texts; acpx writes it as a list of names and values."""
     if isinstance(value, list) and len(value) <= MOST:
         value = _pairs(entry, key, value)
@@ -124,7 +124,7 @@ def _map(entry: Declared, key: str, value: Any) -> dict[str, str]:
     return found
 
 
-def _pairs(entry: Declared, key: str, items: Sequence[Any]) -> dict[str, Any]:
+def _pairs(entry: ToolEntry, key: str, items: Sequence[Any]) -> dict[str, Any]:
     found = {}
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, Mapping) else None
@@ -137,25 +137,25 @@ def _pairs(entry: Declared, key: str, items: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def cwd(entry: Declared, key: str, value: Any) -> None:
+def cwd(entry: ToolEntry, key: str, value: Any) -> None:
     entry.cwd = _single(entry, key, value)
 
 
-def url(entry: Declared, key: str, value: Any) -> None:
+def url(entry: ToolEntry, key: str, value: Any) -> None:
     entry.url = _single(entry, key, value)
 
 
 def url_of(transport: Transport) -> Reader:
     """A key that says by its name how the server is spoken to."""
 
-    def read(entry: Declared, key: str, value: Any) -> None:
+    def read(entry: ToolEntry, key: str, value: Any) -> None:
         url(entry, key, value)
         entry.transport = entry.transport or transport
 
     return read
 
 
-def transport(entry: Declared, key: str, value: Any) -> None:
+def transport(entry: ToolEntry, key: str, value: Any) -> None:
     word = re.sub("[^a-z]", "", value.lower()) if isinstance(value, str) else ""
     if word in _TRANSPORTS:
         entry.transport = _TRANSPORTS[word]
@@ -163,29 +163,29 @@ def transport(entry: Declared, key: str, value: Any) -> None:
         entry.unfit = f"its {key} is none that acp-launch knows"
 
 
-def disabled(entry: Declared, key: str, value: Any) -> None:
+def disabled(entry: ToolEntry, key: str, value: Any) -> None:
     entry.disabled = entry.disabled or value is True
 
 
-def enabled(entry: Declared, key: str, value: Any) -> None:
+def enabled(entry: ToolEntry, key: str, value: Any) -> None:
     entry.disabled = entry.disabled or value is False
 
 
-def required(entry: Declared, key: str, value: Any) -> None:
+def required(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, bool):
         entry.more["required"] = value
     else:
         entry.leave(key, "is neither true nor false")
 
 
-def silent(entry: Declared, key: str, value: Any) -> None:
+def silent(entry: ToolEntry, key: str, value: Any) -> None:
     """What says nothing to us: a description, an icon."""
 
 
 def timeout(what: Literal["start", "call"], unit: float) -> Reader:
     """`unit` is how many seconds one of theirs is."""
 
-    def read(entry: Declared, key: str, value: Any) -> None:
+    def read(entry: ToolEntry, key: str, value: Any) -> None:
         seconds = value * unit if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if not 0.001 <= seconds <= 24 * 3600:
             entry.leave(key, "is no length of time")
@@ -196,7 +196,7 @@ def timeout(what: Literal["start", "call"], unit: float) -> Reader:
 
 
 def tools(what: Literal["allow", "deny"]) -> Reader:
-    def read(entry: Declared, key: str, value: Any) -> None:
+    def read(entry: ToolEntry, key: str, value: Any) -> None:
         names = value if isinstance(value, list) else []
         if value is None or (names == [] and isinstance(value, list)):
             return  # no restriction
@@ -209,7 +209,7 @@ def tools(what: Literal["allow", "deny"]) -> Reader:
     return read
 
 
-def _single(entry: Declared, key: str, value: Any) -> str:
+def _single(entry: ToolEntry, key: str, value: Any) -> str:
     found = text(value)
     if found is None:
         entry.unfit = f"its {key} is no text"
@@ -233,7 +233,7 @@ _COMMON: Mapping[str, Reader] = {
 }
 
 
-def _codex_variables(entry: Declared, key: str, value: Any) -> None:
+def _codex_variables(entry: ToolEntry, key: str, value: Any) -> None:
     """Names that are passed on from Codex's own environment."""
     for item in value if isinstance(value, list) else []:
         name = item.get("name") if isinstance(item, Mapping) else item
@@ -241,22 +241,22 @@ def _codex_variables(entry: Declared, key: str, value: Any) -> None:
             entry.passed.append(name)
 
 
-def _codex_bearer(entry: Declared, key: str, value: Any) -> None:
+def _codex_bearer(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, str):
         entry.from_env["Authorization"] = ("Bearer ", value)
 
 
-def _codex_headers(entry: Declared, key: str, value: Any) -> None:
+def _codex_headers(entry: ToolEntry, key: str, value: Any) -> None:
     for header, name in value.items() if isinstance(value, Mapping) else ():
         if isinstance(name, str):
             entry.from_env[str(header)] = ("", name)
 
 
-def _goose_keys(entry: Declared, key: str, value: Any) -> None:
+def _goose_keys(entry: ToolEntry, key: str, value: Any) -> None:
     entry.kept += [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
-def _argv(entry: Declared, key: str, value: Any) -> None:
+def _argv(entry: ToolEntry, key: str, value: Any) -> None:
     command(entry, key, value if isinstance(value, list) else None)
 
 
@@ -309,14 +309,14 @@ _KEYS: Mapping[str, Mapping[str, Reader]] = {
 _NO_PROGRAM = {"builtin", "platform", "frontend", "inline_python"}  # goose's own, without a server behind them
 
 
-def entries(tool: Tool, root: Any, project: str) -> Iterator[Declared]:
+def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
     """Every server and agent a file of this tool declares, as they come; of one that two scopes declare, the nearer."""
     nearer: set[tuple[Kind, str]] = set()
     for kind, holder in _holders(tool, root, project):
         found = [(name, value) for name, value in _named(holder) if (kind, name) not in nearer]
         nearer |= {(kind, name) for name, _ in found}
         for name, value in found:
-            entry = Declared(name, kind)
+            entry = ToolEntry(name, kind)
             _read(tool, entry, value)
             yield entry
 
@@ -350,7 +350,7 @@ def _named(holder: Any) -> Sequence[tuple[str, Any]]:
     return [(name if isinstance(name, str) else "", one) for name, one in names]
 
 
-def _read(tool: Tool, entry: Declared, value: Any) -> None:
+def _read(tool: Tool, entry: ToolEntry, value: Any) -> None:
     if not isinstance(value, Mapping):
         entry.unfit = "it is no mapping"
         return
@@ -368,7 +368,7 @@ def _read(tool: Tool, entry: Declared, value: Any) -> None:
     _complete(tool, entry)
 
 
-def _keys(tool: Tool, entry: Declared, value: Mapping[str, Any]) -> Mapping[str, Reader]:
+def _keys(tool: Tool, entry: ToolEntry, value: Mapping[str, Any]) -> Mapping[str, Reader]:
     keys = _KEYS[tool.name]
     if entry.kind == "agent":
         return {**keys, "type": _agent_type}
@@ -377,12 +377,12 @@ def _keys(tool: Tool, entry: Declared, value: Mapping[str, Any]) -> Mapping[str,
     return keys
 
 
-def _agent_type(entry: Declared, key: str, value: Any) -> None:
+def _agent_type(entry: ToolEntry, key: str, value: Any) -> None:
     if value != "custom":
         entry.unfit = "its command is not in the file: the editor installs it"
 
 
-def _complete(tool: Tool, entry: Declared) -> None:
+def _complete(tool: Tool, entry: ToolEntry) -> None:
     if entry.unfit:
         return
     if not entry.command.strip() and not entry.url:
@@ -491,7 +491,7 @@ class Finding(Struct, frozen=True):
     fault: str = ""
 
 
-def survey(machine: Machine, project: Path) -> Iterator[Finding]:
+def survey(machine: Host, project: Path) -> Iterator[Finding]:
     """Every file there is, tool by tool, the nearest first. Nothing raises: a file that is wrong says so."""
     for tool in TOOLS.values():
         for file in places(tool, machine, project):

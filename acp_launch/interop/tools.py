@@ -57,7 +57,7 @@ TOOLS = {
 _SHARED = {"claude", "vscode", "cursor"}  # whose users keep servers with the project
 
 
-class Machine(Struct, frozen=True):
+class Host(Struct, frozen=True):
     """`platform` as in `sys.platform`; `environ` is asked for directories only."""
 
     home: Path
@@ -82,12 +82,12 @@ class Machine(Struct, frozen=True):
         return Path(self.environ.get(variable) or default)
 
 
-def places(tool: Tool, machine: Machine, project: Path) -> tuple[Path, ...]:
+def places(tool: Tool, machine: Host, project: Path) -> tuple[Path, ...]:
     """Every file the tool would read here, whether it is there or not."""
     return (*_of_project(tool.name, project), *_of_user(tool.name, machine))
 
 
-def own_place(tool: Tool, machine: Machine, project: Path) -> Path:
+def own_place(tool: Tool, machine: Host, project: Path) -> Path:
     """Where `export --write` writes: into the project's file if there is one, or if that is the usual place; else into
     the user's. Of several names that a file may have, the one that is there: the tool would read two of them."""
     shared, own = _of_project(tool.name, project), _of_user(tool.name, machine)
@@ -117,7 +117,7 @@ def _of_project(tool: str, project: Path) -> tuple[Path, ...]:
     return tuple(project / name for name in inside.get(tool, ()))
 
 
-def _of_user(tool: str, machine: Machine) -> tuple[Path, ...]:
+def _of_user(tool: str, machine: Host) -> tuple[Path, ...]:
     home, config, settings = machine.home, machine.config, machine.settings
     windows = machine.platform == "win32"
     return {
@@ -156,7 +156,7 @@ class Source(Struct, frozen=True):
     twice: tuple[str, ...] = ()
 
 
-def sources(what: str, machine: Machine, project: Path, start: Path) -> tuple[Source, ...]:
+def sources(what: str, machine: Host, project: Path, start: Path) -> tuple[Source, ...]:
     """The file at a path, or those a tool would read here, the nearest first. `start` is where the command was typed.
 
     Raises:

@@ -43,7 +43,7 @@ _SPECIAL = {  # what a tool would take for a reference of its own
 }
 
 
-class Surroundings(Struct, frozen=True):
+class ExportContext(Struct, frozen=True):
     """What `${project}` and its like are here, for tools that have no word for them."""
 
     project: str
@@ -75,8 +75,8 @@ class References:
         return _named(self.inputs, slug(secret.replace("/", "-")) or "secret", secret)
 
 
-def outward(
-    text: str, tool: Tool, around: Surroundings, references: References, *, key: str = "", called: str = ""
+def tool_text(
+    text: str, tool: Tool, context: ExportContext, references: References, *, key: str = "", called: str = ""
 ) -> str:
     """`key` is where it stands: `env`, `headers`; `called` the variable of the server's that `text` is the value of.
 
@@ -85,7 +85,7 @@ def outward(
     """
     parts, dialect = parse(text), tool.dialect_of(key)
     whole = called if len(parts) == 1 else ""
-    return "".join(_said(part, tool, dialect, around, references, whole) for part in parts)
+    return "".join(_said(part, tool, dialect, context, references, whole) for part in parts)
 
 
 def only_variable(text: str, references: References, *, called: str = "") -> str | None:
@@ -110,13 +110,13 @@ def _variable(parts: Sequence[Part], references: References, called: str) -> str
     return None
 
 
-def _said(part: Part, tool: Tool, dialect: Dialect, around: Surroundings, references: References, called: str) -> str:
+def _said(part: Part, tool: Tool, dialect: Dialect, context: ExportContext, references: References, called: str) -> str:
     if isinstance(part, str):
         if _SPECIAL[dialect].search(part):
             raise Untranslatable(f"holds text that {tool.title} would take for a variable")
         return part
     if isinstance(part, VariableReference):
-        return _place(part.name, dialect, around)
+        return _place(part.name, dialect, context)
     if isinstance(part, SecretReference):
         if tool.name == "vscode":
             return f"${{input:{references.input(part.name)}}}"
@@ -140,15 +140,15 @@ def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -
     return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
 
 
-def _place(name: str, dialect: Dialect, around: Surroundings) -> str:
+def _place(name: str, dialect: Dialect, context: ExportContext) -> str:
     own: Mapping[str, Mapping[str, str]] = {
         "code": {"project": "${workspaceFolder}", "cwd": "${workspaceFolder}", "home": "${userHome}"},
         "shell": {"home": "${HOME}"},
         "dollar": {"home": "${HOME}"},
         "braces": {"home": "{env:HOME}"},
     }
-    here = {"project": around.project, "cwd": around.project, "home": around.home}
-    further = {"profile": around.profile, "python": around.python}
+    here = {"project": context.project, "cwd": context.project, "home": context.home}
+    further = {"profile": context.profile, "python": context.python}
     return own.get(dialect, {}).get(name) or (here | further)[name]
 
 
@@ -169,9 +169,9 @@ _OURS = ("restart", "roots", "bridge", "inherit_env")  # of a server: nobody els
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 
 
-class Saying(Struct):
+class EntryWriter(Struct):
     tool: Tool
-    around: Surroundings
+    context: ExportContext
     references: References
     notes: list[str]
 
@@ -180,7 +180,7 @@ class Saying(Struct):
         Raises:
             Untranslatable: the tool cannot say part of it.
         """
-        return outward(text, self.tool, self.around, self.references, key=key, called=called)
+        return tool_text(text, self.tool, self.context, self.references, key=key, called=called)
 
     def path(self, text: str, *, is_program: bool) -> str:
         """What a profile says relative to its project; of a program only what is no name to look up."""
@@ -245,7 +245,7 @@ class Saying(Struct):
             self.notes.append(f"{name}: tools is left out: {self.tool.title} shows all of them")
 
 
-def without_nothing(**members: Any) -> dict[str, Any]:
+def without_empty(**members: Any) -> dict[str, Any]:
     """Members that have something to say."""
     return {key: value for key, value in members.items() if value not in (None, "", [], {})}
 
@@ -264,190 +264,190 @@ class Exported(Struct, frozen=True):
     inputs: Mapping[str, str]
 
 
-def exported(profile: Profile, tool: Tool, around: Surroundings) -> Exported:
-    say = Saying(tool, around, References(), [])
+def exported(profile: Profile, tool: Tool, context: ExportContext) -> Exported:
+    writer = EntryWriter(tool, context, References(), [])
     for server in profile.mcp_servers.values():
         for name, text in server.env.items() if isinstance(server, StdioServer) else ():
-            say.references.reserve(text, name)
-    agents = _agent(say, profile.agent) if tool.agents else {}
-    servers = dict(_servers(say, profile.mcp_servers)) if tool.servers else {}
+            writer.references.reserve(text, name)
+    agents = _agent(writer, profile.agent) if tool.agents else {}
+    servers = dict(_servers(writer, profile.mcp_servers)) if tool.servers else {}
     if profile.mcp_servers and not tool.servers:
-        say.notes.append(f"the profile's MCP servers are left out: {tool.title} keeps its own elsewhere")
-    return Exported(servers, agents, tuple(say.notes), say.references.variables, say.references.inputs)
+        writer.notes.append(f"the profile's MCP servers are left out: {tool.title} keeps its own elsewhere")
+    return Exported(servers, agents, tuple(writer.notes), writer.references.variables, writer.references.inputs)
 
 
-def _agent(say: Saying, agent: Agent) -> dict[str, Entry]:
+def _agent(writer: EntryWriter, agent: Agent) -> dict[str, Entry]:
     try:
-        command = say.path(agent.command, is_program=True)
-        args = [say.text(text) for text in agent.args]
+        command = writer.path(agent.command, is_program=True)
+        args = [writer.text(text) for text in agent.args]
     except Untranslatable as why:
-        say.notes.append(f"the agent is left out: its command {why}")
+        writer.notes.append(f"the agent is left out: its command {why}")
         return {}
-    title = say.tool.title
-    say.notes.append(f"{title} starts the agent itself: acp-launch is not in between, and supervises nothing")
-    if say.tool.name == "acpx":
+    title = writer.tool.title
+    writer.notes.append(f"{title} starts the agent itself: acp-launch is not in between, and supervises nothing")
+    if writer.tool.name == "acpx":
         if agent.env:
-            say.notes.append(f"agent: env is left out ({', '.join(agent.env)}): acpx gives its agents its own")
-        return {say.around.profile: {"argv": [command, *args]}}
-    kind = {"type": "custom"} if say.tool.name == "zed" else {}
-    env = say.texts("agent", "env", agent.env)
-    return {say.around.profile: {**kind, "command": command, "args": args, "env": env}}
+            writer.notes.append(f"agent: env is left out ({', '.join(agent.env)}): acpx gives its agents its own")
+        return {writer.context.profile: {"argv": [command, *args]}}
+    kind = {"type": "custom"} if writer.tool.name == "zed" else {}
+    env = writer.texts("agent", "env", agent.env)
+    return {writer.context.profile: {**kind, "command": command, "args": args, "env": env}}
 
 
-def _servers(say: Saying, servers: Mapping[str, McpServer]) -> Iterator[tuple[str, Entry]]:
+def _servers(writer: EntryWriter, servers: Mapping[str, McpServer]) -> Iterator[tuple[str, Entry]]:
     for name, server in servers.items():
         try:
             if isinstance(server, StdioServer):
-                entry = _PROGRAMS.get(say.tool.name, _program)(say, name, server)
-                say.mention(name, server)
+                entry = _PROGRAMS.get(writer.tool.name, _program)(writer, name, server)
+                writer.mention(name, server)
             else:
-                entry = _REMOTES.get(say.tool.name, _remote)(say, name, server)
+                entry = _REMOTES.get(writer.tool.name, _remote)(writer, name, server)
         except Untranslatable as why:
-            say.notes.append(f"{name} is left out: it {why}")
+            writer.notes.append(f"{name} is left out: it {why}")
         else:
             yield name, entry
 
 
-def _started(say: Saying, server: StdioServer) -> Entry:
-    command = say.path(server.command, is_program=True)
-    return {"command": command, "args": [say.text(text) for text in server.args]}
+def _started(writer: EntryWriter, server: StdioServer) -> Entry:
+    command = writer.path(server.command, is_program=True)
+    return {"command": command, "args": [writer.text(text) for text in server.args]}
 
 
-def _cwd(say: Saying, server: StdioServer) -> str:
-    return say.path(server.cwd, is_program=False) if server.cwd else ""
+def _cwd(writer: EntryWriter, server: StdioServer) -> str:
+    return writer.path(server.cwd, is_program=False) if server.cwd else ""
 
 
-def _program(say: Saying, name: str, server: StdioServer) -> Entry:
+def _program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
     """Claude Desktop, Claude Code, Zed: the shape that most have in common."""
     kinds = {"claude": {"type": "stdio"}, "zed": {"source": "custom"}}
-    say.without_cwd(name, server)
-    say.unrestricted(name, server)
-    call = say.seconds(name, server, "call") if say.tool.name == "claude" else None
-    more = without_nothing(env=say.texts(name, "env", server.env), timeout=call and round(call * 1000))
-    return {**kinds.get(say.tool.name, {}), **_started(say, server), **more}
+    writer.without_cwd(name, server)
+    writer.unrestricted(name, server)
+    call = writer.seconds(name, server, "call") if writer.tool.name == "claude" else None
+    more = without_empty(env=writer.texts(name, "env", server.env), timeout=call and round(call * 1000))
+    return {**kinds.get(writer.tool.name, {}), **_started(writer, server), **more}
 
 
-def _program_of_an_editor(say: Saying, name: str, server: StdioServer) -> Entry:
-    kind = {"type": "stdio"} if say.tool.name == "vscode" else {}
-    say.unrestricted(name, server)
-    more = without_nothing(env=say.texts(name, "env", server.env), cwd=_cwd(say, server))
-    return {**kind, **_started(say, server), **more}
+def _program_of_an_editor(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    kind = {"type": "stdio"} if writer.tool.name == "vscode" else {}
+    writer.unrestricted(name, server)
+    more = without_empty(env=writer.texts(name, "env", server.env), cwd=_cwd(writer, server))
+    return {**kind, **_started(writer, server), **more}
 
 
-def _gemini_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    call = say.seconds(name, server, "call")
-    more = without_nothing(
-        env=say.texts(name, "env", server.env),
-        cwd=_cwd(say, server),
+def _gemini_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    call = writer.seconds(name, server, "call")
+    more = without_empty(
+        env=writer.texts(name, "env", server.env),
+        cwd=_cwd(writer, server),
         timeout=call and round(call * 1000),
-        includeTools=say.tools(name, server, "allow"),
-        excludeTools=say.tools(name, server, "deny"),
+        includeTools=writer.tools(name, server, "allow"),
+        excludeTools=writer.tools(name, server, "deny"),
     )
-    return {**_started(say, server), **more}
+    return {**_started(writer, server), **more}
 
 
-def _codex_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    literals, names = say.named(name, server.env)
-    more = without_nothing(
+def _codex_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    literals, names = writer.named(name, server.env)
+    more = without_empty(
         env=literals,
         env_vars=names,
-        cwd=_cwd(say, server),
-        startup_timeout_sec=say.seconds(name, server, "start"),
-        tool_timeout_sec=say.seconds(name, server, "call"),
-        enabled_tools=say.tools(name, server, "allow"),
-        disabled_tools=say.tools(name, server, "deny"),
+        cwd=_cwd(writer, server),
+        startup_timeout_sec=writer.seconds(name, server, "start"),
+        tool_timeout_sec=writer.seconds(name, server, "call"),
+        enabled_tools=writer.tools(name, server, "allow"),
+        disabled_tools=writer.tools(name, server, "deny"),
         required=None if server.required else False,
     )
-    return {**_started(say, server), **more}
+    return {**_started(writer, server), **more}
 
 
-def _opencode_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    started = _started(say, server)
-    say.without_cwd(name, server)
-    say.unrestricted(name, server)
-    start = say.seconds(name, server, "start")
-    more = without_nothing(environment=say.texts(name, "env", server.env), timeout=start and round(start * 1000))
+def _opencode_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    started = _started(writer, server)
+    writer.without_cwd(name, server)
+    writer.unrestricted(name, server)
+    start = writer.seconds(name, server, "start")
+    more = without_empty(environment=writer.texts(name, "env", server.env), timeout=start and round(start * 1000))
     return {"type": "local", "command": [started["command"], *started["args"]], "enabled": True, **more}
 
 
-def _goose_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    started = _started(say, server)
-    literals, names = say.named(name, server.env)
-    say.without_cwd(name, server)
-    call = say.seconds(name, server, "call")
-    more = without_nothing(timeout=call and round(call), available_tools=say.tools(name, server, "allow"))
+def _goose_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    started = _started(writer, server)
+    literals, names = writer.named(name, server.env)
+    writer.without_cwd(name, server)
+    call = writer.seconds(name, server, "call")
+    more = without_empty(timeout=call and round(call), available_tools=writer.tools(name, server, "allow"))
     if server.tools.deny:
-        say.notes.append(f"{name}: tools.deny is left out: goose can only be told which tools are allowed")
+        writer.notes.append(f"{name}: tools.deny is left out: goose can only be told which tools are allowed")
     head = {"enabled": True, "type": "stdio", "name": name, "description": ""}
     return {**head, "cmd": started["command"], "args": started["args"], "envs": literals, "env_keys": names, **more}
 
 
-def _acpx_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    say.without_cwd(name, server)
-    say.unrestricted(name, server)
-    return {"name": name, **_started(say, server), "env": _pairs(say.texts(name, "env", server.env))}
+def _acpx_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    writer.without_cwd(name, server)
+    writer.unrestricted(name, server)
+    return {"name": name, **_started(writer, server), "env": _pairs(writer.texts(name, "env", server.env))}
 
 
-def _remote(say: Saying, name: str, server: Remote) -> Entry:
+def _remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
     """Claude Code, VS Code, Cursor, Zed."""
     kinds: dict[str, Entry] = {"zed": {"source": "custom"}}
     kinds |= {tool: {"type": server.type} for tool in ("claude", "vscode")}
-    headers = say.texts(name, "headers", server.headers)
-    return {**kinds.get(say.tool.name, {}), "url": say.text(server.url), **without_nothing(headers=headers)}
+    headers = writer.texts(name, "headers", server.headers)
+    return {**kinds.get(writer.tool.name, {}), "url": writer.text(server.url), **without_empty(headers=headers)}
 
 
-def _no_remote(say: Saying, name: str, server: Remote) -> Entry:
-    raise Untranslatable(f"has a url, and {say.tool.title}'s file takes programs only")
+def _no_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    raise Untranslatable(f"has a url, and {writer.tool.title}'s file takes programs only")
 
 
-def _gemini_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = without_nothing(headers=say.texts(name, "headers", server.headers))
-    return {"httpUrl" if server.type == "http" else "url": say.text(server.url), **headers}
+def _gemini_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = without_empty(headers=writer.texts(name, "headers", server.headers))
+    return {"httpUrl" if server.type == "http" else "url": writer.text(server.url), **headers}
 
 
-def _codex_remote(say: Saying, name: str, server: Remote) -> Entry:
+def _codex_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
     if server.type == "sse":
         raise Untranslatable("speaks SSE, which Codex does not")
     literals, from_env, bearer = dict[str, str](), dict[str, str](), ""
     for header, text in server.headers.items():
-        if header.lower() == "authorization" and (variable := bearer_variable(text, say.references)):
+        if header.lower() == "authorization" and (variable := bearer_variable(text, writer.references)):
             bearer = variable
-        elif variable := only_variable(text, say.references):
+        elif variable := only_variable(text, writer.references):
             from_env[header] = variable
         else:
-            literals |= say.texts(name, "headers", {header: text})
-    more = without_nothing(
+            literals |= writer.texts(name, "headers", {header: text})
+    more = without_empty(
         bearer_token_env_var=bearer,
         http_headers=literals,
         env_http_headers=from_env,
         required=None if server.required else False,
     )
-    return {"url": say.text(server.url), **more}
+    return {"url": writer.text(server.url), **more}
 
 
-def _opencode_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = without_nothing(headers=say.texts(name, "headers", server.headers))
-    return {"type": "remote", "url": say.text(server.url), "enabled": True, **headers}
+def _opencode_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = without_empty(headers=writer.texts(name, "headers", server.headers))
+    return {"type": "remote", "url": writer.text(server.url), "enabled": True, **headers}
 
 
-def _goose_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = say.texts(name, "headers", server.headers)
-    keys = [variable for variable in say.references.variables if f"${{{variable}}}" in "".join(headers.values())]
+def _goose_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = writer.texts(name, "headers", server.headers)
+    keys = [variable for variable in writer.references.variables if f"${{{variable}}}" in "".join(headers.values())]
     kind = "streamable_http" if server.type == "http" else "sse"
-    head = {"enabled": True, "type": kind, "name": name, "description": "", "uri": say.text(server.url)}
+    head = {"enabled": True, "type": kind, "name": name, "description": "", "uri": writer.text(server.url)}
     return {**head, "headers": headers, "envs": {}, "env_keys": keys}
 
 
-def _acpx_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = _pairs(say.texts(name, "headers", server.headers))
-    return {"name": name, "type": server.type, "url": say.text(server.url), "headers": headers}
+def _acpx_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = _pairs(writer.texts(name, "headers", server.headers))
+    return {"name": name, "type": server.type, "url": writer.text(server.url), "headers": headers}
 
 
 def _pairs(texts: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": text} for name, text in texts.items()]
 
 
-_PROGRAMS: Mapping[str, Callable[[Saying, str, StdioServer], Entry]] = {
+_PROGRAMS: Mapping[str, Callable[[EntryWriter, str, StdioServer], Entry]] = {
     "vscode": _program_of_an_editor,
     "cursor": _program_of_an_editor,
     "gemini": _gemini_program,
@@ -456,7 +456,7 @@ _PROGRAMS: Mapping[str, Callable[[Saying, str, StdioServer], Entry]] = {
     "goose": _goose_program,
     "acpx": _acpx_program,
 }
-_REMOTES: Mapping[str, Callable[[Saying, str, Remote], Entry]] = {
+_REMOTES: Mapping[str, Callable[[EntryWriter, str, Remote], Entry]] = {
     "claude-desktop": _no_remote,
     "gemini": _gemini_remote,
     "codex": _codex_remote,
@@ -472,26 +472,26 @@ _REMOTES: Mapping[str, Callable[[Saying, str, Remote], Entry]] = {
 _BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}
 
 
-class Piece(Struct, frozen=True):
+class ExportEntry(Struct, frozen=True):
     """One entry: under which key, by which name, and how it stands to what is there."""
 
     holder: str
     name: str
     value: Mapping[str, Any]
-    standing: str  # new, same, other
+    difference: str  # new, same, other
 
 
-def pieces(found: Exported, tool: Tool, root: Any) -> tuple[Piece, ...]:
+def pieces(found: Exported, tool: Tool, root: Any) -> tuple[ExportEntry, ...]:
     """`root` is what the tool's file says now."""
     groups = ((tool.agents, found.agents), (tool.servers, found.servers))
     return tuple(
-        Piece(holder, name, value, _standing(root, holder, name, value))
+        ExportEntry(holder, name, value, _difference(root, holder, name, value))
         for holder, entries in groups
         for name, value in entries.items()
     )
 
 
-def handed(text: str | None, tool: Tool, wanted: tuple[Piece, ...], inputs: Mapping[str, str]) -> str:
+def insert_entries(text: str | None, tool: Tool, wanted: tuple[ExportEntry, ...], inputs: Mapping[str, str]) -> str:
     """`text` is the tool's; None where there is no file.
 
     Raises:
@@ -506,7 +506,7 @@ def handed(text: str | None, tool: Tool, wanted: tuple[Piece, ...], inputs: Mapp
     return written
 
 
-def alone(found: Exported, tool: Tool) -> str:
+def standalone_text(found: Exported, tool: Tool) -> str:
     """To be pasted: the entries, under the keys they belong to."""
     everything = {tool.agents: found.agents, tool.servers: found.servers}
     shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
@@ -522,7 +522,7 @@ def alone(found: Exported, tool: Tool) -> str:
     return visible(json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
 
 
-def _standing(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> str:
+def _difference(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> str:
     above = root.get(holder) if isinstance(root, Mapping) else None
     if isinstance(above, list):
         above = {one.get("name"): one for one in above if isinstance(one, Mapping)}
@@ -532,7 +532,7 @@ def _standing(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> st
     return "same" if isinstance(there, Mapping) and all(there.get(key) == value[key] for key in value) else "other"
 
 
-def _put(text: str, tool: Tool, piece: Piece) -> str:
+def _put(text: str, tool: Tool, piece: ExportEntry) -> str:
     """What checks that nothing else changed is where each of them is; of JSON it is here."""
     if tool.syntax == "toml":
         return toml.put(text, piece.holder, piece.name, piece.value)
@@ -551,7 +551,7 @@ def _put(text: str, tool: Tool, piece: Piece) -> str:
     return written
 
 
-def _index(text: str, piece: Piece) -> int | None:
+def _index(text: str, piece: ExportEntry) -> int | None:
     listed = formats.parse(text).root.get(piece.holder)
     names = (
         [one.get("name") if isinstance(one, Mapping) else None for one in listed] if isinstance(listed, list) else []

@@ -42,7 +42,7 @@ class Interrupts:
 
     async def __aenter__(self) -> "Interrupts":
         self._loop = asyncio.get_running_loop()
-        leave.heed(self._take)
+        leave.set_listener(self._take)
         gc.freeze()  # what is there by now stays to the end, and need not be looked through again
         gc.enable()
         return self
@@ -104,7 +104,7 @@ class Interrupts:
         return True
 
     def _arrived(self, number: int) -> None:
-        leave.heard()
+        leave.acknowledge()
         if number == signal.SIGINT and self._on_interrupt is not None:
             self._on_interrupt()
             return

@@ -201,7 +201,7 @@ class Machine(Struct):
 # The MCP servers of a profile on this machine, as far as it has them; what is missing is noted by `plan.machine`.
 
 
-class Session(Struct, frozen=True):
+class SessionContext(Struct, frozen=True):
     """`agent_env` is what the profile sets for the agent, which starts some servers itself. `is_accepted`: the profile
     speaks for the project that the session works in."""
 
@@ -210,7 +210,7 @@ class Session(Struct, frozen=True):
     is_accepted: bool
 
 
-def servers(machine: Machine, session: Session) -> Iterator[ServerPlan]:
+def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
     for name, server in machine.substitution.loaded.profile.mcp_servers.items():
         made = (
             _stdio(machine, name, server, session)
@@ -231,7 +231,7 @@ def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
     return ProcessPlan(name=server.name, command=server.command, args=server.args, env=env, cwd=cwd)
 
 
-def _stdio(machine: Machine, name: str, server: StdioServer, session: Session) -> StdioPlan | None:
+def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionContext) -> StdioPlan | None:
     path = ("mcp_servers", name)
     own = machine.substitution.values((*path, "env"), server.env)
     args = machine.substitution.sequence((*path, "args"), server.args)
@@ -277,13 +277,13 @@ def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
             machine.substitution.problems.append(problem._replace(severity="warning"))
 
 
-def _is_apart(machine: Machine, server: StdioServer, session: Session) -> bool:
+def _is_apart(machine: Machine, server: StdioServer, session: SessionContext) -> bool:
     """Whether it runs in an empty directory of its own."""
     is_free = server.bridge and server.cwd is None and not session.is_accepted
     return is_free and not _is_of_project(machine, server.command)
 
 
-def _is_exposed(machine: Machine, server: StdioServer, session: Session) -> bool:
+def _is_exposed(machine: Machine, server: StdioServer, session: SessionContext) -> bool:
     """Whether it runs in a project that nobody has accepted, without being a program of that project itself."""
     if session.is_accepted:
         return False
@@ -304,7 +304,7 @@ def _directory(machine: Machine, name: str, server: StdioServer, session: Path) 
     return machine.directory(path, server.cwd, required=server.required)
 
 
-def _search(machine: Machine, server: StdioServer, session: Session, own: Mapping[str, Value]) -> str | None:
+def _search(machine: Machine, server: StdioServer, session: SessionContext, own: Mapping[str, Value]) -> str | None:
     """The PATH of whoever starts it, where the server sets none."""
     if server.bridge:
         return search_path(machine.environ, server.inherit_env, own)
@@ -525,7 +525,7 @@ class _Walk(Struct):
         session = self._session(session_override)
         own = self.substitution.values(("agent", "env"), profile.agent.env)
         agent = self._agent(cwd or self.typed, own, is_accepted=is_accepted)
-        used = tuple(servers(self.machine, Session(cwd or self.typed, own, is_accepted)))
+        used = tuple(servers(self.machine, SessionContext(cwd or self.typed, own, is_accepted)))
         given = rules(self.substitution)
         if cwd is None or agent is None:
             return None

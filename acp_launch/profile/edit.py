@@ -16,9 +16,9 @@ from acp_launch.document.yaml import parse
 from acp_launch.errors import ProfileError
 from acp_launch.problem import KeyPath, Problem, errors
 from acp_launch.profile.discover import PARENT, Found
-from acp_launch.profile.layers import Gathered, Layer, Part
+from acp_launch.profile.layers import Layer, LayerSet, ParsedLayer
 from acp_launch.profile.load import read, shown
-from acp_launch.profile.yamledit import CannotEdit, Page, by_hand
+from acp_launch.profile.yamledit import CannotEdit, YamlText, by_hand
 
 __all__ = ["CannotEdit", "put", "remove"]
 
@@ -34,7 +34,7 @@ def put(text: str, path: KeyPath, value: Plain, *, comments: Sequence[str] = ())
     Raises:
         CannotEdit: the text is no YAML mapping, or this cannot be changed alone.
     """
-    return _edited(text, path, lambda root: _put(root, path, value), lambda page: page.put(path, value, comments))
+    return _edited(text, path, lambda root: _put(root, path, value), lambda yaml: yaml.put(path, value, comments))
 
 
 def remove(text: str, path: KeyPath) -> str:
@@ -44,15 +44,15 @@ def remove(text: str, path: KeyPath) -> str:
     Raises:
         CannotEdit: as `put`; or it is not written here.
     """
-    return _edited(text, path, lambda root: _removed(root, path), lambda page: page.remove(path))
+    return _edited(text, path, lambda root: _removed(root, path), lambda yaml: yaml.remove(path))
 
 
-def _edited(text: str, path: KeyPath, model: Callable[[Plain], None], change: Callable[[Page], str]) -> str:
+def _edited(text: str, path: KeyPath, model: Callable[[Plain], None], change: Callable[[YamlText], str]) -> str:
     bare = text.removeprefix(_BOM)
     document, problems = parse(bare, "")
     if document is None:
         raise CannotEdit((), problems[-1].message, problems[-1].fix)
-    made = change(Page(bare))
+    made = change(YamlText(bare))
     wanted = _plain(document.root)  # a copy, in which no alias shares what it stands for
     model(wanted)
     result, faults = parse(made, "")
@@ -152,27 +152,27 @@ def judged(found: Found, before: str | None, after: str) -> Revision:
 def problems(found: Found, text: str) -> tuple[Problem, ...]:
     """All that would be wrong with the profile if its file held `text`, credentials written down in it included."""
     from acp_launch.profile.gather import gather
-    from acp_launch.profile.understand import understand
+    from acp_launch.profile.parse import parse_layer
 
-    def pretended(layer: Layer) -> Part:
-        return understand(structs.replace(layer, text=text) if layer.role == "profile" else layer)
+    def pretended(layer: Layer) -> ParsedLayer:
+        return parse_layer(structs.replace(layer, text=text) if layer.role == "profile" else layer)
 
     return _said(found, gather(found, pretended))
 
 
 def _alone(found: Found, text: str) -> tuple[Problem, ...]:
     """Without the layers it will have, so what is missing is none of its faults where it extends others."""
-    from acp_launch.profile.understand import ADD, understand
+    from acp_launch.profile.parse import ADD, parse_layer
 
-    part = understand(Layer(file=found.file, origin=found.origin, role="profile", label=shown(found.file), text=text))
-    said = _said(found, Gathered((part,), ()))
+    part = parse_layer(Layer(file=found.file, origin=found.origin, role="profile", label=shown(found.file), text=text))
+    said = _said(found, LayerSet((part,), ()))
     return tuple(problem for problem in said if not (part.extends and problem.fix.startswith(ADD)))
 
 
-def _said(found: Found, gathered: Gathered) -> tuple[Problem, ...]:
-    from acp_launch.profile.understand import ADD, exposed, together
+def _said(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
+    from acp_launch.profile.parse import ADD, exposed, merge_layers
 
-    made = (*together(gathered).problems, *exposed(gathered.parts))
+    made = (*merge_layers(gathered).problems, *exposed(gathered.parts))
     is_parent = found.file.name.startswith(PARENT)
     return tuple(problem for problem in made if not (is_parent and problem.fix.startswith(ADD)))
 

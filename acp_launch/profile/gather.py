@@ -19,7 +19,7 @@ from acp_launch.document.nodes import shorten
 from acp_launch.problem import Problem, did_you_mean, likeliest
 from acp_launch.profile import discover
 from acp_launch.profile.discover import Found, Origin, read, shown
-from acp_launch.profile.layers import Extends, Gathered, Layer, Part
+from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer
 
 MAX_DEPTH = 16  # parents above each other
 MAX_FILES = 64  # without the overlay
@@ -27,22 +27,22 @@ MAX_TEXT = 1024 * 1024  # characters in all files together; as many take seconds
 MAX_VALUES = 20_000  # in all files together, aliases expanded; a profile of a thousand servers has as many
 MAX_PROBLEMS = 100  # ways that lead nowhere before no further one is tried
 
-Understand = Callable[[Layer], Part]
+ParseLayer = Callable[[Layer], ParsedLayer]
 
 
-def gather(found: Found, understand: Understand) -> Gathered:
+def gather(found: Found, parse_layer: ParseLayer) -> LayerSet:
     """Read the profile that was found, and all that belongs to it; `understand` is asked about each text."""
-    walk = _Walk(found, understand)
+    walk = _Walk(found, parse_layer)
     walk.profile()
-    return Gathered(tuple(walk.parts), tuple(walk.problems))
+    return LayerSet(tuple(walk.parts), tuple(walk.problems))
 
 
 class _Walk(Struct):
     """Depth first. `trail` holds the files between the profile and where we are, by their real paths, with labels."""
 
     found: Found
-    understand: Understand
-    parts: list[Part] = field(default_factory=list)
+    parse_layer: ParseLayer
+    parts: list[ParsedLayer] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     trail: dict[str, str] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
@@ -74,10 +74,10 @@ class _Walk(Struct):
             self.problems += problems
             if text is not None:
                 layer = Layer(file=overlay, origin=origin, role="overlay", label=shown(overlay), text=text)
-                self.parts.append(self.understand(layer))
+                self.parts.append(self.parse_layer(layer))
 
     def _visit(self, layer: Layer) -> None:
-        part = self.understand(layer)
+        part = self.parse_layer(layer)
         self.files += 1
         self.characters += len(layer.text)
         self.values += part.document.tree.size if part.document else 0

@@ -47,7 +47,7 @@ class Extends(Struct, frozen=True):
     path: str = ""
 
 
-class Part(Struct, frozen=True):
+class ParsedLayer(Struct, frozen=True):
     """What a layer says. No document when its text is no mapping, is empty, or was understood before."""
 
     layer: Layer
@@ -56,10 +56,10 @@ class Part(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-class Gathered(Struct, frozen=True):
+class LayerSet(Struct, frozen=True):
     """`parts` in merge order; `problems` are those of the way from one file to the next: with one, some are missing."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ParsedLayer, ...]
     problems: tuple[Problem, ...]
 
     @property

@@ -81,7 +81,7 @@ def literals(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, int, str]]:
             yield from ((text.path, found.start, text.text[found.start : found.end]) for found in text.seen)
 
 
-def strays(text: str, told: Iterable[tuple[Spot, int, str]]) -> Iterator[tuple[Spot, Fault]]:
+def in_comments(text: str, told: Iterable[tuple[Spot, int, str]]) -> Iterator[tuple[Spot, Fault]]:
     """
     Certain credentials anywhere in a file: its comments, its keys, what is no profile at all.
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
-from acp_launch.document.cache import Shelf
+from acp_launch.document.cache import JsonCache
 from acp_launch.document.nodes import Place, Plain
 from acp_launch.document.shape import build
 from acp_launch.errors import ProfileError
 from acp_launch.problem import KeyPath, Problem, errors
 from acp_launch.profile.discover import PARENT, Found, read, shown
 from acp_launch.profile.gather import gather
-from acp_launch.profile.layers import Extends, Layer, Part, ordered
+from acp_launch.profile.layers import Extends, Layer, ParsedLayer, ordered
 from acp_launch.profile.model import Profile
-from acp_launch.profile.reading import reading
+from acp_launch.profile.progress import progress
 from acp_launch.settings.load import grounds, lies_in
 
 if TYPE_CHECKING:
@@ -72,44 +72,44 @@ def load(found: Found, *, cache: Path | None = None) -> Loaded:
 
 def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
     """The same for those who look at many files: problems are an answer, not an exception."""
-    seen = _seen(found, cache)
+    seen = _inspection(found, cache)
     return seen.loaded, seen.problems
 
 
 def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
     """The same for `validate`: whatever looks like a credential is a problem too, even if the profile is usable. A file
     that is only there to be extended lacks nothing, whatever it lacks."""
-    seen = _seen(found, cache)
+    seen = _inspection(found, cache)
     leaks = seen.leaks
     if leaks is None:
-        from acp_launch.profile.understand import exposed
+        from acp_launch.profile.parse import exposed
 
         leaks = exposed(seen.parts)
     problems = ordered((*seen.problems, *leaks), (part.layer for part in seen.parts))
     if found.file.name.startswith(PARENT):
-        from acp_launch.profile.understand import ADD
+        from acp_launch.profile.parse import ADD
 
         problems = tuple(problem for problem in problems if not problem.fix.startswith(ADD))
     return seen.loaded, problems
 
 
-class _Seen(Struct, frozen=True):
+class _Inspection(Struct, frozen=True):
     """What became of a profile: `parts` are its files as far as they can be read; no leaks when nobody has looked for
     them yet."""
 
     loaded: Loaded | None = None
     problems: tuple[Problem, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ParsedLayer, ...] = ()
     leaks: tuple[Problem, ...] | None = None
 
 
-def _seen(found: Found, cache: Path | None) -> _Seen:
+def _inspection(found: Found, cache: Path | None) -> _Inspection:
     if cache is not None and _is_foreign(cache, found.project):
         cache = None  # an entry says what a text means, and this one may be of somebody's making
     if cache is not None and (known := recall(cache, found)):
         label, layers = shown(found.file), known.layers
         loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged)
-        return _Seen(loaded, (), tuple(map(Part, layers)), known.leaks)
+        return _Inspection(loaded, (), tuple(map(ParsedLayer, layers)), known.leaks)
     return _anew(found, cache)
 
 
@@ -118,34 +118,39 @@ def _is_foreign(cache: Path, project: Path) -> bool:
     return lies_in(cache, grounds(project))
 
 
-def _anew(found: Found, cache: Path | None) -> _Seen:
-    with reading.file(shown(found.file)):
+def _anew(found: Found, cache: Path | None) -> _Inspection:
+    with progress.file(shown(found.file)):
         return _understood(found, cache)
 
 
-def _understood(found: Found, cache: Path | None) -> _Seen:
+def _understood(found: Found, cache: Path | None) -> _Inspection:
     from acp_launch.profile.gather import gather
-    from acp_launch.profile.understand import together, understand
+    from acp_launch.profile.parse import merge_layers, parse_layer
 
-    gathered = gather(found, understand)
-    made = together(gathered)
+    gathered = gather(found, parse_layer)
+    made = merge_layers(gathered)
     problems = _discreet(ordered(made.problems, gathered.layers))
     if made.profile is None or made.document is None or errors(problems):
-        return _Seen(None, problems, gathered.parts)
+        return _Inspection(None, problems, gathered.parts)
     document, label = made.document, shown(found.file)
     loaded = Loaded(found, made.profile, document, label, problems, gathered.layers, document.root)
     if cache is None or problems:
-        return _Seen(loaded, problems, gathered.parts)
-    return _Seen(loaded, problems, gathered.parts, _kept(cache, loaded, gathered.parts, document))
+        return _Inspection(loaded, problems, gathered.parts)
+    return _Inspection(loaded, problems, gathered.parts, _kept(cache, loaded, gathered.parts, document))
 
 
-def _kept(cache: Path, loaded: Loaded, parts: tuple[Part, ...], document: "Document") -> tuple[Problem, ...]:
+def _kept(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...], document: "Document") -> tuple[Problem, ...]:
     """Remember the profile, but never a text that gives a credential away: caches are copied. The credentials."""
-    from acp_launch.profile.understand import exposed
+    from acp_launch.profile.parse import exposed
 
     leaks = exposed(parts)
     if not errors(leaks):
-        keep(cache, loaded.found, parts, Known(loaded.profile, Written(document.places()), loaded.merged, leaks))
+        keep(
+            cache,
+            loaded.found,
+            parts,
+            CachedProfile(loaded.profile, CachedPositions(document.places()), loaded.merged, leaks),
+        )
     return leaks
 
 
@@ -173,7 +178,7 @@ CODE = (
 )
 
 
-class Written(Struct, frozen=True):
+class CachedPositions(Struct, frozen=True):
     """Where each value of a kept profile is written; answers as the `Document` did."""
 
     table: Table
@@ -194,22 +199,22 @@ class Written(Struct, frozen=True):
         return place.line, place.column
 
 
-class Known(Struct, frozen=True):
+class CachedProfile(Struct, frozen=True):
     """What is kept of a profile without fault. `leaks` are warnings of `validate`."""
 
     profile: Profile
-    positions: Written
+    positions: CachedPositions
     merged: Mapping[str, Plain]
     leaks: tuple[Problem, ...]
     layers: tuple[Layer, ...] = ()
 
 
-def recall(directory: Path, found: Found) -> Known | None:
+def recall(directory: Path, found: Found) -> CachedProfile | None:
     """The profile that these files were found to be, if they were."""
-    return _shelf(directory).recall(found.file, _written(found.file), partial(_restored, found))
+    return _json_cache(directory).recall(found.file, _written(found.file), partial(_restored, found))
 
 
-def keep(directory: Path, found: Found, parts: Sequence[Part], known: Known) -> None:
+def keep(directory: Path, found: Found, parts: Sequence[ParsedLayer], known: CachedProfile) -> None:
     """Remember what `parts` were found to be, if the directory lets us. Files are told apart by their place here:
     how messages name them depends on where a command is typed."""
     labels = {part.layer.label: index for index, part in enumerate(parts)}
@@ -219,10 +224,10 @@ def keep(directory: Path, found: Found, parts: Sequence[Part], known: Known) -> 
         "places": [[list(path), labels[file], *rest] for path, (file, *rest) in known.positions.table.items()],
         "leaks": [[labels[leak.file], {**leak.as_json(), "file": ""}] for leak in known.leaks],
     }
-    _shelf(directory).keep(found.file, _written(found.file), answer)
+    _json_cache(directory).keep(found.file, _written(found.file), answer)
 
 
-def _part(part: Part) -> list[Any]:
+def _part(part: ParsedLayer) -> list[Any]:
     return [_written(part.layer.file), part.layer.text, [extends.entry for extends in part.extends]]
 
 
@@ -231,19 +236,19 @@ def _written(file: Path) -> str:
     return ascii(str(file))
 
 
-def _shelf(directory: Path) -> Shelf:
-    return Shelf(directory / "profiles", CODE)
+def _json_cache(directory: Path) -> JsonCache:
+    return JsonCache(directory / "profiles", CODE)
 
 
-def _restored(found: Found, answer: Any) -> Known:
+def _restored(found: Found, answer: Any) -> CachedProfile:
     """Raises what `Shelf.recall` takes for a miss."""
     texts = {file: (text, entries) for file, text, entries in answer["parts"]}
 
-    def known(layer: Layer) -> Part:
+    def known(layer: Layer) -> ParsedLayer:
         text, entries = texts[_written(layer.file)]
         if text != layer.text:
             raise ValueError("another text")
-        return Part(layer, tuple(Extends(entry) for entry in entries))
+        return ParsedLayer(layer, tuple(Extends(entry) for entry in entries))
 
     gathered = gather(found, known)
     if gathered.problems or [_written(layer.file) for layer in gathered.layers] != list(texts):
@@ -254,4 +259,4 @@ def _restored(found: Found, answer: Any) -> Known:
         raise ValueError("no places")
     leaks = tuple(Problem(**{**leak, "file": labels[index]}) for index, leak in answer["leaks"])
     profile = build(Profile, answer["merged"])
-    return Known(profile, Written(table), answer["merged"], leaks, gathered.layers)
+    return CachedProfile(profile, CachedPositions(table), answer["merged"], leaks, gathered.layers)

@@ -95,7 +95,7 @@ class Acceptance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     since: float  # Unix seconds
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class TrustState(Struct, frozen=True, kw_only=True):
     """
     How a profile stands. `label` is its file as messages name it, `now` all that it says, `before` what was accepted
     last, `doubts` why it cannot be.
@@ -112,7 +112,7 @@ class Standing(Struct, frozen=True, kw_only=True):
         return self.how in ("own", "accepted")
 
 
-def standing(loaded: Loaded, settings: Settings) -> Standing:
+def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
     """How the profile stands with this user.
 
     Raises:
@@ -122,15 +122,15 @@ def standing(loaded: Loaded, settings: Settings) -> Standing:
     is_ours = not _is_projects(settings.config, project)
     foreign = [layer for layer in loaded.layers if _is_foreign(layer, is_ours=is_ours)]
     if not foreign:
-        return Standing(label=label, how="own")
+        return TrustState(label=label, how="own")
     lines = content(loaded.merged)
     if doubts := tuple(_doubts(foreign, _real(boundary(loaded.found.file)))):
-        return Standing(label=label, how="doubtful", now=lines, doubts=doubts)
+        return TrustState(label=label, how="doubtful", now=lines, doubts=doubts)
     before = None if _is_projects(settings.state, project) else _accepted(loaded, settings, project)
     if before is None:
-        return Standing(label=label, how="new", now=lines)
+        return TrustState(label=label, how="new", now=lines)
     is_same = before.digest == digest(str(project), lines)
-    return Standing(label=label, how="accepted" if is_same else "changed", now=lines, before=before)
+    return TrustState(label=label, how="accepted" if is_same else "changed", now=lines, before=before)
 
 
 def accept(loaded: Loaded, settings: Settings) -> None:

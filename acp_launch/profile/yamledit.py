@@ -57,14 +57,14 @@ class Span:
     style: str = ""
     is_null: bool = False
     keeps_breaks: bool = False
-    parts: list["Part"] = field(default_factory=list)
+    parts: list["SpanPart"] = field(default_factory=list)
 
     @property
     def is_empty(self) -> bool:
         """Whether no text stands for it, as in `key:`."""
         return self.start == self.end
 
-    def part(self, step: str | int) -> "Part | None":
+    def part(self, step: str | int) -> "SpanPart | None":
         """The entry of that key, or the item of that number."""
         if isinstance(step, int):
             is_item = self.kind == "sequence" and step < len(self.parts)
@@ -73,7 +73,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class Part:
+class SpanPart:
     """An entry of a mapping, from its key, or an item of a sequence, from its dash. No `key` for an item, for `<<`, and
     for what is no text."""
 
@@ -155,7 +155,7 @@ class _Reader:
             span.end = start + len(_LAST_BREAK.sub("", written) if span.keeps_breaks else written.rstrip())
         return span
 
-    def _entry(self, key: Any, owner: Span) -> Part:
+    def _entry(self, key: Any, owner: Span) -> SpanPart:
         named = self.value(key)
         value = self.value(next(self.events))
         explicit = self.text[self.lines.start(named.start) : named.start].rstrip().endswith("?")
@@ -164,18 +164,18 @@ class _Reader:
         if value.is_empty:
             value.start = value.end = after or named.end
         value.after = None if owner.flow or explicit else after
-        return Part(named.start, value, _name(key), named.end, explicit)
+        return SpanPart(named.start, value, _name(key), named.end, explicit)
 
-    def _item(self, event: Any, owner: Span) -> Part:
+    def _item(self, event: Any, owner: Span) -> SpanPart:
         value = self.value(event)
         if owner.flow:
-            return Part(value.start, value)
+            return SpanPart(value.start, value)
         begin = owner.parts[-1].end if owner.parts else _end(_PROPERTIES, self.text, owner.start)
         dash = _end(_NOTHING, self.text, begin)
         value.after = dash + 1
         if value.is_empty:
             value.start = value.end = dash + 1
-        return Part(dash, value)
+        return SpanPart(dash, value)
 
 
 def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
@@ -302,7 +302,7 @@ def by_hand(path: KeyPath) -> CannotEdit:
     return CannotEdit(path, what, "edit the file by hand")
 
 
-class Page:
+class YamlText:
     def __init__(self, text: str) -> None:
         """`text` is one that `document.tree.parse` takes, without a byte order mark."""
         self.text = text
@@ -377,7 +377,7 @@ class Page:
         place = next((part for part in reversed(node.parts) if part.key in earlier), node.parts[-1])
         return self._below(place, self._spaced(place, written))
 
-    def _spaced(self, place: Part, written: list[str]) -> list[str]:
+    def _spaced(self, place: SpanPart, written: list[str]) -> list[str]:
         """A section stands between blank lines."""
         if len(written) == 1 or place.value.keeps_breaks:
             return written
@@ -385,11 +385,11 @@ class Page:
         following = self.text[begin : self.lines.end(begin)]
         return ["", *written, *([""] if following.strip() and not following.startswith("...") else [])]
 
-    def _below(self, place: Part, written: Sequence[str]) -> str:
+    def _below(self, place: SpanPart, written: Sequence[str]) -> str:
         end = self.lines.end(place.end)
         return self._with(end, end, "".join(self._break + line for line in written))
 
-    def _replaced(self, owner: Span, part: Part, value: Plain, *, level: int) -> str:
+    def _replaced(self, owner: Span, part: SpanPart, value: Plain, *, level: int) -> str:
         old = part.value
         if old.after is None:
             return self._with(old.start, old.end, self._in_place(part, value))
@@ -402,7 +402,7 @@ class Page:
             return self._raised(old, old.after, new)
         return self._with(old.start, old.end, f" {new}" if old.start == old.after else new)
 
-    def _in_place(self, part: Part, value: Plain) -> str:
+    def _in_place(self, part: SpanPart, value: Plain) -> str:
         """Between brackets, where a key may stand alone."""
         new = inline(value, in_flow=True, quote=part.value.style)
         if not part.value.is_empty:
@@ -424,7 +424,7 @@ class Page:
         block = "".join(self._break + line for line in written)
         return self.text[:after] + self.text[old.end : end] + block + self.text[end:]
 
-    def _cut_block(self, node: Span, part: Part) -> str:
+    def _cut_block(self, node: Span, part: SpanPart) -> str:
         begin, end = self.lines.start(part.start), self.lines.end(part.end)
         if not self.text[begin : part.start].strip():
             return self._with(begin, self.lines.next(end), "")
@@ -434,7 +434,7 @@ class Page:
         is_next = self.lines.next(end) == self.lines.start(follower)
         return self._with(part.start, follower if is_next else end, "")
 
-    def _cut_flow(self, node: Span, part: Part) -> str:
+    def _cut_flow(self, node: Span, part: SpanPart) -> str:
         begin, end = part.start, self._past_blanks(part.end)
         if self.text[end : end + 1] == ",":
             end = self._past_blanks(end + 1)

@@ -123,13 +123,13 @@ def _checked(file: Path, text: str | None, unread: list[Problem], variables: dic
     """Problems of the file itself (`unread`) are found anew each time: they are not in its text."""
     import msgspec
 
-    from acp_launch.document.cache import Shelf
+    from acp_launch.document.cache import JsonCache
     from acp_launch.document.shape import build
 
-    shelf = Shelf(cache / "settings", ("settings/*.py",))
+    entries = JsonCache(cache / "settings", ("settings/*.py",))
     key = [text, variables]
     is_ours = not lies_in(cache, grounds(_here()))  # else an entry may be of somebody's making
-    if is_ours and not unread and (known := shelf.recall(file, key, partial(build, Choices))):
+    if is_ours and not unread and (known := entries.recall(file, key, partial(build, Choices))):
         return known
     from acp_launch.settings.check import choices
 
@@ -137,7 +137,7 @@ def _checked(file: Path, text: str | None, unread: list[Problem], variables: dic
     if chosen is None or unread:
         raise SettingsError([*unread, *problems])
     if is_ours:
-        shelf.keep(file, key, msgspec.to_builtins(chosen, enc_hook=str))
+        entries.keep(file, key, msgspec.to_builtins(chosen, enc_hook=str))
     return chosen
 
 

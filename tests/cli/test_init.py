@@ -13,12 +13,12 @@ from acp_launch.cli.main import run
 from acp_launch.errors import UsageError
 from acp_launch.interop import files
 from acp_launch.profile.agents import AGENTS, known
-from acp_launch.profile.begin import beginning, called, ignoring
 from acp_launch.profile.check import check
 from acp_launch.profile.discover import built_in, find
 from acp_launch.profile.load import load
+from acp_launch.profile.scaffold import beginning, called, ignoring
 from acp_launch.profile.schema import text as schema
-from acp_launch.profile.trust import standing
+from acp_launch.profile.trust import trust_state
 from acp_launch.settings.load import load as load_settings
 from tests.cli.terminal import on_terminal
 
@@ -112,7 +112,7 @@ def test_what_is_installed_is_not_told_to_be(project: Path, typed: Typed) -> Non
 def test_who_begins_a_profile_has_accepted_it(project: Path, typed: Typed) -> None:
     settings = load_settings()
     assert typed("--agent", "demo").code == 0
-    assert standing(load(find("demo", start=project, settings=settings)), settings).how == "accepted"
+    assert trust_state(load(find("demo", start=project, settings=settings)), settings).how == "accepted"
 
 
 def test_an_acceptance_that_cannot_be_kept_is_said_and_asked_for_later(
@@ -138,7 +138,7 @@ def test_what_others_wrote_is_not_accepted_with_it(project: Path, typed: Typed) 
         assert answer.err.endswith(
             f"next:\n    acp-launch trust {name}\n    acp-launch doctor {name}\n    acp-launch run {name}\n"
         )
-        assert standing(load(find(name, start=project, settings=settings)), settings).how == "new"
+        assert trust_state(load(find(name, start=project, settings=settings)), settings).how == "new"
 
 
 def test_a_command_line_becomes_an_agent(project: Path, typed: Typed) -> None:
@@ -470,7 +470,7 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
         assert terminal.ends() == 0
     assert ("acp-launch trust mine\n" in terminal.text) == (place == "1")
     settings = load_settings()
-    found = standing(load(find("mine", start=project, settings=settings)), settings)
+    found = trust_state(load(find("mine", start=project, settings=settings)), settings)
     assert found.how == ("new" if place == "1" else "own")
 
 

@@ -21,7 +21,7 @@ WAITING = 10.0  # seconds by the clock that count as one of work
 Say = Callable[[str, float], None]  # the file as messages name it, and the seconds so far
 
 
-class Reading:
+class ReadProgress:
     """The reading of one command: `say` is told from a thread of its own."""
 
     def __init__(self, say: Say | None = None) -> None:
@@ -79,4 +79,4 @@ class Reading:
         return self._seconds + seconds, self._spent + max(work, seconds / WAITING)
 
 
-reading = Reading()
+progress = ReadProgress()

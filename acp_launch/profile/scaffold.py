@@ -33,7 +33,7 @@ permissions:
 """
 
 
-class Server(Struct, frozen=True):
+class NewServer(Struct, frozen=True):
     """An entry under `mcp_servers`, and what is to be written above it."""
 
     name: str
@@ -41,7 +41,7 @@ class Server(Struct, frozen=True):
     comments: tuple[str, ...] = ()
 
 
-def beginning(agent: KnownAgent, servers: Sequence[Server], *, schema: str) -> str:
+def beginning(agent: KnownAgent, servers: Sequence[NewServer], *, schema: str) -> str:
     """A profile with an agent of its own. `schema` is where that lies beside it; empty where there is none."""
     head = [*agent.needs, *agent.notes]
     text = f"{_schema(schema)}{_comments(head)}version: 1\ndescription: x\n\nagent:\n  command: x\n{_AGENT}"
@@ -54,7 +54,7 @@ def beginning(agent: KnownAgent, servers: Sequence[Server], *, schema: str) -> s
     return _with_servers(text, servers)
 
 
-def extending(parent: str, servers: Sequence[Server], *, schema: str) -> str:
+def extending(parent: str, servers: Sequence[NewServer], *, schema: str) -> str:
     """A profile that is another one but for what is written in it."""
     said = "Maps merge with those of the profile it extends, lists replace them, and null takes a key away."
     text = f"{_schema(schema)}{_comments([said])}version: 1\nextends: x\n"
@@ -86,7 +86,7 @@ def ignoring(text: str | None) -> str:
     return old + gap + "".join(pattern + ending for pattern in missing)
 
 
-def _with_servers(text: str, servers: Sequence[Server]) -> str:
+def _with_servers(text: str, servers: Sequence[NewServer]) -> str:
     if not servers:
         return text + _SERVERS
     for one in servers:
