@@ -187,9 +187,9 @@ def _why(found: TrustState) -> str:
 
 def _fix(loaded: Loaded, found: TrustState) -> str:
     if found.how == "doubtful":
-        return "make the file your own, and writable by nobody else, inside the project"
+        return "keep the file inside the project, owned by you and writable only by you"
     name = quote(loaded.found.called)
-    return f"if you want all of this: acp-launch trust {name}; for this once: --trust"
+    return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
 # Each secret of a profile: there, and from where. Never a value.

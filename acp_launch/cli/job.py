@@ -120,7 +120,7 @@ def session_of(
     The store is opened for a new session too: what is wrong with it is said before anything starts.
 
     Raises:
-        SessionError: the store cannot be used, another process is in the session, or it is of another directory.
+        SessionError: cannot open the store, another process is in the session, or it is of another directory.
     """
     from acp_launch.session import store as choice
     from acp_launch.session.hold import hold

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile whose agent it is.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
 
 
 def login(

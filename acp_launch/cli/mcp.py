@@ -26,9 +26,9 @@ app = typer.Typer(help="The MCP servers of a profile: list, inspect, tools, call
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
 
 

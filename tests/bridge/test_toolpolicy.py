@@ -97,8 +97,8 @@ def test_a_denied_call_is_known_however_it_is_written(line: bytes) -> None:
         (call("{}"), "it names no tool"),
         (b'{"id":1,"method":"tools/call"}', "it names no tool"),
         (call('["delete_repo"]'), "it names no tool"),
-        (b'[{"method":"tools/call"}]', "it is no JSON-RPC message (expected an object at byte 0)"),
-        (b'{"method":"tools/call"', "it is no JSON-RPC message (expected a comma at byte 22)"),
+        (b'[{"method":"tools/call"}]', "it is not a JSON-RPC message (expected an object at byte 0)"),
+        (b'{"method":"tools/call"', "it is not a JSON-RPC message (expected a comma at byte 22)"),
     ],
 )
 def test_what_two_programs_may_read_differently_is_refused(line: bytes, why: str) -> None:

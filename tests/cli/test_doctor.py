@@ -470,7 +470,7 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
     assert told(found["trust"]) == (
         "problem",
         "it comes from a project and was never accepted, so nothing of it is started",
-        "if you want all of this: acp-launch trust p; for this once: --trust",
+        "to trust it: acp-launch trust p; to run it once: --trust",
     )
     assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
         f"runs {shell} -c 'touch {touched}'",

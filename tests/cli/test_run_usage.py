@@ -171,7 +171,7 @@ def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
 
 def test_what_is_piped_in_and_not_read_is_mentioned(launch: Launcher, tmp_path: Path) -> None:
     launch.profile("polite")
-    note = "acp-launch: what is on stdin is not read, the prompt is given; --file - adds it\n"
+    note = "acp-launch: stdin is not read, because the command line has a prompt; --file - adds it\n"
     for content, told in ((b"more", note), (b"", "")):
         assert with_pipe(launch, content, "hi") == (0, b"You said: hi\n", told)
         (tmp_path / "in").write_bytes(content)
