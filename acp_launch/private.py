@@ -66,7 +66,7 @@ def make_private(directory: Path) -> None:
 
 
 def is_private(directory: Path) -> bool:
-    """Whether it is a directory of the user's, no link, that nobody else may enter."""
+    """Whether it is a directory of the user's, no link, that no other user may enter."""
     try:
         seen = directory.lstat()
     except OSError:
@@ -134,7 +134,7 @@ def _sync(directory: Path) -> None:
 # ever, or two would hold one lock.
 
 
-# Not through a link somebody left in its place, and not stuck on a pipe of that name.
+# Not through a link that was left in its place, and not stuck on a pipe of that name.
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _AGAIN = 0.02  # seconds between two looks at a lock that is not waited for in the kernel
 
@@ -167,7 +167,7 @@ def _opened(path: Path) -> int:
     except FileExistsError:
         return os.open(path, _FLAGS)
     if sys.platform != "win32" and os.fstat(descriptor).st_mode & 0o600 != 0o600:
-        os.fchmod(descriptor, 0o600)  # a umask took it away from ourselves, too: nobody could open it again
+        os.fchmod(descriptor, 0o600)  # a umask took it away from ourselves, too: it could not be opened again
     return descriptor
 
 

@@ -61,7 +61,7 @@ class Serving:
         return task is not None
 
     def cancel(self, session_id: str) -> None:
-        """The turn of a session is being cancelled: nobody is asked about it any longer."""
+        """The turn of a session is being cancelled: no question about it stays open."""
         for id, (question, task) in list(self._open.items()):
             if question.method == ELICITATION and question.session_id in ("", session_id):
                 del self._open[id]
@@ -119,7 +119,7 @@ class Client:
         self.replayed = 0
         self.history_complete = False  # whether what was replayed so far ends with the agent's words
         self.history_late = False  # whether some of it came after the answer to `session/load`
-        self.denied = ""  # the last tool call that was denied because no one could be asked, unless work went on
+        self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._session: SessionReady | None = None
         self._session_id = ""
         self._connection = connection
