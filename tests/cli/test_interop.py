@@ -269,7 +269,7 @@ def test_what_a_profile_inherits_is_there_already(project: Launcher) -> None:
     declared(project, {**PLAIN, "b": {"type": "http", "url": "https://b.example"}})
     done = taken(project, "--yes")
     assert (done.code, profile(project).read_text()) == (2, before)
-    assert done.err.startswith("acp-launch: b is there already and differs;")
+    assert done.err.startswith("acp-launch: b already exists and differs;")
 
 
 def test_a_secret_that_holds_something_else_is_not_overwritten(project: Launcher) -> None:

@@ -59,7 +59,7 @@ def files_holding(text: str, *roots: Path) -> list[Path]:
 def test_what_is_piped_in_is_kept_where_the_settings_say(sealed: Launcher) -> None:
     done = sealed("secret", "set", "github", stdin=TOKEN.encode() + b"\n")
     file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
-    assert (done.code, done.out, done.err) == (0, b"", f"github: kept in the sealed file ({file})\n")
+    assert (done.code, done.out, done.err) == (0, b"", f"github: stored in the sealed file ({file})\n")
     assert value_of(sealed, "github") == TOKEN
     assert files_holding(TOKEN, Path(sealed.env["HOME"]), sealed.project) == []
 
@@ -154,7 +154,7 @@ def test_two_names_with_one_variable_are_a_warning(sealed: Launcher) -> None:
     kept(sealed, "team/bank")
     done = sealed("secret", "set", "team_bank", stdin=b"a-value")
     assert done.err.splitlines()[1:] == [
-        "acp-launch: warning: ACP_LAUNCH_SECRET_TEAM_BANK would stand for team/bank too, and come before both"
+        "acp-launch: warning: ACP_LAUNCH_SECRET_TEAM_BANK would override team/bank, too"
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_person_types_it_at_a_hidden_prompt(sealed: Launcher) -> None:
         terminal.until("github: ")
         terminal.types(f"{TOKEN}\n")
         assert terminal.ends() == 0
-    assert "kept in the sealed file" in terminal.text
+    assert "stored in the sealed file" in terminal.text
     assert TOKEN not in terminal.text
     assert value_of(sealed, "github") == TOKEN
 
