@@ -94,7 +94,7 @@ def _word(path: tuple[str | int, ...], word: str) -> Iterator[Fault]:
 
 
 def _is_mistaken(written: re.Match[str]) -> bool:
-    """Whether a placeholder is a mistake. `${HOME}` may be for a shell; `${name}` and profile references are mistakes."""
+    """Whether a placeholder is a mistake. `${HOME}` may be for a shell; `${name}` and profile references are wrong."""
     dollar, inside = written[1], written[2] or ""
     if dollar:
         return inside == "name" or ":" in inside

@@ -76,7 +76,7 @@ def load() -> Settings:
 
 
 def directory(kind: str) -> Path:
-    """Return the directory for CONFIG, STATE or CACHE, from the environment alone: `config.yaml` lies in one of them."""
+    """Return the directory for CONFIG, STATE or CACHE from the environment alone; `config.yaml` lies in one of them."""
     if chosen := os.environ.get(f"ACP_LAUNCH_{kind}_DIR"):
         return Path(chosen).absolute()
     import platformdirs
