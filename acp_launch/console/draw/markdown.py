@@ -1,10 +1,10 @@
 """
-A Markdown text that grows: which of it will not change any more.
+Markdown that grows: cut into finished pieces, typeset into lines of a terminal, and shown as a message.
 
-It is finished at a blank line outside of code, unless what follows still belongs to the same list. A piece never
-becomes longer than LIMIT: a longer one is cut at the end of a line, and goes on in the next piece with what it needs
-to be read the same, the first line of its code block or the head of its table. So what is unfinished is always small,
-and each character is looked at a bounded number of times.
+A piece is finished at a blank line outside of code, unless the next line continues the same list. A piece never
+becomes longer than LIMIT: a longer one is cut at the end of a line, and the next piece begins with the lines it needs
+to be read the same way, the first line of its code block or the head of its table. So the unfinished part is always
+small, and each character is read a bounded number of times.
 """
 
 import re
@@ -29,29 +29,34 @@ DELIMITER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")  # below t
 
 
 class Piece(Struct, frozen=True):
+    """A finished part of a text."""
+
     text: str
-    goes_on: bool  # where the piece before was cut
+    goes_on: bool  # it continues a piece that was cut
 
 
 class Growing:
+    """Cuts a growing text into pieces."""
+
     def __init__(self) -> None:
         self._done: list[Piece] = []
-        self._lines: list[str] = []  # of the unfinished piece, what it took over included
-        self._length = 0  # of what is new in it
-        self._line: list[str] = []  # the beginning of its next line, as it came
+        self._lines: list[str] = []  # of the unfinished piece, with the lines repeated from the cut one
+        self._length = 0  # of its new lines
+        self._line: list[str] = []  # the beginning of its next line, in chunks
         self._line_length = 0
         self._goes_on = False
-        self._begin_with = ""  # what the next piece would need from this one
+        self._begin_with = ""  # the lines that the next piece would repeat
         self._fence = ""
         self._is_list = False
-        self._is_blank = False  # whether the last line was
+        self._is_blank = False  # whether the last line was blank
 
     @property
     def goes_on(self) -> bool:
-        """Whether what is unfinished follows a piece that was cut."""
+        """Return whether the unfinished part continues a piece that was cut."""
         return self._goes_on
 
     def add(self, text: str) -> None:
+        """Add a chunk of any length."""
         *whole, last = text.split("\n")
         for line in whole:
             self._begin(line)
@@ -60,12 +65,12 @@ class Growing:
             self._begin(last)
 
     def take(self) -> list[Piece]:
-        """What was finished since the last time."""
+        """Return the pieces finished since the last call."""
         done, self._done = self._done, []
         return done
 
     def rest(self) -> list[Piece]:
-        """All that is left; the next text begins anew."""
+        """Return all that is left, and begin a new text."""
         if self._length + self._line_length:
             self._lines += self._line
             self._finish()
@@ -74,20 +79,20 @@ class Growing:
         return self.take()
 
     def tail(self, limit: int, lines: int) -> str:
-        """The unfinished end: about `limit` characters of it at most, and `lines` lines where each has its own row."""
+        """Return the unfinished end: about `limit` characters at most, and `lines` lines if each has its own row."""
         has_rows = self._fence or self._is_list or self._begin_with
         text = "".join([*(self._lines[-lines:] if has_rows else self._lines), *self._line])
         if len(text) <= limit:
             is_whole = not has_rows or len(self._lines) <= lines
             return text if is_whole else self._begin_with + text
         cut = text.find("\n", len(text) - limit) + 1
-        if not cut or len(text) - cut < limit // 2:  # a line longer than that
+        if not cut or len(text) - cut < limit // 2:  # no line end there, or too late
             cut = text.find(" ", len(text) - limit) + 1 or len(text) - limit
         return self._begin_with + text[cut:]
 
     def _begin(self, text: str) -> None:
-        """More of the next line; one that is too long is cut, at a space where it has one."""
-        if self._is_blank and not self._is_list and text.strip():  # whatever the line will be, it is another piece
+        """Add to the next line. A line that is too long is cut, at a space if it has one."""
+        if self._is_blank and not self._is_list and text.strip():  # the line begins another piece
             self._finish()
             self._is_blank = False
         self._line.append(text)
@@ -109,7 +114,7 @@ class Growing:
             self._cut()
 
     def _read(self, line: str) -> None:
-        """What this line does to the piece; it may be the first of another one."""
+        """Update the state for this line, which may be the first of another piece."""
         bare = line.strip()
         if self._fence:
             self._close_fence(bare)
@@ -123,11 +128,11 @@ class Growing:
             self._open(line, bare)
 
     def _belongs(self, line: str) -> bool:
-        """Whether it goes on with the list before the blank line."""
+        """Return whether the line continues the list before the blank line."""
         return self._is_list and (line.startswith(("  ", "\t")) or ITEM.match(line) is not None)
 
     def _open(self, line: str, bare: str) -> None:
-        """A block of code, or a table."""
+        """Enter a block of code or a table."""
         mark = bare[0]
         fence = bare[: len(bare) - len(bare.lstrip(mark))] if mark in "`~" else ""
         if len(fence) >= 3 and (mark == "~" or mark not in bare[len(fence) :]):
@@ -135,7 +140,7 @@ class Growing:
         elif "|" in bare and self._lines and "|" in self._lines[-1] and DELIMITER.match(bare):
             self._begin_with = self._lines[-1] + line
         elif "|" not in bare:
-            self._begin_with = ""  # no row of a table any more
+            self._begin_with = ""  # the table has ended
 
     def _close_fence(self, bare: str) -> None:
         if bare.startswith(self._fence) and not bare.strip(self._fence[0]):
@@ -152,10 +157,10 @@ class Growing:
         self._goes_on, self._is_list = True, is_list
 
 
-# Markdown tokens → lines of a terminal.
+# Typesetting: Markdown tokens to lines of a terminal.
 #
-# rich has a renderer of Markdown too: a long answer takes four times as long through it, a table thirty times, and it
-# hides what it does not know.
+# rich also renders Markdown, but takes four times as long for a long answer and thirty times as long for a table, and
+# drops tokens that it does not know.
 
 
 PLAIN = Style()
@@ -169,18 +174,20 @@ MARKS = {
 }
 LINK, TARGET = Style(color="bright_blue"), Style(color="blue", underline=True)
 BULLET, BAR, RULE = Style(color="yellow", bold=True), Style(color="magenta"), Style(dim=True)
-INDENT = "  "  # of code
+INDENT = "  "  # before code
 
 Tokens = Sequence[Token]
 
 
 class Typesetter:
+    """Turns Markdown tokens into lines."""
+
     def __init__(self, console: Console, *, coloured: bool) -> None:
-        """`coloured` is whether code is."""
+        """`coloured` is whether code is highlighted."""
         self._console, self._coloured = console, coloured
 
     def lines(self, tokens: Tokens, width: int, *, apart: bool = True) -> Iterator[Line]:
-        """All blocks among `tokens`, `apart` by a blank line."""
+        """Yield the lines of all blocks; with `apart`, blank lines separate them."""
         is_first = True
         for block in _blocks(tokens):
             lines = self._block(block, max(1, width))
@@ -194,14 +201,14 @@ class Typesetter:
         draw = self._DRAW.get(kind)
         if draw is not None:
             return draw(self, block, width)
-        return wrapped(spans(block), width)  # a paragraph, and whatever else there may be: nothing is left out
+        return wrapped(spans(block), width)  # a paragraph, or a token we do not know: nothing is left out
 
     def _heading(self, block: Tokens, width: int) -> Iterator[Line]:
         return wrapped(spans(block, HEADINGS.get(block[0].tag, HEADING)), width)
 
     def _code(self, block: Tokens, width: int) -> Iterator[Line]:
         info = block[0].info.strip()
-        if info and not layout.is_language(info):  # it may say anything, and would be hidden
+        if info and not layout.is_language(info):  # the info may be any text, which must not be lost
             yield from ([Segment(INDENT), *line] for line in wrapped([(info, RULE)], width - len(INDENT)))
         language = info if self._coloured else ""
         for line in layout.code_lines(block[0].content, language, self._console, max(1, width - len(INDENT))):
@@ -247,7 +254,7 @@ class Typesetter:
 
 
 def _blocks(tokens: Tokens) -> Iterator[Tokens]:
-    """Each block among the tokens, whole."""
+    """Yield each whole block."""
     depth = begin = 0
     for at, token in enumerate(tokens):
         depth += token.nesting
@@ -275,7 +282,7 @@ def _cell(tokens: Tokens) -> layout.Cell:
 
 
 def spans(block: Tokens, style: Style = PLAIN) -> list[Span]:
-    """The words of a block, each with its style."""
+    """Return the text of a block, each part with its style."""
     found: list[Span] = []
     for token in block:
         if token.children:
@@ -308,26 +315,29 @@ BREAKS = {"softbreak": " ", "hardbreak": "\n"}
 
 
 def _target(shown: str, target: str) -> list[Span]:
-    """Where a link leads, unless that is what it shows."""
+    """Return the target of a link, unless it is the text that the link shows."""
     if shown == target:
         return []
     return [(" (", PLAIN), (target, TARGET), (")", PLAIN)]
 
 
-# A piece of Markdown from an agent, on a terminal.
+# A finished piece of a message.
 #
-# Nothing in it is hidden or acts: HTML and images are shown as they are written, a link shows where it leads, no
-# hyperlink escape is written, and an entity that names a control character is as visible as the character would be.
+# Nothing in it is hidden or active: HTML and images are shown as source, a link shows its target, no hyperlink escape
+# is
+# written, and an entity for a control character is as visible as the character would be.
 
 
 PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(["html_block", "html_inline", "image"])
-NESTED = 16  # blocks within blocks; the parser gives up a few levels deeper, and drops what it has not read
+NESTED = 16  # levels of blocks; a few levels deeper the parser stops, and drops the rest
 NEWLINE = Segment.line()
 
 
 class Block:
+    """A piece of Markdown that rich can render."""
+
     def __init__(self, text: str, *, coloured: bool = True) -> None:
-        """`text` is as the agent sent it; `coloured` is whether code is."""
+        """`text` is as the agent sent it; `coloured` is whether code is highlighted."""
         self._text, self._coloured = text, coloured
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -343,7 +353,7 @@ class Block:
 
 
 def _make_harmless(tokens: Iterable[Token]) -> None:
-    """Once more: an entity stands for any character."""
+    """Make text harmless again after parsing, because an entity may stand for any character."""
     for token in tokens:
         if not is_harmless(token.content):
             token.content = prose(token.content)
@@ -353,11 +363,11 @@ def _make_harmless(tokens: Iterable[Token]) -> None:
             _make_harmless(token.children)
 
 
-# A message of the agent as it grows: what is finished is handed out, what is not is drawn.
+# A message of the agent as it grows: finished pieces are returned, the rest is drawn.
 
 
-COLOURED = 4  # pieces of one frame
-Draw = Callable[[str, bool], RenderableType]  # what is seen of a piece of text, in colours or not
+COLOURED = 4  # pieces per frame that are highlighted
+Draw = Callable[[str, bool], RenderableType]  # renders a piece of text, highlighted or not
 
 
 def _markdown(text: str, coloured: bool) -> RenderableType:
@@ -365,26 +375,28 @@ def _markdown(text: str, coloured: bool) -> RenderableType:
 
 
 class Talk:
+    """A growing message. `draw` renders each of its pieces."""
+
     def __init__(self, draw: Draw = _markdown) -> None:
         self._draw = draw
         self._growing = Growing()
-        self._begun = False  # whether a piece of this message was handed out already
+        self._begun = False  # whether a piece of this message was returned already
 
     def add(self, text: str) -> None:
         self._growing.add(text)
 
     def take(self) -> list[RenderableType]:
-        """What was finished since the last time, to be printed for good."""
+        """Return the pieces finished since the last call, to be printed for good."""
         return list(self._blocks(self._growing.take()))
 
     def rest(self) -> list[RenderableType]:
-        """All that is left of the message; the next text begins another one."""
+        """Return all that is left of the message; the next text begins a new one."""
         left = list(self._blocks(self._growing.rest()))
         self._begun = False
         return left
 
     def _blocks(self, pieces: Sequence[Piece]) -> Iterable[RenderableType]:
-        """Of a flood only the end is drawn in colours: the rest is not seen as it goes by, and they cost the most."""
+        """Render the pieces. Of a flood only the end is highlighted, because the rest scrolls by unread."""
         for left, piece in zip(range(len(pieces), 0, -1), pieces, strict=True):
             if not piece.text.strip():
                 continue
@@ -394,7 +406,7 @@ class Talk:
             yield self._draw(piece.text, left <= COLOURED)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The unfinished end, as much of it as the screen can hold."""
+        """Draw the unfinished end, as much as the screen can hold."""
         tail = self._growing.tail(options.size.width * options.size.height, options.size.height)
         if not tail.strip():
             return
