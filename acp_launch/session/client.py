@@ -117,6 +117,8 @@ class Client:
         self.calls = ToolCalls()
         self.state = SessionState()
         self.replayed = 0
+        self._replayed_turns = 0
+        self._last_replayed = ""  # the kind of the last update
         self.history_complete = False  # whether what was replayed so far ends with the agent's words
         self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
@@ -158,6 +160,8 @@ class Client:
             return  # of a session that was left
         if update.replay:
             self.replayed += 1
+            self._replayed_turns += "user_message_chunk" == update.kind != self._last_replayed
+            self._last_replayed = update.kind
             self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
             self.history_complete = update.kind == "agent_message_chunk" or (
                 self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
@@ -179,7 +183,7 @@ class Client:
 
     def loaded(self) -> SessionReady:
         """The history is in."""
-        self._session = replace(self.session, replayed=self.replayed)
+        self._session = replace(self.session, replayed=self.replayed, turns=self._replayed_turns)
         self._observer.ready(self._session)
         return self._session
 

@@ -21,6 +21,7 @@ class SessionReady(Struct, frozen=True):
     how: How
     replayed: int  # updates of the history
     result: Raw
+    turns: int = 0  # prompts in the history
 
 
 class Permission(Struct, frozen=True):

@@ -185,10 +185,10 @@ def test_without_a_keyring_the_choices_are_explained(launch: Launcher) -> None:
     first, *rest = done.err.splitlines()
     assert first.startswith('acp-launch: the secret "github" cannot be kept: ')
     assert [
-        f"    a secret can be kept elsewhere; this is chosen in {config}:",
-        "        secrets: {store: file}        one sealed file, opened by a passphrase or a key file",
+        f"    to store secrets elsewhere, set one of these in {config}:",
+        "        secrets: {store: file}        an encrypted file, opened by a passphrase or a key file",
         '        secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
-        "    or it comes from the environment, in CI for instance: export ACP_LAUNCH_SECRET_GITHUB=...",
+        "    or set it in the environment, for instance in CI: export ACP_LAUNCH_SECRET_GITHUB=...",
     ] == rest[:4]
 
 
@@ -288,7 +288,7 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
         f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
         "    fix: acp-launch secret set team/docs\n"
-        "1 problem; 1 of 2 secrets cannot be had\n"
+        "1 problem; 1 of 2 secrets are not available\n"
     )
     kept(sealed, "team/docs", "docs-value")
     assert sealed("secret", "check").code == 0
