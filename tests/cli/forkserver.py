@@ -45,11 +45,14 @@ READ_LATER = ("PYTHON_KEYRING_BACKEND",)
 
 def suits(env: Mapping[str, str]) -> bool:
     """Whether an interpreter that starts with this environment would be as the server's is."""
-    return sys.platform == "linux" and _told(env) == _told(os.environ)
+    return sys.platform == "linux" and _told(env) == INTERPRETER
 
 
 def _told(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(READ_AT_START) and name not in READ_LATER}
+
+
+INTERPRETER = _told(os.environ)  # what the server is told at its start, whichever test begins it
 
 
 def run(
@@ -126,8 +129,8 @@ class _Server:
         self._lock = threading.Lock()
         with theirs:
             argv = [sys.executable, "-m", "tests.cli.forkserver", str(theirs.fileno())]
-            env = {name: value for name, value in os.environ.items() if not name.startswith("ACP_")}
-            self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], cwd=ROOT, env=env)
+            env = {name: value for name, value in os.environ.items() if not name.startswith(("ACP_", *READ_AT_START))}
+            self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], cwd=ROOT, env=env | INTERPRETER)
         atexit.register(self._end)
 
     def _end(self) -> None:

@@ -117,10 +117,11 @@ class TestForked:
         assert json.loads(done.out) == [str(launch.project), {"SAID": "hello", "ACP_LAUNCH_PASSPHRASE": None}]
         assert "SAID" not in os.environ
 
-    def test_an_interpreter_that_would_be_another_is_started(self) -> None:
+    def test_an_interpreter_that_would_be_another_is_started(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert forkserver.suits({**os.environ, "HOME": "/x", "PYTHON_KEYRING_BACKEND": "x"})
         assert not forkserver.suits({**os.environ, "PYTHONPATH": "."})
-        assert not forkserver.suits({**os.environ, "LC_ALL": "C"})
+        monkeypatch.setenv("LC_ALL", "tlh")
+        assert not forkserver.suits(os.environ)
 
     def test_a_process_that_is_left_is_found_and_ended(self) -> None:
         """Without our mark too, which no look at environments finds. Acp-launch cannot be made to leave one."""
