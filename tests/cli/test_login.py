@@ -391,7 +391,7 @@ def test_servers_outlive_the_agent_that_is_started_again_after_a_login(account: 
     server = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")], "required": True}
     account.offers("terminal", servers={"polite": server})
     with account.at_terminal("run", "p", "hi") as terminal:
-        terminal.until("Log in with which?")
+        terminal.until("Log in with:")
         terminal.types("1\n")
         terminal.until("ask, new: ")
         terminal.types("please\n")
