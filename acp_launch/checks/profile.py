@@ -1,6 +1,8 @@
 """
-A profile taken apart: its agent, and each of its servers, decided on its own, so that what is wrong with one says
-nothing about the others.
+Checks of a profile before anything starts: its problems, its trust, its secrets, and the store that holds them.
+
+`parts` plans the agent and each server separately, so that a problem of one does not hide the others. A part that
+can be planned is started and checked by the caller (see `answers`).
 """
 
 import os
@@ -35,8 +37,10 @@ SERVERS = "mcp_servers"
 
 class ProfilePart(Struct, frozen=True, kw_only=True):
     """
-    `server` is its name, empty for the agent. `plan.agent` is the process to start; there is no plan when this machine
-    cannot, and none for a remote server. `whole` is what was planned.
+    The agent or one server of a profile, planned on its own.
+
+    `server` is its name, empty for the agent. `plan.agent` is the process to start. `plan` is None if this machine
+    cannot start it, and for a remote server. `whole` is the complete plan of a remote server.
     """
 
     server: str = ""
@@ -50,12 +54,12 @@ class ProfilePart(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The name and the subject of what is said about it."""
+        """The name and the subject of its checks."""
         return f"server {self.server}" if self.server else AGENT
 
 
 class ResolveInputs(Struct, frozen=True, kw_only=True):
-    """What a profile is resolved with: `cwd` is where the command was typed, `override` is `--cwd`."""
+    """Inputs of resolving a profile: `cwd` is the directory of the command, `override` is `--cwd`."""
 
     cwd: Path
     environ: Mapping[str, str]
@@ -63,14 +67,14 @@ class ResolveInputs(Struct, frozen=True, kw_only=True):
 
 
 def parts(loaded: Loaded, inputs: ResolveInputs) -> Iterator[ProfilePart]:
-    """The agent first, then the servers in the profile's order."""
+    """Plan the agent first, then the servers in the profile's order."""
     yield _agent(loaded, inputs)
     for name in loaded.profile.mcp_servers:
         yield _server(loaded, inputs, name)
 
 
 def faults(parts: list[ProfilePart]) -> Iterator[Check]:
-    """What is wrong before anything starts, each thing once: what all parts share is the agent's to tell."""
+    """Report each problem of the parts once; a problem that all parts share is reported for the agent."""
     told: set[Problem] = set()
     for part in parts:
         for found in part.problems:
@@ -91,7 +95,7 @@ def _agent(loaded: Loaded, inputs: ResolveInputs) -> ProfilePart:
 
 
 def _server(loaded: Loaded, inputs: ResolveInputs, name: str) -> ProfilePart:
-    """With an agent that is always there."""
+    """Plan one server, together with an agent that exists on every machine."""
     profile = loaded.profile
     server, path = profile.mcp_servers[name], f"{SERVERS}.{name}"
     own_path = {variable: value for variable, value in profile.agent.env.items() if variable == "PATH"}
@@ -120,11 +124,11 @@ def _is_about(found: Problem, path: str) -> bool:
     return found.path == path or found.path.startswith(f"{path}.")
 
 
-# Every profile that can be named from here: those that are good in one line, each that is not in its own.
-
-
 def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
-    """One that others shadow is only a warning: nobody can name it."""
+    """Check every profile that can be named from here: the good ones in one line, each bad one in its own.
+
+    A bad profile that another one shadows is only a warning, since no command can name it.
+    """
     good: list[str] = []
     for found in everything:
         faults = errors(inspect(found, cache=cache)[1])
@@ -143,9 +147,6 @@ def _bad(found: Found, faults: Sequence[Problem]) -> Check:
     return problem("profile", found.name, text, fix, ProfileError.exit_code, problems=len(faults))
 
 
-# Whether a profile may start anything.
-
-
 GOOD = {"own": "your own, or built in", "accepted": "accepted as it is"}
 BAD = {
     "new": "it comes from a project and was never accepted",
@@ -154,7 +155,7 @@ BAD = {
 }
 
 
-MOST = 40  # lines of what it would run; `trust` shows all
+MOST = 40  # lines of the report of what it would run; `trust` shows all
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -162,8 +163,10 @@ def trust(
     loaded: Loaded, settings: Settings, report: Callable[[TrustState], Iterable[str]], *, is_waved: bool
 ) -> Check:
     """
-    `report` says what a profile that is not trusted would run. `is_waved` is `--trust`: it lets one pass this once, but
-    none that cannot be accepted.
+    Check whether the profile may start anything.
+
+    `report` describes what a profile that is not trusted would run. `is_waved` is `--trust`, which accepts a profile
+    for this run, unless it cannot be accepted.
     """
     try:
         found = trust_state(loaded, settings)
@@ -192,10 +195,8 @@ def _fix(loaded: Loaded, found: TrustState) -> str:
     return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
-# Each secret of a profile: there, and from where. Never a value.
-
-
 def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
+    """Report for each secret whether it was found, and where; never its value."""
     for name, outcome in outcomes.items():
         facts = {"state": outcome.state, "source": outcome.source}
         if outcome.state == "found":
@@ -206,38 +207,35 @@ def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
 
 
 def way_out(name: str, outcome: Outcome) -> str:
-    """What to do about one that was not found."""
+    """Return the fix for a secret that was not found."""
     return outcome.fix or next_command(name, outcome.state)
 
 
 def unfit_checks(parts: Sequence[ProfilePart], outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
-    """Those that their place cannot hold: a header is one line."""
+    """Report secrets that do not fit their place: the value of a header must be one line."""
     values = lookup.secrets(outcomes)
     for part in parts:
         if part.remote is not None:
             yield from (of_problem("server", part.server, found, MACHINE) for found in unfit(part.whole, values))
 
 
-# Whether the store of secrets answers, and without a dialog: nobody is asked anything here.
-#
-# Of a keyring a secret is read that nobody has, which is what unlocks one. A sealed file is opened if that takes no
-# passphrase. A command may do whatever it likes, so it is only looked for.
-
-
+# The secret store must answer without a dialog, since doctor asks nothing. From a keyring a name is read that does not
+# exist, because reading is what unlocks a keyring. A sealed file is opened if that needs no passphrase. A command could
+# do anything, so it is only looked up on PATH.
 ABSENT = "acp-launch-doctor.this-is-no-secret"
 USABLE = ("found", "missing")
 CHOOSE = "acp-launch secret set NAME says which other stores there are"
 
 
 class StoreCheck(Struct, frozen=True):
-    """`fault` is why it is of no use now."""
+    """The result of checking the secret store; `fault` says why it cannot be used now."""
 
     check: Check
     fault: StoreFault | None = None
 
 
 def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Waiting) -> StoreCheck:
-    """`opened` opens a store that is no keyring."""
+    """Check the secret store. `opened` opens a store that is not a keyring."""
     kind = settings.secrets.store
     if kind == "command":
         return _command(settings.secrets.command)
@@ -255,7 +253,7 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
 
 
 def secrets(names: Sequence[str], settings: Settings, asked: StoreCheck, waiting: Waiting) -> Mapping[str, Outcome]:
-    """What became of each name, the keyring being asked without a dialog; not at all when it did not answer before."""
+    """Look up each secret, without a dialog of the keyring; a store that failed its check is not tried again."""
 
     def opened() -> Store:
         if asked.fault is not None:
@@ -285,7 +283,7 @@ def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
 
 
 def _command(command: Sequence[str]) -> StoreCheck:
-    """Its arguments are the user's own business; they may name a vault."""
+    """Check that the program exists. Its arguments are not shown, since they may name a vault."""
     home = Path.home()
     found = find(command[0], project=home, path=os.environ.get("PATH"))
     if isinstance(found, CannotRun):

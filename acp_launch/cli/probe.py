@@ -1,5 +1,5 @@
 """
-Start one MCP server of a profile, do one thing with it, and end it: no agent, and no secret of anybody else.
+Start one MCP server of a profile, do one thing with it, and end it: without an agent and the secrets of others.
 
 What it says on stderr is kept as a launch keeps it, for `logs`.
 
@@ -167,8 +167,8 @@ def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
 
 
 def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
-    """The profile as if it had this one server, and an agent that is always there: what is wrong with the rest is
-    nobody's business now."""
+    """The profile as if it had this one server, and an agent that is always there: problems of the rest do not
+    matter now."""
     servers = loaded.profile.mcp_servers
     path = ("mcp_servers", name)
     at = loaded.positions.where(path)

@@ -124,7 +124,7 @@ def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[S
 
 
 def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
-    """Raises AgentError when it cannot be started. Whoever calls this sees to its end."""
+    """Raises AgentError when it cannot be started. The caller sees to its end."""
     agent = plan.agent
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}

@@ -1,15 +1,16 @@
 """
-What `doctor` prints: one line a check, on stdout. Nothing in it tells who the user is, and no secret is in it, so that
-it can be pasted anywhere. `--json` gives one object:
+The output of `doctor`: one line per check, on stdout.
 
-    profile      the one that was asked for; null for the machine alone
-    standing     the worst there is: ok, warning, problem
+It names neither the user nor a secret, so that it can be pasted anywhere. `--json` gives one object:
+
+    profile      the profile asked for; null when only the machine is checked
+    standing     the worst of all checks: ok, warning, problem
     exit_code    of the first stage at which a run would stop; 0 when it would not
-    complete     false when a signal cut it short: `checks` are what was known by then
+    complete     false when a signal cut it short: `checks` then holds the results so far
     checks       in the order of the screen; each has
-        check, subject    what was looked at: `server`, `github`; the subject may be empty
+        check, subject    the thing checked: `server`, `github`; the subject may be empty
         standing          ok, warning, problem
-        text, fix         a sentence; the next command, empty for what is ok
+        text, fix         a sentence; the next command, empty if the check is ok
         detail            further lines
         facts             the same as data: versions, capabilities, counts, `timings` in seconds, paths; by check
 """
@@ -31,13 +32,14 @@ from acp_launch.secret.redact import redactor
 
 COLOURS = {"ok": "32", "warning": "33", "problem": "31"}
 SEVERITY = ("problem", "warning", "ok")
-LONGEST = 400  # characters of a text; versions and last words are a stranger's
+LONGEST = 400  # characters of a text; a server or agent may send a version or an error of any length
 LABEL = 28  # cells a label may have before the texts after it stop lining up
-ITEMS = 100  # of a list among the facts
+ITEMS = 100  # of a list in the facts
 DEPTH = 6
 
 
 def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: bool, is_cut_short: bool) -> None:
+    """Print the checks on stdout, as text or as JSON."""
     discretion = _discretion()
     if as_json:
         answer = _answer(found, profile, code, is_complete=not is_cut_short)
@@ -45,11 +47,11 @@ def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: boo
     else:
         _put(lines(found, discretion, coloured=_coloured()))
     if is_cut_short:
-        say("acp-launch: stopped; this is what was known by then", style=YELLOW)
+        say("acp-launch: stopped; these are the results so far", style=YELLOW)
 
 
 def lines(found: Sequence[Check], discretion: Anonymizer, *, coloured: bool) -> Iterator[str]:
-    """The screen; texts are safe on a terminal and in a bug report."""
+    """Yield the lines of the screen. They are safe on a terminal and in a bug report."""
     labels = [_shown(f"{check.name} {check.subject}".strip(), discretion) for check in found]
     width = min(LABEL, max(map(cells, labels), default=0))
     for check, label in zip(found, labels, strict=True):
@@ -96,7 +98,7 @@ def _described(check: Check) -> dict[str, Any]:
 
 
 def _bounded(value: Any, depth: int = 0) -> Any:
-    """What strangers said may be of any size."""
+    """Cut strings, lists and nesting: an agent or a server may send values of any size."""
     if isinstance(value, str):
         return cut(masked(value), LONGEST)
     if depth > DEPTH:
@@ -113,23 +115,23 @@ def _shown(text: str, discretion: Anonymizer) -> str:
 
 
 def _put(lines: Iterable[str]) -> None:
-    """In UTF-8 whatever the locale: servers speak all languages."""
+    """Write UTF-8 whatever the locale is: servers use all languages."""
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
     sys.stdout.flush()
 
 
 def _discretion() -> Anonymizer:
-    home = os.path.expanduser("~")  # noqa: PTH111 - which gives up quietly
+    home = os.path.expanduser("~")  # noqa: PTH111 - it returns "~" if the home is unknown
     homes = [home, os.path.realpath(home)] if Path(home).is_absolute() else []
     return Anonymizer([each for each in homes if each != os.sep], _users())
 
 
 def _users() -> list[str]:
-    """By every name there is."""
+    """Return the user's names from every source."""
     names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")]
     try:
         names.append(getpass.getuser())
-    except (KeyError, OSError, ImportError):  # a container's user may have no name
+    except (KeyError, OSError, ImportError):  # the user of a container may have no name
         return names
     return names
 

@@ -69,7 +69,7 @@ class GivenUp(Exception):  # noqa: N818 - it reads as what happened
 
 class KeyboardFocus:
     def __init__(self, front: Front, otherwise: Taker) -> None:
-        """`otherwise` takes what nobody else does."""
+        """`otherwise` takes what has no other handler."""
         self._front = front
         self._taker = otherwise
 
@@ -77,7 +77,7 @@ class KeyboardFocus:
         """Hand on every event, until cancelled."""
         while True:
             event = await self._front.events.get()
-            self._taker(event)  # whoever it is by now
+            self._taker(event)  # the one that there is by now
 
     @contextmanager
     def of(self, taker: Taker) -> Iterator[None]:
@@ -179,7 +179,7 @@ class InteractiveTurn:
             desk.failed(error)
             desk.front.offer(self.give_back())
         except WaitExpired:
-            if self._outcome is None:  # else nobody wants the agent back
+            if self._outcome is None:  # else the session is being left
                 raise
         self._unanswered = ""
         if self._is_cancelled and self.queue:  # it may have been meant for the answer

@@ -20,7 +20,7 @@ class TerminalFront(Front, Protocol):
 
 
 def possible() -> bool:
-    """Whether there is somebody to sit in front of it: stdin is a terminal."""
+    """Whether a user can be at the keyboard: stdin is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

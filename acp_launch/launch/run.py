@@ -10,8 +10,8 @@ One launch: the order of its parts, on this page and once.
         the agent is stopped, with all it started
       servers are stopped
 
-Each part is left in the reverse order, whatever happened within it. Whoever watches is told through an observer: a run
-of one prompt (`run_prompt`) and an interactive session are fronts of the same `conversation`, which does not know them.
+Each part is left in the reverse order, whatever happened within it. What happens is told to an observer. A run of one
+prompt (`run_prompt`) and an interactive session are fronts of the same `conversation`, which does not know them.
 A verb that asks an agent for something else than turns needs `with_agent` only.
 
 The agent was spawned before this module was imported, so that its start and our imports overlap.
@@ -373,7 +373,7 @@ async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection,
 
 
 def once(log_in: LogIn) -> LogIn:
-    """For an agent that was started again after a login: nobody is asked a second time."""
+    """Wrap `log_in` so that a second request fails instead of asking the user again (the agent was restarted)."""
 
     async def refused(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
         await log_in(connection, wanted, is_second=True)
@@ -392,7 +392,7 @@ def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str)
 
 
 def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
-    """For a login by a person, who takes the time it takes."""
+    """Wrap `log_in` so that a login by the user does not spend the time of the run."""
 
     async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
         with budget.paused():

@@ -2,9 +2,9 @@
 A process of its own for a command line, without a start of Python: forked from a server that has imported us.
 
 Real are its pid, descriptors, environment, directory, signals and exit code; and it ends as ever, by `os._exit`. Not
-so what `/proc` shows of it, and of what it forks (its guards): command line and environment are the server's there, so
-these processes carry their mark as a name (`name_of`) until they become another program. What the interpreter does at
-its start, and what we import then, is for tests that start us as `python -m acp_launch`.
+so what `/proc` shows of it, and of what it forks (its guards): command line and environment are the server's there. So
+the server, to which orphans come, sees to it that none is left. What the interpreter does at its start, and what we
+import then, is for tests that start us as `python -m acp_launch`.
 
     run(arguments, …)                        in a test
     python -m tests.cli.forkserver FD        the server, which ends with whoever has the other end
@@ -16,6 +16,7 @@ import functools
 import gc
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -32,15 +33,11 @@ from acp_launch.__main__ import main
 from tests.cli import inprocess
 
 ROOT = Path(__file__).parents[2]
-SET_NAME = 15  # prctl(2)
-NAME = 15  # bytes of a process's name that Linux keeps
+SET_CHILD_SUBREAPER = 36  # prctl(2)
+GUARD = "acp_launch-guard"[:15]  # as Linux keeps a name
+LEAVING = 2.0  # seconds
 READ_AT_START = ("PYTHON", "LANG", "LC_")
 READ_LATER = ("PYTHON_KEYRING_BACKEND",)
-
-
-def name_of(mark: str) -> str:
-    """What `/proc/PID/comm` shows."""
-    return mark[:NAME]
 
 
 # In a test
@@ -48,16 +45,18 @@ def name_of(mark: str) -> str:
 
 def suits(env: Mapping[str, str]) -> bool:
     """Whether an interpreter that starts with this environment would be as the server's is."""
-    return sys.platform == "linux" and _told(env) == _told(os.environ)
+    return sys.platform == "linux" and _told(env) == INTERPRETER
 
 
 def _told(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(READ_AT_START) and name not in READ_LATER}
 
 
+INTERPRETER = _told(os.environ)  # what the server is told at its start, whichever test begins it
+
+
 def run(
     arguments: Sequence[str],
-    mark: str,
     *,
     env: Mapping[str, str],
     cwd: Path,
@@ -65,8 +64,12 @@ def run(
     out: "IO[bytes] | int",
     timeout: float,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """As `subprocess.run` does; what it writes to stderr is captured, and to stdout if that is PIPE."""
-    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd), "name": name_of(mark)}
+    """As `subprocess.run` does; what it writes to stderr is captured, and to stdout if that is PIPE.
+
+    Raises:
+        AssertionError: a process of its was left when it ended.
+    """
+    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}
     written, said = _Reader(), _Reader()
     end = written.end if out == subprocess.PIPE else out if isinstance(out, int) else out.fileno()
     deadline = time.monotonic() + timeout
@@ -74,12 +77,25 @@ def run(
         with inprocess.readable(stdin) as given, _server().ask(request, (given, end, said.end)) as answer:
             written.begin()
             said.begin()
-            answer.settimeout(timeout)
-            code = json.loads(answer.makefile().readline())
+            code, left = _awaited(answer, timeout)
         texts = [each.text(deadline - time.monotonic()) for each in (written, said)]
     except TimeoutError:
         raise subprocess.TimeoutExpired(["acp-launch", *arguments], timeout) from None
+    assert not left, f"it leaves {left}"
     return subprocess.CompletedProcess([*arguments], code, *texts)
+
+
+def _awaited(answer: socket.socket, timeout: float) -> tuple[int, list[str]]:
+    """Its exit code, and what it has left."""
+    answer.settimeout(timeout)
+    with answer.makefile() as lines:
+        pid = int(lines.readline())
+        try:
+            code, left = json.loads(lines.readline())
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise
+    return code, left
 
 
 class _Reader:
@@ -113,8 +129,8 @@ class _Server:
         self._lock = threading.Lock()
         with theirs:
             argv = [sys.executable, "-m", "tests.cli.forkserver", str(theirs.fileno())]
-            env = {name: value for name, value in os.environ.items() if not name.startswith("ACP_")}
-            self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], cwd=ROOT, env=env)
+            env = {name: value for name, value in os.environ.items() if not name.startswith(("ACP_", *READ_AT_START))}
+            self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], cwd=ROOT, env=env | INTERPRETER)
         atexit.register(self._end)
 
     def _end(self) -> None:
@@ -142,7 +158,8 @@ def _server() -> _Server:
 
 
 def serve(control: socket.socket) -> None:
-    """Fork for every request, and answer with the exit code, until there is nobody left to ask."""
+    """Fork for every request, and answer with the pid, then the exit code and what is left, until the end of all."""
+    take_orphans()
     inprocess.import_everything()
     gc.collect()
     gc.freeze()
@@ -167,10 +184,16 @@ def serve(control: socket.socket) -> None:
                 answer = socket.socket(fileno=descriptors.pop())
                 if pid := os.fork():
                     running[pid] = answer
+                    answer.sendall(b"%d\n" % pid)
                     for descriptor in descriptors:
                         os.close(descriptor)
                 else:
                     _become(request, descriptors, [waiting, control, woken, wakes, answer, *running.values()])
+
+
+def take_orphans() -> None:
+    """What the processes below this one leave becomes its child."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _heard(control: socket.socket) -> tuple[Any, list[int]]:
@@ -188,7 +211,30 @@ def _bury(running: dict[int, socket.socket]) -> None:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             with running.pop(pid):
-                answer.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+                left = [os.waitstatus_to_exitcode(status), orphans(running)]
+                answer.sendall(json.dumps(left).encode() + b"\n")
+
+
+def orphans(running: Mapping[int, object]) -> list[str]:
+    """The names of what those that have ended left alive; it is ended now. A guard may be on its way out."""
+    left = []
+    for pid in map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()):
+        if pid not in running and os.waitpid(pid, os.WNOHANG) == (0, 0):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            if not (name == GUARD and _ends(pid)):
+                left.append(name)
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return left
+
+
+def _ends(pid: int) -> bool:
+    """Whether it does within a time that only a process which is told to end needs."""
+    watched = os.pidfd_open(pid)
+    try:
+        return bool(select.select([watched], [], [], LEAVING)[0])
+    finally:
+        os.close(watched)
 
 
 def _become(request: Any, descriptors: list[int], ours: Sequence[selectors.BaseSelector | socket.socket]) -> NoReturn:
@@ -204,7 +250,6 @@ def _become(request: Any, descriptors: list[int], ours: Sequence[selectors.BaseS
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()
-    ctypes.CDLL(None).prctl(SET_NAME, request["name"].encode(), 0, 0, 0)
     sys.path.pop(0)  # where the server was started
     sys.argv = inprocess.argv(request["arguments"])
     sys.stdin, sys.stdout, sys.stderr = inprocess.streams()

@@ -212,7 +212,7 @@ class Launcher:
     ) -> Ended:
         environment, mark, transcript = self._place(env)
         try:
-            done = run(trusting(arguments), mark, env=environment, cwd=self.project, stdin=stdin, out=out)
+            done = run(trusting(arguments), env=environment, cwd=self.project, stdin=stdin, out=out)
             assert alive(mark) == []
         finally:
             kill_all(mark)
@@ -255,7 +255,6 @@ class Launcher:
 
 def _started(
     arguments: Sequence[str],
-    mark: str,
     *,
     env: Mapping[str, str],
     cwd: Path,
@@ -354,19 +353,8 @@ def kill_all(mark: str) -> None:
 
 
 def _marked(mark: str) -> list[str]:
-    wanted, name = f"{MARK}={mark}".encode(), forkserver.name_of(mark)
-    processes = [entry for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208
-    return [entry for entry in processes if _name(entry) == name or wanted in _environment(entry)]
-
-
-def _name(pid: str) -> str:
-    """Empty for a process that is gone, or a zombie."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    before, _, after = status.rpartition(")")
-    return "" if after.split()[0] in "ZX" else before.partition("(")[2]
+    wanted = f"{MARK}={mark}".encode()
+    return [entry for entry in os.listdir("/proc") if entry.isdigit() and wanted in _environment(entry)]  # noqa: PTH208
 
 
 def _environment(pid: str) -> bytes:

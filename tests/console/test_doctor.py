@@ -91,7 +91,7 @@ def test_json_is_one_object_with_bounded_facts(capsysbinary: pytest.CaptureFixtu
     told = checks[0]["facts"]
     assert (len(told["many"]), len(told["long"]), told["***"], told["none"]) == (100, 401, "***", None)
     assert len(json.dumps(told["deep"])) < 40
-    assert err == b"acp-launch: stopped; this is what was known by then\n"
+    assert err == b"acp-launch: stopped; these are the results so far\n"
 
 
 def test_the_exit_code_is_that_of_the_stage_a_run_would_meet_first() -> None:
