@@ -70,7 +70,7 @@ def forget(profile: Profile, numbers: Numbers = None, everything: All = False) -
     from acp_launch.session.permission.remembered import forget
 
     if everything == bool(numbers):
-        raise UsageError("no answers are given", fix="give numbers from acp-launch permission list, or --all")
+        raise UsageError("no answers are given", fix="give the numbers that permission list shows, or --all")
     for answer in forget(_shelf(profile), None if everything else set(numbers or ())):
         say(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}")
 

@@ -360,7 +360,7 @@ def test_who_says_nothing_is_refused_in_the_end_and_keeps_nobody_waiting() -> No
             silent, stammering = here.connect(), here.say(here.greeting()[:-1])
             here.enter()
             assert (await here.guest()).name == "github"
-            why = "it did not say within 0.05 s what it wants"
+            why = "it sent no greeting within 0.05 s"
             assert [await here.refusals.get(), await here.refusals.get()] == [why, why]
             assert await ended(silent) and await ended(stammering)
 
@@ -446,7 +446,7 @@ def test_a_second_crowd_is_noted_again() -> None:
         async with hall(patience=10 * PATIENCE) as here:
             for _ in range(2):
                 crowd = [here.connect() for _ in range(MOST + 2)]
-                assert "more like it are not noted" in await here.refusals.get()
+                assert "Further ones are not reported" in await here.refusals.get()
                 for client in crowd:
                     client.close()
                 for _ in range(MOST):

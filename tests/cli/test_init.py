@@ -423,7 +423,7 @@ def test_servers_of_other_tools_are_taken_over_and_their_tokens_are_not_written(
         terminal.until("Numbers of those to import [none]: ")
         assert "   1.  .mcp.json  github, docs" in terminal.text
         terminal.types("1\n")
-        terminal.until("Take them over [yes]: ")
+        terminal.until("Import them [yes]: ")
         terminal.types("\n")
         terminal.until("Keep them in the ")
         terminal.types("\n")
@@ -461,7 +461,7 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
             terminal.types(f"{answer}\n")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
-        terminal.until("Take them over [yes]: ")
+        terminal.until("Import them [yes]: ")
         for shown in (
             "github: sh -c 'env > pwned'",
             "github sets T",
@@ -486,7 +486,7 @@ def test_what_is_shown_need_not_be_taken(project: Path) -> None:
             terminal.types("\n")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
-        terminal.until("Take them over [yes]: ")
+        terminal.until("Import them [yes]: ")
         terminal.types("no\n")
         assert terminal.ends() == 0
     settings = load_settings()

@@ -432,7 +432,7 @@ def test_an_entry_is_printed_with_the_tools_own_reference_to_the_secret(project:
         "servers": {"gh": {"type": "stdio", "command": "npx", "args": [], "env": {"GITHUB_TOKEN": "${input:gh}"}}},
         "inputs": [{"id": "gh", "type": "promptString", "description": "the secret gh", "password": True}],
     }
-    assert done.err == "acp-launch: VS Code asks for gh, the secret gh, and keeps it\n"
+    assert done.err == "acp-launch: VS Code asks for gh (secret "gh") and stores it\n"
 
 
 @pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor", "codex"])
@@ -499,7 +499,7 @@ def test_a_tool_nobody_knows_is_told_which_there_are(project: Launcher) -> None:
     done = project("export", "p", "--to", "emacs")
     assert done.code == 2
     assert done.err == (
-        'acp-launch: unknown tool "emacs"\n    fix: it is one of claude-desktop, claude, vscode, cursor, codex,'
+        'acp-launch: unknown tool "emacs"\n    fix: choose one of claude-desktop, claude, vscode, cursor, codex,'
         " gemini, zed, jetbrains, opencode, goose, acpx\n"
     )
 

@@ -123,11 +123,11 @@ def test_an_answer_that_was_kept_is_listed_decides_and_is_forgotten(ruled: Launc
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"]])
-def test_forgetting_needs_to_be_told_what(ruled: Launcher, arguments: list[str]) -> None:
+def test_forgetting_requires_numbers_or_all(ruled: Launcher, arguments: list[str]) -> None:
     done = ruled("permission", "forget", "p", *arguments)
     assert (done.code, done.err) == (
         2,
-        "acp-launch: no answers are given\n    fix: give numbers from acp-launch permission list, or --all\n",
+        "acp-launch: no answers are given\n    fix: give the numbers that permission list shows, or --all\n",
     )
 
 

@@ -89,7 +89,7 @@ def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launche
     done = sealed("secret", "set", "github", TOKEN)
     assert done.code == 2
     assert done.err == (
-        "acp-launch: a secret is not taken from the command line, where ps and your shell's history show it;"
+        "acp-launch: a secret is not read from the command line, where ps and your shell's history show it;"
         " nothing was kept\n"
         "    fix: type it at the prompt, or pipe it: pass show github | acp-launch secret set github;"
         " rotate the value you just typed\n"
@@ -351,7 +351,7 @@ def test_a_renamed_secret_keeps_its_value_and_lists_the_references_to_change(sea
     assert done.code == 0
     file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
-        f"github: is team/github now, in the sealed file ({file})\n"
+        f"github: renamed to team/github in the sealed file ({file})\n"
         ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github}; write ${secret:team/github}\n"
     )
     assert listed(sealed) == {"team/github": []}
@@ -364,7 +364,7 @@ def test_a_rename_never_overwrites(sealed: Launcher) -> None:
     done = sealed("secret", "rename", "github", "taken")
     assert (done.code, done.err) == (
         3,
-        'acp-launch: there is already a secret named "taken"; nothing was changed\n'
+        'acp-launch: secret "taken" already exists; nothing was changed\n'
         "    fix: choose another name, or acp-launch secret rm taken\n",
     )
     assert sealed("secret", "rename", "github", "github").code == 2
@@ -391,7 +391,7 @@ def test_the_exit_code_is_the_commands_and_a_missing_one_is_told(sealed: Launche
     done = sealed("secret", "copy-to-env", "github", "--", "no-such-command-anywhere")
     assert (done.code, done.err) == (
         3,
-        "no-such-command-anywhere cannot be run: no such command\n    fix: give a program on your PATH, or its path\n"
+        "cannot run no-such-command-anywhere: command not found\n    fix: give a program on your PATH, or its path\n"
         "1 problem; nothing was started\n",
     )
     assert sealed.within("secret", "copy-to-env", "--as", "1X", "github", "--", *leave).code == 2

@@ -41,14 +41,14 @@ def test_a_file_of_another_shape_holds_nothing(root: Any) -> None:
         ([], "it is no mapping"),
         ({}, "it has neither a command nor a url"),
         ({"command": ["x", {}]}, "its command is no list of texts"),
-        ({"command": {"a": 1}}, "its command.path is no text"),
+        ({"command": {"a": 1}}, "its command.path is not a string"),
         ({"command": "x", "args": "-y"}, "its args is no list of texts"),
         ({"command": "x", "args": [None]}, "its args is no list of texts"),
         ({"command": "x", "args": ["\0"]}, "its args holds characters that no program can receive"),
         ({"command": "x", "args": ["\ud800"]}, "its args holds characters that no program can receive"),
         ({"command": "x", "url": "https://x"}, "it has both a command and a url"),
         ({"url": "https://x", "type": "websocket"}, "its type is none that acp-launch knows"),
-        ({"url": ["https://x"]}, "its url is no text"),
+        ({"url": ["https://x"]}, "its url is not a string"),
         ({"command": "x", "args": ["a"] * 10_001}, "its args is no list of texts"),
         ({"command": f"run {TOKEN}"}, "its command holds a credential, and no command can come from a secret"),
     ],
@@ -72,7 +72,7 @@ def test_what_a_profile_would_have_against_it_is_said_before_anything_is_written
 def test_wrong_values_beside_good_ones_are_left_out_and_spoken_of() -> None:
     found = claude({"s": {"command": "x", "env": {"A": {}, "B": 1.5, "C": True, "D": None}, "timeout": "soon"}})
     assert entries(found) == {"s": {"command": "x", "env": {"B": "1.5", "C": "true"}}}
-    assert left(found) == {"s": (("env.A", "is no text"), ("env.D", "is no text"), ("timeout", "is no length of time"))}
+    assert left(found) == {"s": (("env.A", "is not a string"), ("env.D", "is not a string"), ("timeout", "is no length of time"))}
 
 
 def test_names_that_are_none_of_ours_become_some_and_none_comes_twice() -> None:
