@@ -331,7 +331,7 @@ class _Builder:
         return []
 
     def _inherit(self, node: Node, merged: Sequence[Node], event: Any) -> None:
-        """Add the entries of merged mappings. The mapping's own entries win, then the earlier mapping (YAML 1.1 "merge")."""
+        """Add the entries of merged mappings. Own entries win, then the earlier mapping (YAML 1.1 "merge")."""
         for source in merged:
             for name, (place, child) in source.entries.items():
                 if name not in node.entries:
