@@ -75,8 +75,7 @@ def test_a_start_that_fails_before_there_is_a_process_tells_why(capsys: pytest.C
         server="x", state="resting", restarts=1, reason="/bin/x could not be started: no such file", retry=1
     )
     assert said(capsys, change) == (
-        "acp-launch: mcp server x is down: /bin/x could not be started: no such file; "
-        "restarting in 1 s (restart 1)\n"
+        "acp-launch: mcp server x is down: /bin/x could not be started: no such file; restarting in 1 s (restart 1)\n"
     )
 
 
