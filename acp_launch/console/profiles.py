@@ -7,7 +7,7 @@ from typing import Any
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.secrets import state_lines, states
+from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.problem import KeyPath, Problem, errors, ours
