@@ -24,6 +24,7 @@ An error would appear in the middle of the line that is being typed: there is no
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -63,6 +64,9 @@ def answer(arguments: Sequence[str]) -> None:
             rest = rest[os.write(1, rest) :]
     except (Exception, KeyboardInterrupt):  # see above
         return
+    finally:
+        if "signal" in sys.modules:
+            _give_up_after(0)  # never while Python ends, which would be the exit code of a signal
 
 
 def verbs() -> Verbs:
@@ -210,7 +214,7 @@ def _candidates(line: Line, table: Verbs) -> Candidates:
 
 
 def _give_up_after(seconds: float) -> None:
-    """A disk that does not answer must not stop the shell: TimeoutError then, where the system can wake us."""
+    """A disk that does not answer must not stop the shell: TimeoutError then, where the system can wake us. 0: never."""
     import signal
 
     def late(*_: object) -> None:

@@ -93,7 +93,7 @@ def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiti
 
 
 LARGEST = 1024 * 1024  # bytes of the file
-PATIENCE = 1.0  # seconds for others who write
+PATIENCE = 10.0  # seconds for others who write
 FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None when that is not known
 
