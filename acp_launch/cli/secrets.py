@@ -178,7 +178,7 @@ def copy_to_env(
     if outcome.secret is None:
         reason = outcome.reason or f"there is none in the {outcome.source}"
         raise SecretError(
-            f'the secret "{name}" cannot be had: {reason}', fix=outcome.fix or next_command(name, outcome.state)
+            f'cannot read secret "{name}": {reason}', fix=outcome.fix or next_command(name, outcome.state)
         )
     raise typer.Exit(execute.replaced_by(command, {into: outcome.secret}, os.environ))
 

@@ -157,7 +157,7 @@ class Vault:
         if outcome.state == "missing":
             raise self._missing([name])
         if outcome.secret is None:
-            raise SecretError(f'the secret "{name}" cannot be had: {outcome.reason}', fix=outcome.fix)
+            raise SecretError(f'cannot read secret "{name}": {outcome.reason}', fix=outcome.fix)
         return outcome.secret
 
     def names(self) -> tuple[Names, str, bool]:
