@@ -96,7 +96,7 @@ ok       shims                 WAY
 ok       control group         WAY
 ok       leftovers             none; 0 launches running
 warning  secrets               keyring (keyring.backends.fail.Keyring): the keyring backend \
-keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) only ever fails
+keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails
                                fix: unset PYTHON_KEYRING_BACKEND, or name another one there
 ok       profile p             ~/config/profiles/p.yaml (user)
 ok       trust                 your own, or built in
@@ -604,7 +604,7 @@ def test_a_keyring_that_answers_is_said_to(home: Launcher) -> None:
 def test_a_locked_keyring_is_told_and_no_dialog_is_shown(home: Launcher, desktop: Desktop) -> None:
     lock(desktop)
     found = examined(home, 3)
-    reason = "the desktop keyring is locked, and nobody is there to unlock it"
+    reason = "the desktop keyring is locked, and acp-launch cannot ask you to unlock it"
     assert told(found["secrets"])[:2] == ("warning", f"keyring (Secret Service): {reason}")
     assert told(found["secret github"])[:2] == ("problem", reason)
     assert told(found["agent"]) == (
