@@ -394,7 +394,7 @@ def test_an_internal_error_is_one_for_both_and_no_log_is_advised_that_is_not_the
 
 def test_a_mode_that_is_not_offered_is_a_problem_of_both(refused: "Callable[..., list[Json]]") -> None:
     (wrong,) = refused(agent("polite"), 3, session={"mode": "plan"})
-    assert wrong["text"].endswith(" session.mode: the agent offers nothing that can be set")
+    assert wrong["text"].endswith(" session.mode: the agent has no options to set")
 
 
 def test_a_session_of_another_directory_is_a_problem_of_both(

@@ -275,7 +275,7 @@ def test_a_command_that_cannot_be_run_is_said_before_anybody_is_asked() -> None:
     async def story(desk: Desk) -> None:
         code, message = await desk.refuses("create", command="no-such-tool")
         assert code == -32002
-        assert message.startswith('it cannot be run: "no-such-tool" is not on PATH')
+        assert message.startswith('cannot run it: "no-such-tool" is not on PATH')
         assert desk.asked == []
 
     at_a_desk(story)
