@@ -20,7 +20,7 @@ def main() -> None:
         sys.stdout.write(f"acp-launch {__version__}\n")
         return
     if sys.argv[1:2] == ["__complete"]:
-        from acp_launch.cli.completing.answer import answer
+        from acp_launch.cli.tab import answer
 
         answer(sys.argv[2:])
         return

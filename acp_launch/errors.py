@@ -3,22 +3,24 @@ Everything acp-launch raises on purpose, with the exit code each one ends in (do
 
 LaunchError                 unexpected                                        1
 ├── UsageError              the command line is wrong                         2
-├── ProfileError            the file is wrong: carries every Problem          2
-├── SettingsError           config.yaml or a variable is wrong: Problems      2
-├── MachineError            the file is right, this machine cannot: Problems  3
+├── ProfileError            the profile is wrong; carries every Problem       2
+├── SettingsError           config.yaml or a variable is wrong; Problems      2
+├── MachineError            the profile is right, this machine is not ready   3
 ├── SecretError             a store cannot keep or give a secret              3
-├── Exhausted               no more files, threads or processes for us        3
+├── StateError              the state directory cannot be read or written     3
+├── Exhausted               no files, threads or processes left               3
 ├── SessionError            the named session cannot be opened                3
-├── AgentError              the agent would not start or stay up              4
+├── AgentError              the agent did not start, or died                  4
 │   └── AgentRefused          it answered a request with an error
-├── ProtocolError           somebody broke the protocol                       5
-│   ├── LocalProtocolError    we did: a bug here
-│   └── RemoteProtocolError   they did: report it to them
+├── ProtocolError           a peer broke the protocol                         5
+│   ├── LocalProtocolError    acp-launch did: a bug here
+│   └── RemoteProtocolError   the agent or a server did: report it there
 │       └── ServerRefused       an MCP server answered a request with an error
 ├── AuthRequired            the agent wants a login first                     6
 ├── NotTrusted              a project's profile that was not accepted         7
+├── ServerError             an MCP server did not start, or died              8
 ├── WaitExpired             a named wait passed its deadline                124
-│   └── RunExpired            there is no time left for the whole run
+│   └── RunExpired            the time for the whole run is over
 └── Stopped                 Ctrl-C, SIGTERM or SIGHUP           130, 143 or 129
 
 Only `cli.main` turns one into text and an exit code.
@@ -30,7 +32,7 @@ from acp_launch.problem import Problem
 
 
 def first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The one exception a task group's stands for: what its body raised, before anything that followed from it."""
+    """Return the first exception of a task group's: what its body raised, before anything that followed from it."""
     failure: BaseException = failures
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]
@@ -38,10 +40,10 @@ def first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 class LaunchError(Exception):
-    """Raised when something we foresaw goes wrong.
+    """Raised for a failure that acp-launch foresees.
 
-    `message` is one sentence for a person; `fix` what to do next; `detail` further lines, the last stderr
-    lines of a child for instance.
+    `message` is one sentence for the user; `fix` says what to do next; `detail` are further lines, for instance
+    the last stderr lines of a child.
     """
 
     exit_code = 1
@@ -54,7 +56,7 @@ class LaunchError(Exception):
 
 
 class UsageError(LaunchError):
-    """Raised when the command line asks for something that cannot be."""
+    """Raised when the command line is wrong."""
 
     exit_code = 2
 
@@ -62,7 +64,7 @@ class UsageError(LaunchError):
 class ProblemsError(LaunchError):
     """Raised with every problem of one stage at once.
 
-    `outcome` is what became of the work, and ends the line that counts them.
+    `outcome` ends the line that counts the problems; it says what happened to the work.
     """
 
     outcome = "nothing was started"
@@ -86,25 +88,25 @@ class SettingsError(ProblemsError):
 
 
 class MachineError(ProblemsError):
-    """Raised when the profile is right and this machine cannot do it."""
+    """Raised when the profile is right and this machine lacks something that it needs."""
 
     exit_code = 3
 
 
 class SecretError(LaunchError):
-    """Raised by the verbs about secrets; for the references of a profile there are Problems."""
+    """Raised by the verbs about secrets. References of a profile raise Problems instead."""
 
     exit_code = 3
 
 
 class StateError(LaunchError):
-    """Raised when something that we keep on this machine cannot be read or written, or there is no place for it."""
+    """Raised when acp-launch cannot read or write its own files on this machine, or there is no place for them."""
 
     exit_code = 3
 
 
 class Exhausted(LaunchError):  # noqa: N818
-    """Raised when the system lets us have no more open files, threads or processes."""
+    """Raised when the system refuses further open files, threads or processes."""
 
     exit_code = 3
 
@@ -116,7 +118,7 @@ class SessionError(LaunchError):
 
 
 class AgentError(LaunchError):
-    """Raised when the agent would not start, or died."""
+    """Raised when the agent does not start, or dies."""
 
     exit_code = 4
 
@@ -130,7 +132,7 @@ class AgentRefused(AgentError):  # noqa: N818 - it reads as what happened
 
 
 class ProtocolError(LaunchError):
-    """Raised when the protocol was broken; one of the two below says by whom."""
+    """Raised when a peer broke the protocol; the two subclasses say which side."""
 
     exit_code = 5
 
@@ -144,7 +146,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class ServerRefused(RemoteProtocolError):  # noqa: N818
-    """Raised when an MCP server answers a request of ours with a JSON-RPC error (`code`)."""
+    """Raised when an MCP server answers a request of acp-launch with a JSON-RPC error (`code`)."""
 
     def __init__(self, message: str, *, code: int, fix: str = "", detail: Sequence[str] = ()) -> None:
         super().__init__(message, fix=fix, detail=detail)
@@ -158,13 +160,13 @@ class AuthRequired(LaunchError):  # noqa: N818
 
 
 class NotTrusted(LaunchError):  # noqa: N818
-    """Raised when a profile of a project would run something and was not accepted as it is."""
+    """Raised when a project's profile would run something and the user has not accepted its present content."""
 
     exit_code = 7
 
 
 class ServerError(LaunchError):
-    """Raised when an MCP server would not start, or died."""
+    """Raised when an MCP server does not start, or dies."""
 
     exit_code = 8
 
@@ -176,11 +178,11 @@ class WaitExpired(LaunchError):  # noqa: N818
 
 
 class RunExpired(WaitExpired):
-    """Raised when a run has taken as long as it may (`--timeout`)."""
+    """Raised when a run reaches its time limit (`--timeout`)."""
 
 
 class Stopped(LaunchError):  # noqa: N818
-    """Raised when a signal ended the run; `signal_number` decides the exit code as shells do."""
+    """Raised when a signal ended the run. The exit code is 128 plus `signal_number`, as in shells."""
 
     def __init__(self, message: str, *, signal_number: int, detail: Sequence[str] = ()) -> None:
         super().__init__(message, detail=detail)

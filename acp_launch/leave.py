@@ -1,13 +1,13 @@
 """
-How this process ends: when its work is done, or by a signal, at any moment from its first instruction to its last.
+The end of this process: after its work, or by a signal at any moment from its first instruction to its last.
 
-    the first signal     is a KeyboardInterrupt in the main thread where there is work to undo (`undoing`); while an
-                         event loop runs its listener hears of it instead, and decides
-    a second one, or no end of the work within `PATIENCE` of the first one
-                         this process leaves at once: its guards end what it has started, the terminal is given back
+    the first signal     raises KeyboardInterrupt in the main thread inside an `undoing` block. While an event loop
+                         runs, its listener receives the signal instead and decides.
+    a second signal, or work that does not end within `PATIENCE` of the first one
+                         exits at once. The guards end all processes that were started, and the terminal is restored.
 
-Either way ends in `os._exit`: the interpreter's own end takes longer than many a run, and a signal in the midst of it
-is a traceback. Free of imports that cost, since signals are heard before the first of them.
+Both ways end in `os._exit`: the interpreter's own shutdown takes longer than many runs, and a signal during it prints
+a traceback. Imports little, because signals are handled before the first heavy import.
 """
 
 import os
@@ -22,26 +22,26 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
-PATIENCE = 3.0  # seconds for the work to be undone, or for the event loop to hear of a signal
-LAST = 3.0  # seconds for leaving at once: the guards take a fraction of one
-LOOK_AGAIN = 0.005  # seconds, while an import is to be finished first
-STUCK = 0.5  # seconds after which an event loop that has not heard of a signal is not waited for when another one comes
+PATIENCE = 3.0  # seconds for undoing the work, or for the event loop to take a signal
+LAST = 3.0  # seconds for an exit at once; the guards take a fraction of one
+LOOK_AGAIN = 0.005  # seconds between two looks whether an import is finished
+STUCK = 0.5  # seconds; an event loop that has not taken a signal by then is not waited for at the next one
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
-# Takes a signal in the midst of anything, and sees to it that `heard` is called; False when it cannot.
+# Takes a signal at any moment, and has `acknowledge` called later; False when it cannot take it.
 Listener = Callable[[int], bool]
 
 
 class _State:
-    """Of this process."""
+    """The signal state of this process."""
 
     def __init__(self) -> None:
-        self.first = 0  # the signal that ends us
+        self.first = 0  # the signal that ends this process
         self.latest = 0
         self.undoing = 0  # depth of `undoing` blocks
         self.deferring = 0  # depth of `deferred` blocks
         self.listener: Listener | None = None
-        self.unheard = 0.0  # since when the listener has owed us a `heard`
+        self.pending = 0.0  # when the listener took a signal that it has not acknowledged
         self.callbacks: list[Callable[[], object]] = []
 
 
@@ -49,7 +49,7 @@ _state = _State()
 
 
 def listen() -> None:
-    """From here on no signal that ends us is lost. What we were told to ignore (nohup) stays ignored."""
+    """Install the signal handlers; from here on no signal is lost. Signals that were ignored (nohup) stay ignored."""
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _arrived)
@@ -57,13 +57,13 @@ def listen() -> None:
 
 
 def code() -> int:
-    """The exit code of the signal that came: 130, 143 or 129."""
+    """Return the exit code for the signal that came: 130, 143 or 129."""
     return 128 + (_state.first or signal.SIGINT)
 
 
 @contextmanager
 def undoing() -> Iterator[None]:
-    """The first signal is a KeyboardInterrupt in this block: there is something to undo."""
+    """Turn the first signal into a KeyboardInterrupt in this block, so that the block can undo its work."""
     _state.undoing += 1
     try:
         yield
@@ -73,7 +73,7 @@ def undoing() -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """The first signal waits for the end of this block, which is short and must not be torn apart."""
+    """Delay the first signal to the end of this block, which is short and must not be interrupted."""
     _state.deferring += 1
     try:
         yield
@@ -84,31 +84,31 @@ def deferred() -> Iterator[None]:
 
 
 def is_due() -> bool:
-    """Whether a signal has come that ends us."""
+    """Whether a signal has come that ends this process."""
     return _state.first != 0
 
 
-def heed(listener: Listener) -> None:
-    """Every signal is the listener's from now on, until it cannot take one."""
+def set_listener(listener: Listener) -> None:
+    """Give every signal to the listener from now on, until it cannot take one."""
     _state.listener = listener
 
 
-def heard() -> None:
-    """The listener has acted on what it was told."""
-    _state.unheard = 0.0
+def acknowledge() -> None:
+    """Note that the listener has acted on the signals it took."""
+    _state.pending = 0.0
     within(0, 0)
 
 
 def within(seconds: float, code: int) -> None:
-    """Leave at once after `seconds`, with this exit code, unless this is called again; with 0, never."""
+    """Exit at once after `seconds` with this exit code, unless this is called again; 0 cancels that."""
     if hasattr(signal, "setitimer"):  # Windows has none
         signal.signal(signal.SIGALRM, lambda number, frame: at_once(code))
         signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def at_exit(callback: Callable[[], object]) -> Callable[[], None]:
-    """`callback` is called when we leave, perhaps in the midst of anything, the latest first. Returns what takes it
-    back."""
+    """Call `callback` when this process exits, at any moment of its work, the latest first. Returns a function that
+    takes the callback back."""
     _state.callbacks.append(callback)
 
     def forget() -> None:
@@ -119,7 +119,7 @@ def at_exit(callback: Callable[[], object]) -> Callable[[], None]:
 
 
 def tell(descriptor: int, text: bytes) -> None:
-    """Write `text`, a short one, if that is possible without waiting: for callbacks of `at_exit`."""
+    """Write a short `text` if that is possible without waiting; for callbacks of `at_exit`."""
     import select
 
     poll = select.poll()
@@ -129,7 +129,7 @@ def tell(descriptor: int, text: bytes) -> None:
 
 
 def at_once(code: int) -> NoReturn:
-    """Leave now. What keeps us for longer than `LAST` seconds is left undone."""
+    """Exit now, after the callbacks of `at_exit`; those that do not end within `LAST` seconds are abandoned."""
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, lambda number, frame: os._exit(code))
         signal.setitimer(signal.ITIMER_REAL, LAST)
@@ -139,16 +139,16 @@ def at_once(code: int) -> NoReturn:
     while _state.callbacks:
         try:
             _state.callbacks.pop()()
-        except BaseException:  # the others are as important, and stderr may be what holds us up
+        except BaseException:  # the other callbacks must run too, and stderr may be what blocks
             continue
     os._exit(code)
 
 
 def finish(code: int) -> None:
-    """The work is done, with this exit code: leave.
+    """Exit after the work is done, with this exit code.
 
-    Returns only under a debugger, a profiler or coverage, or with ACP_LAUNCH_FULL_EXIT set: they want the
-    interpreter's own end.
+    Returns only under a debugger, a profiler or coverage, or with ACP_LAUNCH_FULL_EXIT set: those need the
+    interpreter's own shutdown.
     """
     if _is_watched():
         return
@@ -159,7 +159,7 @@ def finish(code: int) -> None:
         try:
             stream.flush()
         except OSError:
-            code = code or 1  # an exit function wrote it: what came before was flushed, and complained about
+            code = code or 1  # an exit function wrote this text; earlier text was flushed and errors reported
     at_once(128 + _state.first if _state.first else code)
 
 
@@ -171,7 +171,7 @@ def _is_watched() -> bool:
 
 
 def _arrived(number: int, frame: FrameType | None) -> None:
-    """A signal, in the main thread, between any two of its instructions."""
+    """Handle a signal, in the main thread, between any two of its instructions."""
     _state.latest = number
     if _state.listener is not None and _is_taken(number, _state.listener):
         return
@@ -182,7 +182,7 @@ def _arrived(number: int, frame: FrameType | None) -> None:
 
 
 def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
-    """End, or interrupt; but not in the midst of what an exception would leave in pieces."""
+    """Exit or interrupt, but not while an exception would leave something half done."""
     if _state.deferring:
         within(PATIENCE, code())
     elif _state.undoing and _is_fragile(frame) and monotonic() < deadline and hasattr(signal, "setitimer"):
@@ -193,7 +193,10 @@ def _end_when_whole(frame: FrameType | None, deadline: float) -> None:
 
 
 def _is_fragile(frame: FrameType | None) -> bool:
-    """Whether a module is being imported, or msgspec (0.22, in C) looks at annotations: it crashes by an exception."""
+    """Whether a module is being imported, or msgspec is at work.
+
+    msgspec (0.22, in C) crashes when an exception is raised while it reads annotations.
+    """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -205,14 +208,14 @@ def _is_fragile(frame: FrameType | None) -> bool:
 
 def _is_taken(number: int, listener: Listener) -> bool:
     now = monotonic()
-    if _state.unheard and now - _state.unheard > STUCK:
+    if _state.pending and now - _state.pending > STUCK:
         at_once(128 + number)
     if not listener(number):
         _state.listener = None
-        heard()
+        acknowledge()
         return False
-    if not _state.unheard:
-        _state.unheard = now
+    if not _state.pending:
+        _state.pending = now
         within(PATIENCE, 128 + number)
     return True
 
@@ -225,7 +228,7 @@ def _end() -> NoReturn:
 
 
 def _unraisable(unraisable: "UnraisableHookArgs") -> None:
-    """What was raised where nothing can be, in a destructor for instance, would be a traceback and then forgotten."""
+    """Exit on a KeyboardInterrupt that was raised where Python only prints it, for instance in a destructor."""
     if _state.first and unraisable.exc_type is KeyboardInterrupt:
         at_once(code())
     sys.__unraisablehook__(unraisable)

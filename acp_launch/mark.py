@@ -1,21 +1,21 @@
 """
-What tells our own lines from what others say: they begin with a mark, and nothing that others say can hold it.
+The mark that begins acp-launch's own lines. Text of agents, servers and files cannot contain it.
 
-An agent's text stands on the same screen as our notices and questions, and may well look like one ("acp-launch: type
-your keyring passphrase"). So whatever we show of an agent, a server or a file has an escape in the place of this
-character: wherever it is shown on a terminal, and wherever it goes to the same file or pipe as our own lines. Pure.
+An agent's text stands on the same screen as notices and questions of acp-launch, and may imitate one ("acp-launch:
+type your keyring passphrase"). So text that comes from an agent, a server or a file has an escape in place of this
+character, on a terminal and in every file or pipe that acp-launch writes its own lines to. Pure.
 """
 
 MARK = "▐"
-COLUMNS = 2  # at the beginning of each line of what is marked, and of what stands below it
+COLUMNS = 2  # width of the mark and its space; continuation lines are indented as far
 _VISIBLE = MARK.encode("unicode_escape").decode()
 
 
 def marked(text: str) -> str:
-    """`text` as ours. Its further lines are indented: what others say in them begins no line of ours."""
+    """Put the mark before `text`. Its further lines are indented, so that quoted text never begins a marked line."""
     return f"{MARK} {text}".replace("\n", "\n  ")
 
 
 def unmarked(text: str) -> str:
-    """`text` of others, which cannot pass for ours."""
+    """Escape the mark in text of an agent, a server or a file, so that it cannot imitate acp-launch."""
     return text.replace(MARK, _VISIBLE)

@@ -1,7 +1,9 @@
 """
-Files for the user alone, whatever the umask: read within bounds, written whole or not at all, locked.
+Files for the user alone: bounded reads, atomic writes, and locks between processes.
 
-A reader sees the old content or the new one, never half; a writer that fails leaves the old one.
+Files and directories get modes 0600 and 0700, whatever the umask is. A reader sees the old content or the new one,
+never half of it; a writer that fails leaves the old one. `read_bounded` reads, `create` and `replace` write,
+`locked` and `take_lock` take a lock file.
 """
 
 import errno
@@ -18,14 +20,14 @@ _MAKE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | ge
 
 
 class Unfit(Exception):  # noqa: N818 - it reads as what it is
-    """Raised for a file that is not what it should be; the text continues a sentence that begins with its path."""
+    """Raised for a file of the wrong kind or size; the text continues a sentence that begins with its path."""
 
 
 def read_bounded(path: Path, most: int) -> tuple[bytes, int] | None:
-    """The content and the permission bits; None when there is no such file.
+    """Return the content and the permission bits; None if the file does not exist.
 
     Raises:
-        Unfit: it is no regular file, or holds more than `most` bytes.
+        Unfit: it is not a regular file, or holds more than `most` bytes.
         OSError: it cannot be read.
     """
     try:
@@ -43,12 +45,12 @@ def read_bounded(path: Path, most: int) -> tuple[bytes, int] | None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """For a writer, should it be a pipe."""
+    """Open the file without waiting for a writer if it is a pipe."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def make_private(directory: Path) -> None:
-    """Create `directory` and what is missing above it, each with mode 0700; one that exists stays as it is.
+    """Create `directory` and its missing parents, each with mode 0700; an existing directory keeps its mode.
 
     Raises:
         OSError: it cannot be created, or something else has its name.
@@ -66,7 +68,7 @@ def make_private(directory: Path) -> None:
 
 
 def is_private(directory: Path) -> bool:
-    """Whether it is a directory of the user's, no link, that nobody else may enter."""
+    """Whether it is a directory (not a link) that belongs to the user and has mode 0700."""
     try:
         seen = directory.lstat()
     except OSError:
@@ -75,17 +77,17 @@ def is_private(directory: Path) -> bool:
 
 
 def create(path: Path, content: bytes, *, is_shared: bool = False) -> None:
-    """Write a new file, down to the disk; nothing is left of it when that fails. A shared one is as the umask has it.
+    """Write a new file and flush it to disk; a failure removes it again. A shared file gets the mode of the umask.
 
     Raises:
-        FileExistsError: something has the name.
+        FileExistsError: the name is taken.
         OSError: it cannot be written.
     """
     descriptor = os.open(path, _MAKE, 0o666 if is_shared else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if sys.platform != "win32" and not is_shared:
-                os.fchmod(descriptor, 0o600)  # past a umask that takes from the owner too
+                os.fchmod(descriptor, 0o600)  # a umask may take rights from the owner too
             file.write(content)
             file.flush()
             os.fsync(descriptor)
@@ -95,12 +97,12 @@ def create(path: Path, content: bytes, *, is_shared: bool = False) -> None:
 
 
 def real(path: Path) -> Path:
-    """Where links lead, as far as they do."""
-    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links that lead to each other
+    """Resolve links as far as they lead anywhere."""
+    return Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links that form a loop
 
 
 def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Put `content` in the place of the file at `path`; where that is a link, of the file it leads to."""
+    """Replace the content of the file at `path` atomically; if that is a link, the file that it leads to."""
     target = real(path)
     fresh = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(8).hex()}")
     create(fresh, content)
@@ -115,7 +117,10 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def _sync(directory: Path) -> None:
-    """Make the new name last. Not every file system can (EINVAL); the file itself is whole and in place by now."""
+    """Flush a directory to disk, so that a new name survives a crash.
+
+    Not every file system can do that (EINVAL). The file itself is complete and in place by now.
+    """
     if sys.platform == "win32":
         return
     descriptor = os.open(directory, os.O_RDONLY)
@@ -128,29 +133,28 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-# One writer at a time, among all processes and threads: the kernel lets go of the lock when its holder dies, however.
+# Locks: one holder at a time among all processes and threads. The kernel releases the lock when its holder dies.
 #
-# A lock file holds nothing and is never deleted: if it were, a process that waits for the deleted file would wait for
-# ever, or two would hold one lock.
+# A lock file is empty and is never deleted. If it were deleted, a process that waits for the deleted file would wait
+# for ever, or two processes would hold one lock.
 
-
-# Not through a link somebody left in its place, and not stuck on a pipe of that name.
+# Do not follow a planted link, and do not block on a pipe of that name.
 _FLAGS = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_AGAIN = 0.02  # seconds between two looks at a lock that is not waited for in the kernel
+_AGAIN = 0.02  # seconds between two attempts when the wait is bounded
 
 
 @contextmanager
 def locked(path: Path, patience: float | None = None) -> Iterator[None]:
-    """Hold the lock file at `path`, made if need be, while the block runs.
+    """Hold the lock file at `path` while the block runs; create the file if needed.
 
-    Without `patience` it waits for ever: call it where that is fine.
+    Without `patience` the wait has no limit.
 
     Raises:
-        TimeoutError: others held it for `patience` seconds.
-        OSError: there is no such directory, it is not ours to write, or its file system has no locks. As with every
+        TimeoutError: another process held it for `patience` seconds.
+        OSError: the directory does not exist or is not writable, or its file system has no locks. As with every
             error here, `filename` is the lock file.
     """
-    descriptor = _opened(path)  # not inherited: a child that outlives us holds nothing
+    descriptor = _opened(path)  # not inherited, so a child that outlives this process does not hold it
     try:
         _wait_for(descriptor, path, patience)
         try:
@@ -167,7 +171,7 @@ def _opened(path: Path) -> int:
     except FileExistsError:
         return os.open(path, _FLAGS)
     if sys.platform != "win32" and os.fstat(descriptor).st_mode & 0o600 != 0o600:
-        os.fchmod(descriptor, 0o600)  # a umask took it away from ourselves, too: nobody could open it again
+        os.fchmod(descriptor, 0o600)  # a umask took rights from the owner too: it could not be opened again
     return descriptor
 
 
@@ -199,11 +203,11 @@ def _take(descriptor: int) -> None:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Take the lock of an open file now. False if another process holds it.
+    """Take the lock of an open file without waiting. False if another process holds it.
 
     Raises:
         OSError: its file system has no locks.
-        ModuleNotFoundError: this system has none.
+        ModuleNotFoundError: this system has no locks.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -223,7 +227,10 @@ def take_lock(descriptor: int) -> bool:
 
 
 def _let_go(descriptor: int) -> None:
-    """Closing is not enough: Windows lets go "at some time", and a child in the middle of its exec has a copy."""
+    """Release the lock explicitly.
+
+    Closing is not enough: Windows unlocks "at some time", and a child that is about to exec has a copy.
+    """
     if sys.platform == "win32":
         import msvcrt
 
@@ -241,6 +248,6 @@ def _take_on_windows(descriptor: int) -> None:
         while True:
             try:
                 return msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-            except OSError as error:  # it tries ten times, once a second, and then calls that a deadlock
+            except OSError as error:  # it tries ten times, once a second, and then reports a deadlock
                 if error.errno != errno.EDEADLK:
                     raise

@@ -1,4 +1,8 @@
-"""One thing wrong, with its place and the way out. Everything a person can get wrong becomes one of these."""
+"""
+A `Problem`: one fault with its place and its fix. Every mistake that a user can make becomes one of these.
+
+Also `KeyPath`, a place inside a profile, and `dotted`, the text of one. Pure, and imports little.
+"""
 
 import re
 from collections.abc import Iterable
@@ -8,10 +12,10 @@ Severity = Literal["error", "warning"]
 
 
 class Problem(NamedTuple):
-    """A fault somebody can mend.
+    """A fault that the user can fix.
 
-    `line` and `column` count from 1, as editors do; 0 means the place is not known.
-    `path` is where in the profile (`mcp_servers.github.env.TOKEN`), empty for the file as a whole.
+    `line` and `column` count from 1, as editors do; 0 means that the place is not known.
+    `path` is the place in the profile (`mcp_servers.github.env.TOKEN`), empty for the file as a whole.
     `fix` is one command to run or one edit to make. None of the texts ever holds a secret's value.
     """
 
@@ -25,7 +29,7 @@ class Problem(NamedTuple):
 
     @property
     def place(self) -> str:
-        """`file:line:column` as far as it is known; begins every message so that editors can jump there."""
+        """Give `file:line:column` as far as it is known; it begins every message so that editors can jump there."""
         return ":".join([self.file, *(str(number) for number in (self.line, self.column) if number)])
 
     def __str__(self) -> str:
@@ -37,44 +41,42 @@ class Problem(NamedTuple):
         return ["warning"] if self.severity == "warning" else []
 
     def as_json(self) -> dict[str, str | int]:
-        """The same as data, for `--json`."""
+        """Give the problem as data, for `--json`."""
         return self._asdict()
 
 
 def ours(*words: str) -> str:
-    """One of our commands for a fix, as a shell reads it; empty words are left out."""
-    import shlex  # the rare path
+    """Build an acp-launch command for a fix, quoted for a shell; empty words are left out."""
+    import shlex  # only needed when something is wrong
 
     return shlex.join(["acp-launch", *filter(None, words)])
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:
-    """Those that stop us; the rest are warnings."""
+    """Return the problems that stop a launch; the rest are warnings."""
     return [problem for problem in problems if problem.severity == "error"]
 
 
 def likeliest(word: str, known: Iterable[str]) -> str:
-    """The one that looks most like `word`; empty when none looks like it."""
-    from difflib import get_close_matches  # what has no mistakes does without
+    """Return the known word that looks most like `word`; empty when none looks like it."""
+    from difflib import get_close_matches  # only needed when there is a mistake
 
     return next(iter(get_close_matches(word, known, 1)), "")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """What a message about an unknown name ends with."""
+    """Build the end of a message about an unknown name; empty when no known name looks like it."""
     near = likeliest(word, known)
     return f'; did you mean "{near}"?' if near else ""
 
 
-# Where something is inside a profile, and how a person reads it. Pure, and free of imports that cost.
-
-
+# The keys and list indexes that lead to a value of a profile.
 KeyPath = tuple[str | int, ...]
 _SIMPLE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dotted(path: KeyPath) -> str:
-    """`agent.args[0]`, `mcp_servers."my server".url`."""
+    """Write a path as text: `agent.args[0]`, `mcp_servers."my server".url`."""
     text = ""
     for step in path:
         if isinstance(step, int):

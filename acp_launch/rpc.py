@@ -15,6 +15,7 @@ that does not read what it is sent blocks only itself: writing is queued.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import chain
 from typing import Any, Protocol
 
 from acp_launch.errors import LaunchError, LocalProtocolError, RemoteProtocolError, first
@@ -89,6 +90,8 @@ FAREWELL = 0.5  # seconds for the other side to take the last we have to say
 NOISE = 5  # lines that are not messages, quoted when the handshake fails
 TOLD = (1, 100, 10_000)  # of those that come later, the ones that the listener is told of
 
+OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
+
 Receive = Callable[[bytes], Iterable[Any]]  # a message becomes events
 Spoilt = Callable[[bytes], tuple[int | None, bytes]]  # what a message is due whose handling failed (`Peer.spoilt`)
 Split = Callable[[bytes], Iterable[bytes]]  # a line becomes messages
@@ -134,7 +137,7 @@ class Pump:
         self.is_open = False  # the handshake is done
         self.noise: list[str] = []  # the first lines that were not messages, until then
         self.mishaps = Mishaps(listener.note)  # failures of ours with what the other side said
-        self._transport, self._listener = transport, listener
+        self._transport, self._listener, self._deliver = transport, listener, listener.take
         self._receive, self._spoilt, self._split = receive, spoilt, split
         self._framer = LineFramer(limit=max_line)
         self._clock = asyncio.get_running_loop().time
@@ -233,12 +236,9 @@ class Pump:
         split = self._split
         while chunk := await self._transport.read():
             self._heard = self._clock()
-            for line in self._framer.feed(chunk):
-                if split is None:
-                    self._handle(line)
-                else:
-                    for message in split(line):
-                        self._handle(message)
+            lines = self._framer.feed(chunk)
+            for message in lines if split is None else chain.from_iterable(map(split, lines)):
+                self._handle(message)
             await self._listener.drain()
 
     async def write(self) -> None:
@@ -260,7 +260,10 @@ class Pump:
         try:
             for event in self._receive(line):
                 try:
-                    self._take(event, line)
+                    if type(event) in OWN:
+                        self._take(event, line)
+                    else:
+                        self._deliver(event)
                 except LaunchError:
                     raise
                 except Exception as error:
@@ -274,16 +277,13 @@ class Pump:
         if not is_whole:
             self._make_good(line)
 
-    def _take(self, event: Any, line: bytes) -> None:
-        kind = type(event)
-        if kind is Answered:
+    def _take(self, event: Answered | Reply | Junk, line: bytes) -> None:
+        if isinstance(event, Answered):
             self._answer(event)
-        elif kind is Reply:
+        elif isinstance(event, Reply):
             self.reply(event.line)
-        elif kind is Junk:
-            self._note_junk(event, line)
         else:
-            self._listener.take(event)
+            self._note_junk(event, line)
 
     def _make_good(self, line: bytes) -> None:
         """Answer, or fail, what waits for a message that we failed to handle."""

@@ -32,6 +32,12 @@ for number, usual in (
         signal.signal(number, usual)
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Most tests wait for processes of their own: half as many again as there are processors."""
+    processors = os.cpu_count() or 1
+    return processors + (processors + 1) // 2
+
+
 @pytest.fixture(autouse=True)
 def an_environment_left_as_it_was() -> Iterator[None]:
     """A test that changes os.environ without monkeypatch fails."""

@@ -5,6 +5,7 @@ A command in a text begins with `acp-launch` and ends with its line, at a `;`, a
 a word that only a sentence goes on with (`acp-launch list shows the profiles`). Words in capitals are placeholders.
 """
 
+import functools
 import json
 import re
 import shlex
@@ -79,9 +80,14 @@ def _split(word: str) -> list[str]:
         return [word]
 
 
+@functools.cache
+def _parser() -> Any:
+    return get_command(app)
+
+
 def fault(words: list[str]) -> str:
     """Why our own parser would not take this command; empty when it does."""
-    command: Any = get_command(app)
+    command = _parser()
     context = command.context_class(command, info_name="acp-launch")
     rest = list(words)
     while hasattr(command, "get_command"):
@@ -109,7 +115,7 @@ def _number(word: str) -> str:
 
 def named(words: list[str]) -> list[str]:
     """The profiles that a command names; placeholders are none."""
-    command: Any = get_command(app)
+    command = _parser()
     context = command.context_class(command, info_name="acp-launch")
     rest = list(words)
     while hasattr(command, "get_command"):

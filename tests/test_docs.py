@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.cli import manual
+from tests.test_architecture import ROWS
 from tests.test_readme import PAGES, README, ROOT
 
 LARGEST = {README: 12_000}  # bytes
@@ -116,3 +117,11 @@ def test_every_page_and_heading_that_is_cited_is_there() -> None:
             page = ROOT / match.group().partition(" ")[0]
             assert page.is_file(), f"{name}: {match.group()}"
             assert match[1] is None or match[1] in headings(page), f"{name}: {match.group()}"
+
+
+def test_the_table_of_layers_is_the_one_that_is_held() -> None:
+    (table,) = re.findall(r"^## Layers\n(.*?)^## ", prose(ROOT / "docs" / "contributing.md"), re.DOTALL | re.MULTILINE)
+    first = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+    assert [set(re.findall(r"`(\w+)`", cell)) for cell in first] == [
+        named for row in ROWS if (named := row - {"__main__", "__init__"})
+    ]

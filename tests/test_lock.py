@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from acp_launch.private import locked
+from acp_launch.private import locked, take_lock
 
 PATIENCE = 30  # seconds; only ever waited for in full when a test fails
 
@@ -195,3 +195,12 @@ def test_on_windows_who_is_in_a_hurry_looks_again(path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "platform", "win32")
     with locked(path, PATIENCE):
         assert fake.calls == [fake.LK_NBLCK] * 3
+
+
+def test_a_lock_that_another_holds_is_not_taken(path: Path) -> None:
+    with locked(path):
+        other = os.open(path, os.O_RDWR)
+        assert not take_lock(other)
+    assert take_lock(other)
+    assert not is_free(path)
+    os.close(other)

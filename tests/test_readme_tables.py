@@ -12,7 +12,7 @@ from acp_launch import errors
 from acp_launch.cli.app import app
 from acp_launch.console.doctor import __doc__ as doctors_answer
 from acp_launch.interactive.commands import COMMANDS
-from acp_launch.interop.tools import TOOLS, Machine, places
+from acp_launch.interop.tools import TOOLS, Host, places
 from acp_launch.profile.agents import AGENTS
 from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.conversation import WORDS
@@ -79,7 +79,7 @@ def test_every_other_tool_is_told_with_its_files() -> None:
     assert set(told) == set(TOOLS)
     home, project = Path("/home/me"), Path("/project")
     for name, tool in TOOLS.items():
-        files = [str(file).replace("/home/me", "~") for file in places(tool, Machine(home, {}, "linux"), project)]
+        files = [str(file).replace("/home/me", "~") for file in places(tool, Host(home, {}, "linux"), project)]
         named = [file.removeprefix("/project/").replace(".jsonc", ".json") for file in files]
         assert [file for file in named if f"`{file}`" not in told[name]] == [], name
 

@@ -1,4 +1,4 @@
-"""The state both halves of a conversation share (see exchange.py), and whom it talks to. Sans-IO."""
+"""The state that both sides of a conversation share (see exchange.py), its ports and its observer. Sans-IO."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -222,7 +222,7 @@ class ConversationState:
         self.is_ready = False
         self.has_asked = False  # the agent has, anything
         self.is_modern = False  # it shakes no hands (messages.py), so we ping nothing before it speaks
-        self.was_pinged = False  # we pinged the process that is there now, before anybody else spoke to it
+        self.was_pinged = False  # we pinged the process that is there now, before the agent spoke to it
         self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
 
     def forward(self, asked: Asked, line: bytes) -> bytes | None:

@@ -80,7 +80,7 @@ class AgentSide:
             self._state.ports.to_server(rest)
 
     def _broke(self, line: bytes, error: Exception) -> None:
-        """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
+        """A message that we failed to handle gets no further; the side that waits for its result is told."""
         state = self._state
         state.mishaps.add("the agent", error)
         message = jsonrpc.decode(line)
@@ -188,7 +188,7 @@ class AgentSide:
 
     def _introduces(self, asked: Asked, message: Envelope, line: bytes) -> bytes | None:
         """Its own handshake; while there is no process it is asked as soon as there is one. While an older one is being
-        replayed this one takes its place, and the answer to that is nobody's."""
+        replayed this one takes its place, and the answer to that one is dropped."""
         state = self._state
         if state.gives_roots:
             line = with_roots(line)
@@ -232,7 +232,7 @@ class ServerSide:
             self._state.ports.to_agent(rest)
 
     def _broke(self, line: bytes, error: Exception) -> None:
-        """A message that we failed to handle gets no further; whoever waits for what comes of it is told."""
+        """A message that we failed to handle gets no further; the side that waits for its result is told."""
         state = self._state
         state.mishaps.add(f"the MCP server {state.server}", error)
         message = jsonrpc.decode(line)
@@ -262,7 +262,7 @@ class ServerSide:
         return self._asks(message, line)
 
     def _unreadable(self, line: bytes) -> bytes | None:
-        """An answer whose text is not UTF-8 is repaired: who asked would wait for ever."""
+        """An answer whose text is not UTF-8 is repaired: else the agent would wait for ever."""
         repaired = line.decode(errors="replace").encode()
         if repaired != line and jsonrpc.decode(repaired) is not None:
             return self._message(repaired)
@@ -270,8 +270,8 @@ class ServerSide:
         return None
 
     def _noise(self, line: bytes) -> None:
-        """Banners, prints left in the code: skipped, and said once (M-20). A flood is not borne with: nobody
-        else would be served."""
+        """Banners, prints left in the code: skipped, and said once (M-20). A flood ends the process: no
+        other server would be served."""
         self._junk_bytes += len(line) + 1
         if not self._has_noise and line.strip():
             self._has_noise = True
@@ -291,7 +291,7 @@ class ServerSide:
         opening, self._state.opening = self._state.opening, None
         if opening is not None and self._is_wronged(opening, asked, message):
             return None
-        if asked is None:  # nobody asked, or not any more; only an error about an unreadable line has the id null
+        if asked is None:  # not asked, or not any more; only an error about an unreadable line has the id null
             return line if bytes(message.id) == NULL else None
         if message.result is UNSET:
             return self._refused(asked, line)
@@ -441,7 +441,7 @@ class Exchange:
 
     @property
     def is_introduced(self) -> bool:
-        """The agent has begun its handshake, so somebody waits for the server's start."""
+        """The agent has begun its handshake, so it waits for the server's start."""
         return bool(self._state.memory.initialize)
 
     @property
@@ -493,7 +493,7 @@ class Exchange:
             state.ports.to_server(jsonrpc.notification(messages.CHANGED))
 
     def excuse(self) -> None:
-        """Nobody listened to the server, for the agent takes nothing: its silence up to now is not its own."""
+        """The server was not read, because the agent takes nothing: its silence up to now does not count."""
         state, now = self._state, self._state.ports.now()
         state.health.heard(now)
         for asked in state.ledger.open.values():

@@ -1,6 +1,6 @@
 """
 Who owes whom an answer in one conversation, as a pure value: requests of the agent that the server has, requests of
-the server that the agent has. Each is answered once; what nobody waits for (any more) is not passed on.
+the server that the agent has. Each is answered once; an answer that is not waited for (any more) is not passed on.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ def key(id: Raw) -> bytes:
 
 
 class Numbers:
-    """Gives ids nobody else in this conversation uses; `taken` are those the other side has open."""
+    """Gives ids that are not used in this conversation; `taken` are those the other side has open."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -75,7 +75,7 @@ class Ledger:
         self.open[key(asked.id)] = asked
 
     def settle(self, id: Raw) -> Asked | None:
-        """The request this answers; None when nobody waits for it."""
+        """The request this answers; None if it is not waited for."""
         number = key(id)
         self._cancelled.pop(number, None)
         return self.open.pop(number, None)
@@ -98,11 +98,11 @@ class Ledger:
                 asked.silent_since = now
 
     def wanted(self) -> list[Asked]:
-        """Those whose answer somebody still waits for."""
+        """Those whose answer is still waited for."""
         return [asked for asked in self.open.values() if not asked.is_cancelled]
 
     def close(self) -> list[Asked]:
-        """Forget all of them; returns those somebody still waits for."""
+        """Forget all of them; returns those still waited for."""
         left = self.wanted()
         self.open.clear()
         self._cancelled.clear()
@@ -150,7 +150,7 @@ class Questions:
         return map(Raw, died)
 
     def _let_go(self, number: bytes) -> None:
-        """Nobody waits for its answer, which may come all the same."""
+        """Its answer is not waited for any more, and may come all the same."""
         del self.open[number]
         self._stale[number] = None
         if len(self._stale) > FORGOTTEN:

@@ -4,7 +4,7 @@ One seat's conversation at work: the agent's link, the exchange, and the process
 A relay may be ahead of its agent: the process is started and asked for a sign of life while the agent still starts.
 What comes for the agent before it has come is kept, within bounds.
 
-Whoever does not read makes the other side wait, as with a plain pipe, and itself when it goes on asking us.
+A side that does not read makes the other one wait, as with a plain pipe, and itself if it goes on asking us.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Link:
 
     @property
     def is_full(self) -> bool:
-        """More is kept for it than it should be; whoever produces that should wait for `room`."""
+        """More is kept for it than it should be; what produces that should wait for `room`."""
         return self._out.is_full
 
     @property
@@ -85,7 +85,7 @@ class Link:
 
     @property
     def has_hung_up(self) -> bool:
-        """A paused link is not told of the other side's end, so somebody has to look now and then."""
+        """A paused link is not told of the other side's end, so this is looked at now and then."""
         poll = select.poll()
         poll.register(self._source, 0)
         return bool(poll.poll(0))
@@ -158,7 +158,7 @@ class Link:
 
 def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> Program:
     """`name` tells two processes of one server apart."""
-    assert plan.cwd is not None, "whoever runs servers gives each a directory"
+    assert plan.cwd is not None, "each server has a directory by now"
     argv = (str(plan.command), *(arg.reveal(secrets) for arg in plan.args))
     env = {variable: value.reveal(secrets) for variable, value in plan.env.items()}
     return Program(name=name, argv=argv, env=env, cwd=plan.cwd)
@@ -369,7 +369,7 @@ class Relay:
             agent.pause()
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
-            self.supervisor.expect()  # from its handshake on somebody waits for the process
+            self.supervisor.expect()  # from its handshake on the agent waits for the process
 
     def _server_says(self, line: bytes) -> None:
         server = self._server

@@ -114,7 +114,7 @@ class Servers:
         self._is_stopping = True
 
     def abandon(self) -> None:
-        """Begin to stop them, with less patience: something went wrong, or somebody wants us gone."""
+        """Begin to stop them, with less patience: something went wrong, or the user wants us gone."""
         self.stopping()
         for relay in self._relays:
             relay.supervisor.grace = HASTY

@@ -1,1 +1,11 @@
-"""What `doctor` looks at: facts about this machine and a profile, each with the next command where it is bad."""
+"""
+The checks of `doctor`: facts about this machine and a profile, each with the next command to run if it is bad.
+
+In: settings, a loaded profile, and the answers of an agent and its servers. Out: `Check`s. Open `check` first.
+
+    check      `Check`, one line of the report; the exit code; `Anonymizer` for bug reports
+    machine    version, directories, limits, control group, leftovers
+    profile    the profile, its trust, its secrets, and its agent and servers planned one by one
+    programs   the program behind a command, its version manager, and its Node.js
+    answers    the answers of agent and servers; whether a remote server accepts connections
+"""

@@ -1,4 +1,9 @@
-"""What an agent and a server said, as lines: who they are, what they can do, how long it took."""
+"""
+Checks of running agents and servers: who they are, what they can do, and how long it took.
+
+The caller starts them; the functions here turn their answers, or their errors, into a `Check`. `reach` tries whether
+a remote MCP server accepts connections.
+"""
 
 import socket
 import sys
@@ -11,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.checks.check import Check, of_error, ok, problem, warning
-from acp_launch.checks.profile import Part
+from acp_launch.checks.profile import ProfilePart
 from acp_launch.errors import LaunchError, WaitExpired
 from acp_launch.plan.model import Value
 from acp_launch.problem import ours
@@ -23,13 +28,13 @@ from acp_launch.session.advice import more
 if TYPE_CHECKING:
     from acp_launch.mcp.client import Survey
 
-LAST_WORDS = 5  # lines of what a child said
-SLOW = 0.5  # of its time to start: a busy day, and the rest is gone
+LAST_WORDS = 5  # the last lines of a child's stderr that are shown
+SLOW = 0.5  # of its start timeout; on a busy machine a start that takes longer may fail
 NOUNS = {"tools/list": "tool", "resources/list": "resource", "prompts/list": "prompt"}
 
 
 class Handshake(Struct, frozen=True):
-    """What an agent answered, `after` seconds from its start; `limit` is how long it could have taken."""
+    """An agent's answer to `initialize`, `after` seconds from its start; `limit` is its timeout in seconds."""
 
     negotiated: Negotiated
     after: float
@@ -37,6 +42,7 @@ class Handshake(Struct, frozen=True):
 
 
 def agent(shaken: Handshake) -> Check:
+    """Report an agent that answered."""
     said = shaken.negotiated
     able, methods = capabilities(said.capabilities), said.auth_methods
     facts = {
@@ -53,17 +59,23 @@ def agent(shaken: Handshake) -> Check:
     if shaken.after > SLOW * shaken.limit:
         fix = f"raise agent.timeouts.initialize ({shaken.limit:g} s) in the profile"
         return Check(
-            name="agent", standing="warning", text=f"{text}, near its limit", fix=fix, detail=detail, facts=facts
+            name="agent", verdict="warning", text=f"{text}, near its limit", fix=fix, detail=detail, facts=facts
         )
     return Check(name="agent", text=text, detail=detail, facts=facts)
 
 
 def session(after: float) -> Check:
+    """Report a session that was opened, `after` seconds from its request."""
     return ok("session", "", f"opened in {milliseconds(after)}", timings={"session/new": round(after, 4)})
 
 
-def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: float, has_log: bool = True) -> Check:
-    """`hidden` are the tools the profile keeps from the agent; `after` is how many seconds its handshake took."""
+def server(
+    part: ProfilePart, found: "Survey", profile: str, *, hidden: int, after: float, has_log: bool = True
+) -> Check:
+    """Report an MCP server that answered.
+
+    `hidden` counts the tools that the profile hides from the agent; `after` is the time of its handshake in seconds.
+    """
     assert part.stdio is not None
     who, limit = found.server, part.stdio.timeouts.start
     facts = {
@@ -91,8 +103,8 @@ def server(part: Part, found: "Survey", profile: str, *, hidden: int, after: flo
     return ok("server", part.server, text, **facts)
 
 
-def remote(part: Part, reached: float | str | None) -> Check:
-    """The agent shakes hands with it itself. `reached`: see `checks.reach`."""
+def remote(part: ProfilePart, reached: float | str | None) -> Check:
+    """Report a remote MCP server; the agent itself does the handshake with it. `reached` is the result of `reach`."""
     assert part.remote is not None
     text, facts = f"{part.remote.type} {part.remote.url.display()}", {"type": part.remote.type}
     if reached is None:
@@ -112,35 +124,35 @@ def remote(part: Part, reached: float | str | None) -> Check:
     return ok("server", part.server, said, **facts, timings=timings)
 
 
-def failed(part: Part, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
-    """An error of the agent or of a server; one that a session opens without is only a warning. `has_log`: it has said
-    something on stderr."""
+def failed(part: ProfilePart, error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
+    """Report an error of the agent or of a server; a server that is not required gets only a warning. `has_log`: it
+    wrote to stderr."""
     (check, *_) = of_error("server" if part.server else "agent", error)
     fix = error.fix or more(profile, part.server, has_log=has_log)
     command = [line for line in error.detail if line.startswith("command: ")][:1]
     words = [line for line in error.detail if line not in command]
     detail = (*command, *words[-LAST_WORDS:])
     if not part.is_required:
-        return Check(name="server", subject=part.server, standing="warning", text=check.text, fix=fix, detail=detail)
+        return Check(name="server", subject=part.server, verdict="warning", text=check.text, fix=fix, detail=detail)
     code = 8 if part.server else 4 if isinstance(error, WaitExpired) else error.exit_code
     return Check(
-        name=check.name, subject=part.server, standing="problem", text=check.text, fix=fix, detail=detail, code=code
+        name=check.name, subject=part.server, verdict="problem", text=check.text, fix=fix, detail=detail, code=code
     )
 
 
 def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Check:
-    """None can be opened, or not as the profile wants it."""
-    return replace(failed(Part(), error, profile, has_log=has_log), name="session")
+    """Report a session that could not be opened, or not as the profile wants it."""
+    return replace(failed(ProfilePart(), error, profile, has_log=has_log), name="session")
 
 
-def unopened(profile: str) -> Check:
-    """It was not asked for one."""
+def session_skipped(profile: str) -> Check:
+    """Report that no session was requested (--no-session)."""
     text = "none was opened (--no-session); a run may be refused one"
     return warning("session", "", text, ours("doctor", profile))
 
 
 def capabilities(able: Capabilities) -> list[str]:
-    """Those it has, as people name them."""
+    """List an agent's capabilities by readable names."""
     return [name.replace("_", " ") for name in able.__struct_fields__ if getattr(able, name)]
 
 
@@ -163,26 +175,25 @@ def _counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def lacking(part: Part, names: Sequence[str], fix: str) -> Check:
-    """It was not started. The problem is the secret's."""
+def without_secret(part: ProfilePart, names: Sequence[str], fix: str) -> Check:
+    """Report a process that was not started because `names` are not available; they have a problem of their own."""
     text = f"not started: it needs the secret {', '.join(names)}"
     return warning("server" if part.server else "agent", part.server, text, fix)
 
 
-def unheard(part: Part) -> Check:
+def no_answer(part: ProfilePart) -> Check:
+    """Report a process whose check was interrupted."""
     text = "it did not come to an answer"
     return warning("server" if part.server else "agent", part.server, text, "run it again, and let it finish")
 
 
-# Whether anybody answers at the address of a remote MCP server. No more is asked: the agent connects to it itself, and
-# with the headers of the profile it would be a login.
-
-
+# Reachability of a remote MCP server. Only the connection is tried: the agent itself talks to the server, and a request
+# with the headers of the profile would be a login.
 PATIENCE = 5.0  # seconds for a name and a connection
 LATE = f"no answer within {PATIENCE:g} s"
-_SECRET = "\ue000"  # in the place of one
+_SECRET = "\ue000"  # stands for a secret in an address
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
-# A process of its own, since nothing else bounds the time that a name may take.
+# A separate process, since nothing else limits the time of a name look-up.
 _CONNECT = """
 import socket, sys, time
 began = time.perf_counter()
@@ -196,11 +207,12 @@ else:
 
 
 def reach(url: Value, environ: Mapping[str, str]) -> float | str | None:
-    """Seconds until somebody took the connection, or why nobody did; None where that cannot be told: a proxy stands in
-    between, or the host is a secret.
+    """Return the seconds until the connection was accepted, or the reason of the failure.
+
+    None means that it was not tried, because a proxy is set or the host is a secret.
 
     Raises:
-        LaunchError: no process can be started.
+        LaunchError: the process cannot be started.
     """
     where = address(url, environ)
     if where is None or isinstance(where, str):
@@ -215,7 +227,7 @@ def reach(url: Value, environ: Mapping[str, str]) -> float | str | None:
 
 
 def address(url: Value, environ: Mapping[str, str]) -> tuple[str, int] | str | None:
-    """Host and port, or why there are none; None as `reach`. No proxy stands between us and this machine itself."""
+    """Return host and port, or what is wrong with them; None as in `reach`. Local addresses bypass a proxy."""
     whole = "".join(part if isinstance(part, str) else _SECRET for part in url.parts)
     parts = urlsplit(whole)
     if _SECRET in parts.netloc.rpartition("@")[2]:
@@ -230,7 +242,7 @@ def address(url: Value, environ: Mapping[str, str]) -> tuple[str, int] | str | N
 
 
 def connect(host: str, port: int) -> str:
-    """Why nobody takes a connection there; empty when somebody does. Blocks, for a thread that may be given up."""
+    """Return why a connection fails; empty if it succeeds. Blocks, so call it in a thread that may be abandoned."""
     try:
         socket.create_connection((host, port), timeout=PATIENCE).close()
     except TimeoutError:

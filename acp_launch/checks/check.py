@@ -1,4 +1,8 @@
-"""One line of what doctor finds. Pure."""
+"""
+A `Check`: one line of doctor's report. Also its exit code, and `Anonymizer`, which makes a report fit for a bug report.
+
+Pure.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,23 +13,24 @@ from msgspec import Struct, field
 from acp_launch.errors import LaunchError, MachineError, ProblemsError
 from acp_launch.problem import Problem
 
-Standing = Literal["ok", "warning", "problem"]
+Verdict = Literal["ok", "warning", "problem"]
 MACHINE = MachineError.exit_code
-# As a run meets them: the profile, its trust, the machine, the agent, its protocol, its login, the servers.
+# Exit codes in the order of a run: profile, trust, machine, agent, protocol, login, servers.
 STAGES = (2, 7, 3, 4, 5, 6, 8)
 
 
 class Check(Struct, frozen=True, kw_only=True):
     """
-    `name` is what was looked at (`server`), `subject` which one of them. `text` and `detail` may hold a stranger's
-    words, `fix` is a command or one edit.
+    One line of doctor's report.
 
-    `code` is the exit code a run would end with: 0 unless this is a problem. `facts` are the same as data.
+    `name` is the kind of thing that was checked (`server`), `subject` which one. `text` and `detail` may quote
+    untrusted text; `fix` is a command or one edit. `code` is the exit code that a run would end with, 0 unless this is
+    a problem. `facts` are the findings as data.
     """
 
     name: str
     subject: str = ""
-    standing: Standing = "ok"
+    verdict: Verdict = "ok"
     text: str
     fix: str = ""
     detail: tuple[str, ...] = ()
@@ -38,15 +43,15 @@ def ok(name: str, subject: str, text: str, **facts: Any) -> Check:
 
 
 def warning(name: str, subject: str, text: str, fix: str, **facts: Any) -> Check:
-    return Check(name=name, subject=subject, standing="warning", text=text, fix=fix, facts=facts)
+    return Check(name=name, subject=subject, verdict="warning", text=text, fix=fix, facts=facts)
 
 
 def problem(name: str, subject: str, text: str, fix: str, code: int = MACHINE, /, **facts: Any) -> Check:
-    return Check(name=name, subject=subject, standing="problem", text=text, fix=fix, code=code, facts=facts)
+    return Check(name=name, subject=subject, verdict="problem", text=text, fix=fix, code=code, facts=facts)
 
 
 def of_problem(name: str, subject: str, found: Problem, code: int) -> Check:
-    """`found` as a line; what is only a warning has no exit code."""
+    """Turn a Problem into a check; a warning has no exit code."""
     head = ": ".join(filter(None, (found.place, found.path, found.message)))
     if found.severity == "warning":
         return warning(name, subject, head, found.fix)
@@ -54,13 +59,13 @@ def of_problem(name: str, subject: str, found: Problem, code: int) -> Check:
 
 
 def of_error(name: str, error: LaunchError) -> list[Check]:
-    """An error as lines: one, or one for each of its problems."""
+    """Turn an error into checks: one for each of its problems, else a single one."""
     if isinstance(error, ProblemsError):
         return [of_problem(name, "", found, error.exit_code) for found in error.problems]
     return [
         Check(
             name=name,
-            standing="problem",
+            verdict="problem",
             text=error.message,
             fix=error.fix,
             detail=error.detail,
@@ -70,39 +75,40 @@ def of_error(name: str, error: LaunchError) -> list[Check]:
 
 
 def exit_code(checks: Iterable[Check]) -> int:
-    """That of the first stage at which a run would stop; 0 when it would not."""
+    """Return the exit code of the first stage at which a run would stop; 0 if it would not."""
     codes = {check.code for check in checks}
     return next((code for code in STAGES if code in codes), max(codes, default=0))
 
 
-# What is fit for a bug report: the home directory is `~`, and the user has no name. Pure.
-#
-# A name that many have (root, ubuntu) tells nothing and stays: it is a word of many paths.
-
-
-ANYBODY = frozenset(
+# User names that do not identify a person. They stay as they are, because they are part of many paths.
+COMMON_NAMES = frozenset(
     ("root", "user", "users", "admin", "node", "app", "build", "runner", "ubuntu", "debian", "vscode", "home", "work")
 )
 SHORTEST = 3  # characters of a name; a shorter one is a part of too many words
-NOBODY = "USER"
+ANONYMOUS = "USER"
 END = r"(?![\w.-])"  # `/home/me` is not the beginning of `/home/me2`
 
 
-class Discretion:
+class Anonymizer:
+    """Removes the home directory and the user's name from a report, so that it can be attached to a bug report."""
+
     def __init__(self, homes: Iterable[str], users: Iterable[str]) -> None:
         """`homes` are the home directory's names (it may be a link); `users` those of the user."""
         longest_first = sorted({home.rstrip("/\\") for home in homes} - {""}, key=len, reverse=True)
         self._homes = [re.compile(f"(')?{re.escape(home)}{END}(?(1)(/))?") for home in longest_first]
-        names = sorted({re.escape(name) for name in users if len(name) >= SHORTEST and name.lower() not in ANYBODY})
+        names = sorted(
+            {re.escape(name) for name in users if len(name) >= SHORTEST and name.lower() not in COMMON_NAMES}
+        )
         self._users = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(names)})(?![A-Za-z0-9])") if names else None
 
     def text(self, text: str) -> str:
+        """Replace them in a text: the home directory by `~`, the name by `USER`."""
         for home in self._homes:
             text = home.sub(_tilde, text)
-        return self._users.sub(NOBODY, text) if self._users else text
+        return self._users.sub(ANONYMOUS, text) if self._users else text
 
     def tree(self, value: Any) -> Any:
-        """Everything in JSON, keys included."""
+        """Replace them in JSON data, keys included."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -111,5 +117,5 @@ class Discretion:
 
 
 def _tilde(home: re.Match[str]) -> str:
-    """A shell expands `~` only outside of quotes: `'/home/me/a b'` is `~/'a b'`."""
+    """Write `~` outside of quotes, since a shell expands it only there: `'/home/me/a b'` becomes `~/'a b'`."""
     return "~/'" if home[1] and home[2] else f"{home[1] or ''}~"

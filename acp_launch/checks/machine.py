@@ -1,4 +1,9 @@
-"""Which acp-launch runs here, on what."""
+"""
+Checks of this machine: versions, directories, disks, limits, and processes that crashed launches left behind.
+
+Each function returns a `Check`, or yields several. Nothing on the machine is changed but for trial files and a trial
+control group, which are removed again.
+"""
 
 import errno
 import os
@@ -21,7 +26,7 @@ from acp_launch.process.leftovers import names, remains, standing
 from acp_launch.process.records import Launch, read_all
 
 PATIENCE = 5.0  # seconds
-# As the guard of a launch does: whoever enters a group should not be the one who looks.
+# As the guard of a launch does: the process that enters the group is not this one.
 _ENTER = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -36,7 +41,7 @@ IS_WINDOWS = sys.platform == "win32"
 
 
 def versions() -> Check:
-    """Nothing in it names the machine."""
+    """Report the versions of acp-launch, Python and the system. Nothing in them identifies the machine."""
     python = platform.python_version()
     system, release, machine = platform.system(), platform.release(), platform.machine()
     text = f"{__version__} on Python {python} ({platform.python_implementation()}), {system} {release} {machine}"
@@ -47,7 +52,7 @@ def versions() -> Check:
 
 
 def shims() -> Check:
-    """How the agent's shims give us what it says to its servers."""
+    """Report whether the agent's shims can pass their pipes to acp-launch, or must copy every byte."""
     try:
         _pass_descriptor()
     except OSError as error:
@@ -58,7 +63,7 @@ def shims() -> Check:
 
 
 def control_group() -> Check:
-    """Whether a launch gets a control group of its own."""
+    """Report whether a launch gets a control group of its own."""
     if _enters():
         return ok("control group", "", "one for each launch: nothing that it starts gets out of it", own=True)
     text = "none (no cgroup v2, or none that this user may use): the guards alone end what a launch has started"
@@ -66,10 +71,10 @@ def control_group() -> Check:
 
 
 def _pass_descriptor() -> None:
-    """As a shim does.
+    """Pass a file descriptor as a shim does.
 
     Raises:
-        OSError: it is not allowed, or nothing arrived.
+        OSError: it is not allowed, or it did not arrive.
     """
     there, here = socket.socketpair()
     with there, here:
@@ -95,19 +100,15 @@ def _enters() -> bool:
             group.remove()
 
 
-# The directories of acp-launch: there, ours, writable, and nobody else's. What is not there yet is made when needed.
-#
-# Whether one can be written is tried, with a file that has no name: that alone tells of a full disk, a quota, and a
-# file system that is read-only.
-
-
+# The directories of acp-launch must belong to the user, be writable, and be protected. A missing one is created when it
+# is needed. A trial write of a nameless file is the only way to find a full disk, a quota or a read-only file system.
 Kind = Literal["config", "state", "cache"]
-ROOM = bytes(4096)  # what is tried to be written
+ROOM = bytes(4096)  # content of the trial write
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def directory(kind: Kind, path: Path) -> Check:
-    """Only `state` is needed: without a cache things take longer, and a configuration may be read-only on purpose."""
+    """Check one directory. Only `state` is required: a cache only saves time, and a configuration may be read-only."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -122,7 +123,7 @@ def directory(kind: Kind, path: Path) -> Check:
 
 
 def runtime() -> Check:
-    """Where the sockets between agents and servers are: one is made and taken away."""
+    """Check the directory for the sockets between agents and servers, by creating and removing one."""
     from acp_launch.bridge import seat
 
     try:
@@ -133,7 +134,7 @@ def runtime() -> Check:
 
 
 def nearest(path: Path) -> Path:
-    """`path`, or what is there of the way to it."""
+    """Return `path`, or its nearest parent that exists."""
     return next((each for each in (path, *path.parents) if os.path.lexists(each)), path)
 
 
@@ -183,21 +184,19 @@ def _said(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-# How much of this machine we may have: room on the disk, file descriptors, processes.
-
-
+# Limits of this machine: disk space, file descriptors, processes.
 MIB = 1024**2
-LEAST, LITTLE = 5 * MIB, 100 * MIB  # bytes free: less than one launch may write; less than a few days of logs
+LEAST, LITTLE = 5 * MIB, 100 * MIB  # free bytes: what one launch may write; what a few days of logs take
 FEW_FILES = 100  # inodes
 FEW_DESCRIPTORS = 256  # three for each child, and as many for agents that open files
-OF_A_LAUNCH = 64  # descriptors of a launch without servers, commands that it runs for the agent included
-OF_A_SERVER = 6  # its three pipes, the two that its agent's shim has lent us, and the connection with the shim
-FEW_SERVERS = 1000  # of which there may be room for so few that it is worth a word
+OF_A_LAUNCH = 64  # descriptors of a launch without servers, including commands that it runs for the agent
+OF_A_SERVER = 6  # its three pipes, two pipes that the agent's shim lends, and the connection to the shim
+FEW_SERVERS = 1000  # the report names the room for servers if it is less than this
 FEW_PROCESSES = 64  # an agent in Node.js has a dozen threads, each server as many; all of them count
 
 
 def disk(kind: str, directory: Path) -> Check:
-    """The file system of `directory`, which may not be there yet."""
+    """Check the file system of `directory`, which may not exist yet."""
     there = nearest(directory)
     try:
         usage = shutil.disk_usage(there)
@@ -209,7 +208,7 @@ def disk(kind: str, directory: Path) -> Check:
 
 
 def room(kind: str, free: int, files: int | None) -> Check:
-    """`files` is how many more there can be, None when nobody knows."""
+    """Report free space. `files` is the number of files that can still be created, None if unknown."""
     fix = "make room there, or choose another directory: " + f"export ACP_LAUNCH_{kind.upper()}_DIR=DIRECTORY"
     text, facts = f"{size(free)} free", {"free": free, "files": files}
     if free < LEAST or files == 0:
@@ -222,7 +221,7 @@ def room(kind: str, free: int, files: int | None) -> Check:
 
 
 def size(amount: int) -> str:
-    """`812 KiB`, `1.2 GiB`."""
+    """Write a number of bytes for a reader: `812 KiB`, `1.2 GiB`."""
     value, unit = amount / 1024, "KiB"
     for larger in ("MiB", "GiB", "TiB"):
         if value < 1024:
@@ -232,12 +231,12 @@ def size(amount: int) -> str:
 
 
 def descriptors() -> Check:
-    """To be asked before the first child is started, since that raises our own limit."""
+    """Check the limit of open files. Call it before the first child is started, since that raises the limit."""
     return open_files(*_descriptors())
 
 
 def servers(count: int) -> Iterator[Check]:
-    """Whether there is room for the servers of a profile, and for as many again."""
+    """Check whether there is room for the servers of a profile, and for as many again."""
     return server_room(count, _descriptors()[1])
 
 
@@ -249,7 +248,7 @@ def _descriptors() -> list[int | None]:
 
 
 def open_files(soft: int | None, hard: int | None) -> Check:
-    """None is no limit. The soft one is raised by whoever launches."""
+    """Report the limits of open files; None means unlimited. A launch raises its own soft limit."""
     room = _room(hard)
     facts = {"soft": soft, "hard": hard, "servers": room}
     text = f"{_counted(soft)}, up to {_counted(hard)} for acp-launch itself"
@@ -263,7 +262,7 @@ def open_files(soft: int | None, hard: int | None) -> Check:
 
 
 def server_room(count: int, hard: int | None) -> Iterator[Check]:
-    """Nothing where there is plenty."""
+    """Report the room for `count` servers; yields nothing if there is plenty."""
     room = _room(hard)
     if room is not None and room < 2 * count:
         text = f"{count} in the profile, and room for some {room:,} within {hard:,} open files"
@@ -277,12 +276,13 @@ def _room(hard: int | None) -> int | None:
 
 
 def processes() -> Check:
-    """What is left of the user's limit, or of the container's, whichever is less."""
+    """Check how many processes the user or the container may still start, whichever is less."""
     left = min((each for each in (_of_user(), _of_container()) if each is not None), default=None)
     return more_processes(left)
 
 
 def more_processes(left: int | None) -> Check:
+    """Report how many processes may still be started; None means unlimited."""
     if left is None:
         return ok("limit", "processes", "no limit", left=None)
     text = f"{max(0, left):,} more"
@@ -293,7 +293,7 @@ def more_processes(left: int | None) -> Check:
 
 
 def _of_user() -> int | None:
-    """Threads count as well, on Linux. Root has no such limit."""
+    """Return the rest of the user's process limit; None if unlimited. Threads count on Linux. Root is exempt."""
     import resource
 
     limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
@@ -312,7 +312,7 @@ def _ours() -> Iterator[int]:
 
 
 def _of_container() -> int | None:
-    """cgroup v2; None where there is none, or no limit."""
+    """Return the rest of the container's limit (cgroup v2); None without a cgroup or a limit."""
     try:
         own = Path("/proc/self/cgroup").read_text(encoding="ascii").partition("0::")[2].partition("\n")[0]
         group = Path("/sys/fs/cgroup", own.lstrip("/"))
@@ -326,11 +326,8 @@ def _counted(limit: int | None) -> str:
     return "no limit" if limit is None else f"{limit:,}"
 
 
-# What launches left behind that were killed together with their guard. Nothing is ended here.
-
-
 def leftovers(state: Path) -> Iterator[Check]:
-    """One line for each such launch, or one that there is none."""
+    """Report the processes that each crashed launch left behind, or that there are none. Nothing is stopped here."""
     launches = read_all(state)
     left = [check for launch in launches if standing(launch) == "dead" and (check := _left(launch))]
     running = sum(standing(launch) == "running" for launch in launches)

@@ -1,6 +1,8 @@
 """
-A profile taken apart: its agent, and each of its servers, decided on its own, so that what is wrong with one says
-nothing about the others.
+Checks of a profile before anything starts: its problems, its trust, its secrets, and the store that holds them.
+
+`parts` plans the agent and each server separately, so that a problem of one does not hide the others. A part that
+can be planned is started and checked by the caller (see `answers`).
 """
 
 import os
@@ -21,7 +23,7 @@ from acp_launch.problem import Problem, errors, ours
 from acp_launch.profile.discover import Found
 from acp_launch.profile.load import Loaded, inspect
 from acp_launch.profile.model import Agent
-from acp_launch.profile.trust import Standing, standing
+from acp_launch.profile.trust import TrustState, trust_state
 from acp_launch.profile.values import Template
 from acp_launch.secret import lookup
 from acp_launch.secret.keyring import open_keyring
@@ -33,10 +35,12 @@ AGENT = "agent"
 SERVERS = "mcp_servers"
 
 
-class Part(Struct, frozen=True, kw_only=True):
+class ProfilePart(Struct, frozen=True, kw_only=True):
     """
-    `server` is its name, empty for the agent. `plan.agent` is the process to start; there is no plan when this machine
-    cannot, and none for a remote server. `whole` is what was planned.
+    The agent or one server of a profile, planned on its own.
+
+    `server` is its name, empty for the agent. `plan.agent` is the process to start. `plan` is None if this machine
+    cannot start it, and for a remote server. `whole` is the complete plan of a remote server.
     """
 
     server: str = ""
@@ -50,27 +54,27 @@ class Part(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The name and the subject of what is said about it."""
+        """The name and the subject of its checks."""
         return f"server {self.server}" if self.server else AGENT
 
 
-class Place(Struct, frozen=True, kw_only=True):
-    """What a profile is resolved with: `cwd` is where the command was typed, `override` is `--cwd`."""
+class ResolveInputs(Struct, frozen=True, kw_only=True):
+    """Inputs of resolving a profile: `cwd` is the directory of the command, `override` is `--cwd`."""
 
     cwd: Path
     environ: Mapping[str, str]
     override: Path | None
 
 
-def parts(loaded: Loaded, place: Place) -> Iterator[Part]:
-    """The agent first, then the servers in the profile's order."""
-    yield _agent(loaded, place)
+def parts(loaded: Loaded, inputs: ResolveInputs) -> Iterator[ProfilePart]:
+    """Plan the agent first, then the servers in the profile's order."""
+    yield _agent(loaded, inputs)
     for name in loaded.profile.mcp_servers:
-        yield _server(loaded, place, name)
+        yield _server(loaded, inputs, name)
 
 
-def faults(parts: list[Part]) -> Iterator[Check]:
-    """What is wrong before anything starts, each thing once: what all parts share is the agent's to tell."""
+def faults(parts: list[ProfilePart]) -> Iterator[Check]:
+    """Report each problem of the parts once; a problem that all parts share is reported for the agent."""
     told: set[Problem] = set()
     for part in parts:
         for found in part.problems:
@@ -79,37 +83,37 @@ def faults(parts: list[Part]) -> Iterator[Check]:
                 yield of_problem(*_named(part), found, MACHINE)
 
 
-def _named(part: Part) -> tuple[str, str]:
+def _named(part: ProfilePart) -> tuple[str, str]:
     return ("server", part.server) if part.server else (AGENT, "")
 
 
-def _agent(loaded: Loaded, place: Place) -> Part:
+def _agent(loaded: Loaded, inputs: ResolveInputs) -> ProfilePart:
     others = tuple(found for found in loaded.problems if not _is_about(found, SERVERS))
     alone = replace(loaded.profile, mcp_servers={})
-    resolved = _resolved(replace(loaded, profile=alone, problems=others), place)
-    return Part(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
+    resolved = _resolved(replace(loaded, profile=alone, problems=others), inputs)
+    return ProfilePart(plan=resolved.plan, problems=resolved.problems, needs=resolved.needs)
 
 
-def _server(loaded: Loaded, place: Place, name: str) -> Part:
-    """With an agent that is always there."""
+def _server(loaded: Loaded, inputs: ResolveInputs, name: str) -> ProfilePart:
+    """Plan one server, together with an agent that exists on every machine."""
     profile = loaded.profile
     server, path = profile.mcp_servers[name], f"{SERVERS}.{name}"
     own_path = {variable: value for variable, value in profile.agent.env.items() if variable == "PATH"}
     agent = Agent(command=Template("${python}"), env=own_path, inherit_env=profile.agent.inherit_env)
     own = tuple(found for found in loaded.problems if _is_about(found, path))
     alone = replace(profile, agent=agent, mcp_servers={name: server})
-    resolved = _resolved(replace(loaded, profile=alone, problems=own), place)
-    part = Part(server=name, problems=resolved.problems, needs=resolved.needs, is_required=_is_required(server))
+    resolved = _resolved(replace(loaded, profile=alone, problems=own), inputs)
+    part = ProfilePart(server=name, problems=resolved.problems, needs=resolved.needs, is_required=_is_required(server))
     if resolved.plan is None or not resolved.plan.servers:
         return part
     (planned,) = resolved.plan.servers
     if isinstance(planned, RemotePlan):
         return replace(part, whole=resolved.plan, remote=planned)
-    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=process(planned, place.environ)))
+    return replace(part, stdio=planned, plan=replace(resolved.plan, agent=process(planned, inputs.environ)))
 
 
-def _resolved(loaded: Loaded, place: Place) -> Resolved:
-    return resolve(loaded, cwd=place.cwd, environ=place.environ, cwd_override=place.override)
+def _resolved(loaded: Loaded, inputs: ResolveInputs) -> Resolved:
+    return resolve(loaded, cwd=inputs.cwd, environ=inputs.environ, cwd_override=inputs.override)
 
 
 def _is_required(server: object) -> bool:
@@ -120,11 +124,11 @@ def _is_about(found: Problem, path: str) -> bool:
     return found.path == path or found.path.startswith(f"{path}.")
 
 
-# Every profile that can be named from here: those that are good in one line, each that is not in its own.
-
-
 def profiles(everything: Iterable[Found], cache: Path) -> Iterator[Check]:
-    """One that others shadow is only a warning: nobody can name it."""
+    """Check every profile that can be named from here: the good ones in one line, each bad one in its own.
+
+    A bad profile that another one shadows is only a warning, since no command can name it.
+    """
     good: list[str] = []
     for found in everything:
         faults = errors(inspect(found, cache=cache)[1])
@@ -143,9 +147,6 @@ def _bad(found: Found, faults: Sequence[Problem]) -> Check:
     return problem("profile", found.name, text, fix, ProfileError.exit_code, problems=len(faults))
 
 
-# Whether a profile may start anything.
-
-
 GOOD = {"own": "your own, or built in", "accepted": "accepted as it is"}
 BAD = {
     "new": "it comes from a project and was never accepted",
@@ -154,17 +155,21 @@ BAD = {
 }
 
 
-MOST = 40  # lines of what it would run; `trust` shows all
+MOST = 40  # lines of the report of what it would run; `trust` shows all
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def trust(loaded: Loaded, settings: Settings, report: Callable[[Standing], Iterable[str]], *, is_waved: bool) -> Check:
+def trust(
+    loaded: Loaded, settings: Settings, report: Callable[[TrustState], Iterable[str]], *, is_waved: bool
+) -> Check:
     """
-    `report` says what a profile that is not trusted would run. `is_waved` is `--trust`: it lets one pass this once, but
-    none that cannot be accepted.
+    Check whether the profile may start anything.
+
+    `report` describes what a profile that is not trusted would run. `is_waved` is `--trust`, which accepts a profile
+    for this run, unless it cannot be accepted.
     """
     try:
-        found = standing(loaded, settings)
+        found = trust_state(loaded, settings)
     except LaunchError as error:
         return of_error("trust", error)[0]
     if found.is_trusted:
@@ -178,22 +183,20 @@ def trust(loaded: Loaded, settings: Settings, report: Callable[[Standing], Itera
     return replace(check, detail=(*lines[:MOST], *more))
 
 
-def _why(found: Standing) -> str:
+def _why(found: TrustState) -> str:
     reasons = f": {'; '.join(found.doubts)}" if found.doubts else ""
     return f"{BAD[found.how]}{reasons}, so nothing of it is started"
 
 
-def _fix(loaded: Loaded, found: Standing) -> str:
+def _fix(loaded: Loaded, found: TrustState) -> str:
     if found.how == "doubtful":
         return "make the file your own, and writable by nobody else, inside the project"
     name = quote(loaded.found.called)
     return f"if you want all of this: acp-launch trust {name}; for this once: --trust"
 
 
-# Each secret of a profile: there, and from where. Never a value.
-
-
 def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
+    """Report for each secret whether it was found, and where; never its value."""
     for name, outcome in outcomes.items():
         facts = {"state": outcome.state, "source": outcome.source}
         if outcome.state == "found":
@@ -204,38 +207,35 @@ def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
 
 
 def way_out(name: str, outcome: Outcome) -> str:
-    """What to do about one that was not found."""
+    """Return the fix for a secret that was not found."""
     return outcome.fix or next_command(name, outcome.state)
 
 
-def unfit_checks(parts: Sequence[Part], outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
-    """Those that their place cannot hold: a header is one line."""
+def unfit_checks(parts: Sequence[ProfilePart], outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
+    """Report secrets that do not fit their place: the value of a header must be one line."""
     values = lookup.secrets(outcomes)
     for part in parts:
         if part.remote is not None:
             yield from (of_problem("server", part.server, found, MACHINE) for found in unfit(part.whole, values))
 
 
-# Whether the store of secrets answers, and without a dialog: nobody is asked anything here.
-#
-# Of a keyring a secret is read that nobody has, which is what unlocks one. A sealed file is opened if that takes no
-# passphrase. A command may do whatever it likes, so it is only looked for.
-
-
+# The secret store must answer without a dialog, since doctor asks nothing. From a keyring a name is read that does not
+# exist, because reading is what unlocks a keyring. A sealed file is opened if that needs no passphrase. A command could
+# do anything, so it is only looked up on PATH.
 ABSENT = "acp-launch-doctor.this-is-no-secret"
 USABLE = ("found", "missing")
 CHOOSE = "acp-launch secret set NAME says which other stores there are"
 
 
-class Asked(Struct, frozen=True):
-    """`fault` is why it is of no use now."""
+class StoreCheck(Struct, frozen=True):
+    """The result of checking the secret store; `fault` says why it cannot be used now."""
 
     check: Check
     fault: StoreFault | None = None
 
 
-def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Waiting) -> Asked:
-    """`opened` opens a store that is no keyring."""
+def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Waiting) -> StoreCheck:
+    """Check the secret store. `opened` opens a store that is not a keyring."""
     kind = settings.secrets.store
     if kind == "command":
         return _command(settings.secrets.command)
@@ -248,12 +248,12 @@ def store(settings: Settings, opened: Callable[[Settings], Store], waiting: Wait
         )
     except StoreFault as fault:
         check = warning("secrets", "", f"{label}: {fault.reason}", fault.fix or CHOOSE, store=kind, state=fault.state)
-        return Asked(check, fault)
-    return Asked(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
+        return StoreCheck(check, fault)
+    return StoreCheck(ok("secrets", "", f"{label}: {text}", store=kind, state="usable"))
 
 
-def secrets(names: Sequence[str], settings: Settings, asked: Asked, waiting: Waiting) -> Mapping[str, Outcome]:
-    """What became of each name, the keyring being asked without a dialog; not at all when it did not answer before."""
+def secrets(names: Sequence[str], settings: Settings, asked: StoreCheck, waiting: Waiting) -> Mapping[str, Outcome]:
+    """Look up each secret, without a dialog of the keyring; a store that failed its check is not tried again."""
 
     def opened() -> Store:
         if asked.fault is not None:
@@ -282,11 +282,13 @@ def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
     return f"{len(names)} secret{'s' if len(names) != 1 else ''}"
 
 
-def _command(command: Sequence[str]) -> Asked:
-    """Its arguments are the user's own business; they may name a vault."""
+def _command(command: Sequence[str]) -> StoreCheck:
+    """Check that the program exists. Its arguments are not shown, since they may name a vault."""
     home = Path.home()
     found = find(command[0], project=home, path=os.environ.get("PATH"))
     if isinstance(found, CannotRun):
         fault = StoreFault("unavailable", found.message, fix=found.fix)
-        return Asked(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)
-    return Asked(ok("secrets", "", f"command ({found}): asked for each secret", store="command", state="not asked"))
+        return StoreCheck(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)
+    return StoreCheck(
+        ok("secrets", "", f"command ({found}): asked for each secret", store="command", state="not asked")
+    )

@@ -1,6 +1,7 @@
 """
-Which program a command is, and who put it there: version managers keep several, and choose by the directory or by the
-shell. What Node.js it runs on, and what its package says it needs.
+The program behind a command: its version manager, its Node.js, and the Node.js versions that its package accepts.
+
+Version managers keep several copies of a program, and choose one by the directory or by the shell.
 """
 
 import json
@@ -15,9 +16,7 @@ from msgspec import Struct
 from acp_launch.checks.check import Check, ok, warning
 from acp_launch.plan.executable import CannotRun, find
 
-# Whether a version of Node.js is within what a package asks for (`engines`, npm's range grammar). Pure.
-
-
+# Versions of Node.js and npm's range grammar, as used by `engines` in package.json.
 Version = tuple[int, int, int]
 _NUMBER = r"(\d{1,9}|[xX*])"
 _COMPARATOR = re.compile(
@@ -26,13 +25,13 @@ _COMPARATOR = re.compile(
 
 
 def parse_version(text: str) -> Version | None:
-    """`v22.11.0`; None for anything else."""
+    """Parse a version such as `v22.11.0`; None for anything else."""
     found = re.match(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text.strip())
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 
 def satisfies(version: Version, wanted: str) -> bool | None:
-    """None when `wanted` is nothing we can read, a range with a hyphen for instance."""
+    """Whether `version` is in the range `wanted`; None if the range cannot be read, for instance one with a hyphen."""
     verdicts = [_all(version, alternative.strip()) for alternative in wanted.split("||")]
     return True if True in verdicts else None if None in verdicts else False
 
@@ -49,7 +48,7 @@ def _all(version: Version, wanted: str) -> bool | None:
 
 
 def _given(found: re.Match[str]) -> tuple[int, ...]:
-    """The numbers up to the first that may be any."""
+    """Return the numbers of a comparator up to its first wildcard."""
     numbers: list[int] = []
     for text in found.groups()[1:]:
         if text is None or not text.isdecimal():
@@ -79,12 +78,12 @@ def _holds(version: Version, sign: str, given: tuple[int, ...]) -> bool:
 
 
 def _first_nonzero(given: tuple[int, ...]) -> int:
-    """How many numbers `^` keeps."""
+    """Count the numbers that `^` fixes."""
     return next((index for index, number in enumerate(given, 1) if number), len(given))
 
 
 def _after(given: tuple[int, ...], kept: int) -> Version:
-    """The first version whose first `kept` numbers are beyond those given."""
+    """Return the first version whose first `kept` numbers exceed the given ones."""
     return _padded((*given[: kept - 1], given[kept - 1] + 1))
 
 
@@ -94,7 +93,7 @@ def _padded(numbers: tuple[int, ...]) -> Version:
 
 
 _SHIM = "a shim: what it runs depends on the directory"
-# (a piece of its path, who put it there); the first that fits. The two groups of a version are joined by a space.
+# (part of the path, version manager); the first match counts. The groups of a version are joined by a space.
 _KEEPERS = (
     (r"/\.?nvm/versions/(node)/v?([\d.]+)/", "nvm"),
     (r"/fnm_multishells/", "fnm, for this shell"),
@@ -117,14 +116,14 @@ _KEEPERS = (
 _BY_NODE = ("npx", "node", "npm", "pnpm", "pnpx", "yarn", "corepack")
 _SCRIPTS = (".js", ".mjs", ".cjs")
 LARGEST = 1024 * 1024  # bytes of a package.json
-ABOVE = 5  # folders above a program in which its package.json may be: dist/bin/cli.js
+ABOVE = 5  # parent folders of a program that are searched for its package.json: dist/bin/cli.js
 OLD = "install a newer Node.js, or put it first on PATH"
 
-Run = Callable[[Path], str]  # a Node.js → what `--version` says
+Run = Callable[[Path], str]  # runs a Node.js and returns its output for `--version`
 
 
 class Runtime(Struct, frozen=True):
-    """`wanted` is the range of versions its package asks for, empty when it asks for none."""
+    """The Node.js of a program; `wanted` is the version range of its package, empty if it names none."""
 
     node: Path
     version: str
@@ -132,7 +131,7 @@ class Runtime(Struct, frozen=True):
 
 
 def command(subject: str, program: Path, runtime: Runtime | None) -> Check:
-    """`subject` is whose command it is."""
+    """Report the program of a command; `subject` is the agent or server that it belongs to."""
     via = keeper(program)
     facts = {"path": str(program), "via": via, "node": None, "node_wanted": None}
     if runtime is None:
@@ -148,7 +147,7 @@ def command(subject: str, program: Path, runtime: Runtime | None) -> Check:
 
 
 def keeper(program: Path) -> str:
-    """Who put it there; empty for a program of the system, or one nobody knows."""
+    """Name the version manager of a program; empty for a program of the system or of an unknown origin."""
     for path in dict.fromkeys((program.as_posix(), Path(os.path.realpath(program)).as_posix())):
         for pattern, name in _KEEPERS:
             if found := re.search(pattern, path):
@@ -157,12 +156,15 @@ def keeper(program: Path) -> str:
 
 
 def runtime(program: Path, *, path: str | None, cwd: Path, run: Run) -> Runtime | None:
-    """None for what is no program of Node.js. `path` is the PATH it will have; `run` runs the one it would find."""
+    """Find the Node.js of a program; None if it does not use Node.js.
+
+    `path` is the PATH that the program will have; `run` starts the Node.js found there.
+    """
     if not _is_nodes(program):
         return None
     node = find("node", project=cwd, path=path)
     if isinstance(node, CannotRun):
-        return None  # it brings its own; one that needs it on PATH was refused when it was looked for
+        return None  # it brings its own; a program that needs one on PATH was refused when it was looked up
     return Runtime(node, run(node).strip().removeprefix("v"), _wanted(Path(os.path.realpath(program))))
 
 
@@ -183,7 +185,7 @@ def _is_nodes(program: Path) -> bool:
 
 
 def _wanted(program: Path) -> str:
-    """`engines.node` of the package the program belongs to."""
+    """Return `engines.node` of the package that the program belongs to."""
     for folder in list(program.parents)[:ABOVE]:
         if (said := _package(folder / "package.json")) is not None:
             wanted = said.get("engines")

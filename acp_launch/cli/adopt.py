@@ -8,9 +8,9 @@ from msgspec import Struct
 from acp_launch.cli.shelving import Shelving
 from acp_launch.console import init, interop
 from acp_launch.interop import merge
-from acp_launch.interop.drafts import Token, gathered, holes
+from acp_launch.interop.drafts import Token, collect_drafts, holes
 from acp_launch.interop.read import Finding
-from acp_launch.profile.begin import Server
+from acp_launch.profile.scaffold import NewServer
 from acp_launch.secret.redact import redactor
 from acp_launch.secret.value import Secret
 
@@ -18,7 +18,7 @@ from acp_launch.secret.value import Secret
 class Adopted(Struct, frozen=True):
     """`keeping` are the secrets that the person wants kept, by name; `missing` those that the store will lack."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[NewServer, ...]
     keeping: tuple[tuple[str, Secret], ...] = ()
     missing: tuple[tuple[str, Token], ...] = ()
 
@@ -31,7 +31,7 @@ def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adop
         LaunchError: the store cannot be asked.
         Dismissed: nobody answers.
     """
-    incoming = gathered([(one.tool, one.source.root) for one in found if one.source], str(project))
+    incoming = collect_drafts([(one.tool, one.source.root) for one in found if one.source], str(project))
     redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
     servers = [one for one in merge.chosen(incoming.drafts, (), wants_agent=False) if one.kind == "server"]
     drafts = merge.fitting(servers)
@@ -43,7 +43,7 @@ def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adop
     if steps and init.choice("Take them over", ("yes", "no")) == "no":
         return Adopted(())
     tokens = [(names[index], incoming.tokens[index]) for index in needed]
-    entries = tuple(Server(step.name, step.entry, step.comments) for step in steps)
+    entries = tuple(NewServer(step.name, step.entry, step.comments) for step in steps)
     valued = [(name, token) for name, token in tokens if token.secret is not None]
     if not valued or not _are_kept(valued, shelving):
         return Adopted(entries, (), tuple(tokens))

@@ -12,7 +12,6 @@ opens and sets up its session with, and advises a login with, does so here too (
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
 from functools import partial
 from typing import TypeVar
 
@@ -21,16 +20,16 @@ from msgspec import Struct
 from acp_launch.bridge.toolpolicy import ToolPolicy
 from acp_launch.checks import answers
 from acp_launch.checks.check import MACHINE, Check, of_problem
-from acp_launch.checks.profile import Part
+from acp_launch.checks.profile import ProfilePart
 from acp_launch.cli.login import logging_in
-from acp_launch.cli.start import guarded, housed_alone, started, stderr_log
-from acp_launch.cli.talk import wished
+from acp_launch.cli.session_needs import wished
+from acp_launch.cli.start import Visits, visiting
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.redacted import Discreet
 from acp_launch.console.stream.text import Notices
-from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, Stopped, WaitExpired
-from acp_launch.launch.loop import Interrupts, kept
-from acp_launch.launch.run import Wanted, explained, open_wanted, untakeable
+from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, WaitExpired
+from acp_launch.launch.loop import Interrupts
+from acp_launch.launch.run import SessionRequest, explained, open_requested, untakeable
 from acp_launch.launch.servers import LaunchServers
 from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
@@ -65,8 +64,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     profile: str
     settings: Settings
     secrets: Mapping[str, Secret]
-    heard: Callable[[Part, Check], None]
-    remotes: Sequence[Part]
+    heard: Callable[[ProfilePart, Check], None]
+    remotes: Sequence[ProfilePart]
     continued: Record | None
     opens_session: bool
 
@@ -74,13 +73,13 @@ class Needs(Struct, frozen=True, kw_only=True):
 class _Begun(Struct, frozen=True):
     """A part whose process was started, and when."""
 
-    part: Part
+    part: ProfilePart
     plan: LaunchPlan
     spawned: Spawned
     at: float  # time.monotonic
 
 
-def check_up(parts: Sequence[Part], needs: Needs) -> None:
+def check_up(parts: Sequence[ProfilePart], needs: Needs) -> None:
     """`parts` are those with a plan.
 
     Raises:
@@ -90,36 +89,32 @@ def check_up(parts: Sequence[Part], needs: Needs) -> None:
     if not plans:
         return
     first = next(iter(plans.values()))
-    with ExitStack() as stack:
-        guard = stack.enter_context(guarded(needs.settings, first, "doctor"))
-        log = stack.enter_context(stderr_log(needs.settings, first, echo=False))
-        logs = stack.enter_context(closing(ServerLogs(needs.settings.state / "log", first.profile)))
-        begun = [one for part in parts if part.plan and (one := _begin(part, part.plan, needs, stack))]
+    with visiting(needs.settings, first, "doctor") as visits:
+        begun = [one for part in parts if part.plan and (one := _begin(part, part.plan, needs, visits))]
 
-        async def all_of_them() -> None:
-            async with kept(guard), Interrupts() as interrupts:
-                await interrupts.watch(_together(begun, needs, interrupts, log, logs))
-                if interrupts.signal_number is not None:  # it came while they were being stopped
-                    raise Stopped("stopped", signal_number=interrupts.signal_number)
+        async def all_of_them(interrupts: Interrupts) -> None:
+            await interrupts.watch(_together(begun, needs, interrupts, visits))
 
-        asyncio.run(all_of_them())
+        visits.run(all_of_them)
 
 
-def _begin(part: Part, plan: LaunchPlan, needs: Needs, stack: ExitStack) -> _Begun | None:
+def _begin(part: ProfilePart, plan: LaunchPlan, needs: Needs, visits: Visits) -> _Begun | None:
     try:
-        plan = stack.enter_context(housed_alone(needs.settings, plan)) if part.server else plan
-        spawned = stack.enter_context(started(plan, needs.secrets))
+        if part.server:
+            plan, spawned = visits.server(plan, needs.secrets)
+        else:
+            spawned = visits.agent(plan, needs.secrets)
     except (AgentError, StateError) as error:
         needs.heard(part, answers.failed(part, error, needs.profile, has_log=False))
         return None
     return _Begun(part, plan, spawned, time.monotonic())
 
 
-async def _together(begun: Sequence[_Begun], needs: Needs, interrupts: Interrupts, log: Log, logs: ServerLogs) -> None:
+async def _together(begun: Sequence[_Begun], needs: Needs, interrupts: Interrupts, visits: Visits) -> None:
     async with asyncio.TaskGroup() as tasks:
         for one in begun:
-            own = logs.of(one.part.server) if one.part.server else log
-            tasks.create_task(_visit(one, needs, interrupts, own))
+            log = visits.server_logs.of(one.part.server) if one.part.server else visits.log
+            tasks.create_task(_visit(one, needs, interrupts, log))
 
 
 async def _visit(one: _Begun, needs: Needs, interrupts: Interrupts, log: Log) -> None:
@@ -153,10 +148,12 @@ async def _agent(one: _Begun, child: Child, needs: Needs) -> None:
         for part, problem in _untakeable(one.plan, needs.remotes, negotiated):
             needs.heard(part, of_problem("server", part.server, problem, MACHINE))
         check = await _session(one, connection, child, needs) if needs.opens_session else None
-        needs.heard(one.part, check or answers.unopened(needs.profile))
+        needs.heard(one.part, check or answers.session_skipped(needs.profile))
 
 
-def _untakeable(plan: LaunchPlan, remotes: Sequence[Part], agent: Negotiated) -> Iterator[tuple[Part, Problem]]:
+def _untakeable(
+    plan: LaunchPlan, remotes: Sequence[ProfilePart], agent: Negotiated
+) -> Iterator[tuple[ProfilePart, Problem]]:
     for part in remotes:
         assert part.remote is not None
         for problem in untakeable([part.remote], agent, plan.agent.name):
@@ -166,14 +163,14 @@ def _untakeable(plan: LaunchPlan, remotes: Sequence[Part], agent: Negotiated) ->
 async def _session(one: _Begun, connection: Connection, child: Child, needs: Needs) -> Check:
     """Whether one can be opened and set up as the profile wants it; it is given back to an agent that takes it."""
     plan, able, moments = one.plan, connection.agent.capabilities, [time.monotonic()]
-    wanted = Wanted(
+    request = SessionRequest(
         name="doctor",
         continued=None,
         replay=False,
         wishes=wished(plan),
         opened=lambda ready, agent: moments.append(time.monotonic()),
     )
-    client = Client(connection, name=wanted.name, gate=Gate(policy(plan, approve="none")))
+    client = Client(connection, name=request.name, gate=Gate(policy(plan, approve="none")))
     log_in = logging_in((plan, needs.secrets), None)
     try:
         if needs.continued is not None:
@@ -181,7 +178,7 @@ async def _session(one: _Begun, connection: Connection, child: Child, needs: Nee
         none = LaunchServers(
             plan, connection.observer, Budget(), ServerLogs(needs.settings.state / "log", plan.profile)
         )
-        ready = await open_wanted(plan, wanted, needs.secrets, connection, client, none, log_in)
+        ready = await open_requested(plan, request, needs.secrets, connection, client, none, log_in)
         await _give_back(connection, ready.session_id, able, plan.timeouts.session)
     except LaunchError as error:
         return answers.no_session(error, needs.profile, has_log=bool(child.stderr_tail()))

@@ -16,5 +16,5 @@ def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", h
     """Print a script that completes acp-launch in your shell; it begins with how to use it. Nothing is installed."""
     from pathlib import Path
 
-    script = Path(__file__).with_name("completing") / f"acp-launch.{shell.value}"
+    script = Path(__file__).with_name("shells") / f"acp-launch.{shell.value}"
     typer.echo(script.read_text(encoding="utf-8"), nl=False)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from acp_launch.checks.check import Check
-    from acp_launch.checks.profile import Asked, Part
+    from acp_launch.checks.profile import ProfilePart, StoreCheck
     from acp_launch.checks.programs import Runtime
     from acp_launch.profile.load import Loaded
-    from acp_launch.profile.trust import Standing
+    from acp_launch.profile.trust import TrustState
     from acp_launch.secret.value import Outcome
     from acp_launch.session.store import Record
     from acp_launch.settings.model import Settings
@@ -57,7 +57,7 @@ class Checkup:
         self._name, self._cwd = name, cwd
         self._opens_session, self._is_waved = opens_session, is_waved
         self._answers: dict[str, list[Check]] = {}  # by part
-        self._asked: list[Part] = []
+        self._asked: list[ProfilePart] = []
 
     def run(self) -> int:
         """0, or the exit code of the signal that ended it."""
@@ -106,7 +106,7 @@ class Checkup:
         self._note([ok("settings", "", there, file=str(file))])
         return settings
 
-    def _store(self, settings: "Settings") -> "Asked":
+    def _store(self, settings: "Settings") -> "StoreCheck":
         from acp_launch.checks.profile import store
         from acp_launch.cli.stores import open_store, say_waiting
 
@@ -131,18 +131,18 @@ class Checkup:
         self._note([of_problem("profile", loaded.found.name, each, 2) for each in shared])
         return loaded
 
-    def _profile(self, loaded: "Loaded", settings: "Settings", asked: "Asked") -> None:
-        from acp_launch.checks.profile import Place, faults, parts, trust
+    def _profile(self, loaded: "Loaded", settings: "Settings", asked: "StoreCheck") -> None:
+        from acp_launch.checks.profile import ResolveInputs, faults, parts, trust
         from acp_launch.cli.planning import at_home, here
         from acp_launch.process.spawn import require_platform
 
         trusted = trust(loaded, settings, self._would_run(loaded), is_waved=self._is_waved)
         self._note([trusted])
-        place = Place(cwd=here(), environ=os.environ, override=at_home(self._cwd))
-        found = list(parts(loaded, place))
+        inputs = ResolveInputs(cwd=here(), environ=os.environ, override=at_home(self._cwd))
+        found = list(parts(loaded, inputs))
         self._note(faults(found))
         self._note(_room(found))
-        if trusted.standing == "problem":
+        if trusted.verdict == "problem":
             return
         require_platform()
         self._note(_commands(found))
@@ -150,13 +150,15 @@ class Checkup:
         record = self._session(found, settings)
         self._start(found, settings, outcomes, loaded, record)
 
-    def _would_run(self, loaded: "Loaded") -> "Callable[[Standing], Iterator[str]]":
+    def _would_run(self, loaded: "Loaded") -> "Callable[[TrustState], Iterator[str]]":
         from acp_launch.cli.planning import resolved_from
         from acp_launch.console.trust import report
 
         return lambda found: report(loaded.profile, resolved_from(loaded, cwd=self._cwd).found, found)
 
-    def _secrets(self, parts: "Sequence[Part]", settings: "Settings", asked: "Asked") -> "Mapping[str, Outcome]":
+    def _secrets(
+        self, parts: "Sequence[ProfilePart]", settings: "Settings", asked: "StoreCheck"
+    ) -> "Mapping[str, Outcome]":
         from acp_launch.checks.profile import secret_checks, secrets, unfit_checks
         from acp_launch.cli.stores import outcomes, say_waiting
 
@@ -169,7 +171,7 @@ class Checkup:
         self._note(unfit_checks(parts, found))
         return found
 
-    def _session(self, parts: "Sequence[Part]", settings: "Settings") -> "Record | None":
+    def _session(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> "Record | None":
         """The session that a run would continue. It is held for a moment: another process in it keeps a run out."""
         plan = parts[0].plan
         if plan is None or plan.session is None or not (settings.state / "sessions").exists():
@@ -189,7 +191,7 @@ class Checkup:
 
     def _start(
         self,
-        parts: "Sequence[Part]",
+        parts: "Sequence[ProfilePart]",
         settings: "Settings",
         outcomes: "Mapping[str, Outcome]",
         loaded: "Loaded",
@@ -205,7 +207,9 @@ class Checkup:
             if part.remote is not None:
                 self._answers[part.label] = [_remote(part)]
             elif part.plan is not None and (lacking := _lacking(part, known)):
-                self._answers[part.label] = [answers.lacking(part, lacking, way_out(lacking[0], outcomes[lacking[0]]))]
+                self._answers[part.label] = [
+                    answers.without_secret(part, lacking, way_out(lacking[0], outcomes[lacking[0]]))
+                ]
         self._asked = [part for part in parts if part.plan is not None or part.remote is not None]
         able = [part for part in self._asked if part.label not in self._answers]
         _say_starting(able)
@@ -220,10 +224,10 @@ class Checkup:
         )
         check_up(able, needs)
 
-    def _heard(self, part: "Part", check: "Check") -> None:
+    def _heard(self, part: "ProfilePart", check: "Check") -> None:
         """That a remote server takes connections is of no use when the agent makes none to it."""
         before = self._answers.get(part.label, [])
-        kept = before if part.remote is None else [each for each in before if each.standing == "problem"]
+        kept = before if part.remote is None else [each for each in before if each.verdict == "problem"]
         self._answers[part.label] = [*kept, check]
 
     def _collect(self) -> None:
@@ -231,10 +235,10 @@ class Checkup:
         from acp_launch.checks import answers
 
         for part in self._asked:
-            self._note(self._answers.get(part.label) or [answers.unheard(part)])
+            self._note(self._answers.get(part.label) or [answers.no_answer(part)])
 
 
-def _remote(part: "Part") -> "Check":
+def _remote(part: "ProfilePart") -> "Check":
     from acp_launch.checks import answers
     from acp_launch.checks.answers import reach
 
@@ -277,14 +281,14 @@ def _profiles(settings: "Settings") -> "Iterator[Check]":
     return profiles(discover(start=here(), settings=settings), settings.cache)
 
 
-def _room(parts: "Sequence[Part]") -> "Iterator[Check]":
+def _room(parts: "Sequence[ProfilePart]") -> "Iterator[Check]":
     from acp_launch.checks.machine import IS_WINDOWS, servers
 
     ours = sum(1 for part in parts if part.stdio is not None and part.stdio.bridge)
     return iter(()) if IS_WINDOWS else servers(ours)
 
 
-def _commands(parts: "Sequence[Part]") -> "Iterator[Check]":
+def _commands(parts: "Sequence[ProfilePart]") -> "Iterator[Check]":
     from acp_launch.checks.programs import command
 
     for part in parts:
@@ -292,7 +296,7 @@ def _commands(parts: "Sequence[Part]") -> "Iterator[Check]":
             yield command(part.label, part.plan.agent.command, _runtime(part))
 
 
-def _runtime(part: "Part") -> "Runtime | None":
+def _runtime(part: "ProfilePart") -> "Runtime | None":
     """What a program of Node.js runs on, in the environment and the directory that it will have."""
     from acp_launch.checks.programs import runtime
     from acp_launch.cli.start import open_env
@@ -312,12 +316,12 @@ def _runtime(part: "Part") -> "Runtime | None":
     return runtime(process.command, path=env.get("PATH"), cwd=process.cwd, run=run)
 
 
-def _lacking(part: "Part", known: "Mapping[str, object]") -> list[str]:
+def _lacking(part: "ProfilePart", known: "Mapping[str, object]") -> list[str]:
     """The secrets it needs and nobody has."""
     return list(dict.fromkeys(need.name for need in part.needs if need.name not in known))
 
 
-def _say_starting(parts: "Sequence[Part]") -> None:
+def _say_starting(parts: "Sequence[ProfilePart]") -> None:
     import sys
 
     from acp_launch.console.stderr import DIM, say

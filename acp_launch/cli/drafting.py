@@ -27,13 +27,13 @@ from acp_launch.console.interop import warn
 from acp_launch.console.stderr import say
 from acp_launch.errors import UsageError
 from acp_launch.interop import files
-from acp_launch.interop.merge import refuse_strays
+from acp_launch.interop.merge import refuse_escaping_link
 from acp_launch.interop.read import Finding, survey
 from acp_launch.plan.adhoc import words
 from acp_launch.profile.agents import AGENTS, PYTHON, KnownAgent
-from acp_launch.profile.begin import NAME, SCHEMA, Server, called, ignoring, own_agent
 from acp_launch.profile.discover import HOLDER, OVERLAY, SUFFIXES, Found, project_of, users
 from acp_launch.profile.load import read, shown
+from acp_launch.profile.scaffold import NAME, SCHEMA, NewServer, called, ignoring, own_agent
 from acp_launch.settings.model import Settings
 
 CANCELLED = 130  # exit code
@@ -45,7 +45,7 @@ class Options(Struct, frozen=True):
     name: str
     agent: str
     extends: str
-    servers: tuple[Server, ...]
+    servers: tuple[NewServer, ...]
     is_users: bool
     force: bool
 
@@ -57,7 +57,7 @@ class Draft(Struct, frozen=True):
     is_users: bool
     agent: KnownAgent | None = None
     extends: str = ""
-    servers: tuple[Server, ...] = ()
+    servers: tuple[NewServer, ...] = ()
     found: tuple[Finding, ...] = ()
     adopted: Adopted = Adopted(())
 
@@ -93,7 +93,7 @@ def place(settings: Settings, name: str, *, is_users: bool) -> Found:
     project, user = project_of(here()), users(settings)
     file = (user if is_users else project / HOLDER) / f"{name}.yaml"
     if not is_users:
-        refuse_strays(file.parent, project)
+        refuse_escaping_link(file.parent, project)
     return Found(name, file, project, "user" if is_users else "project", user=user)
 
 
@@ -112,7 +112,7 @@ def name_fault(name: str) -> str:
     return f'"{name}" would overlay {name.removesuffix(OVERLAY)}, and be no profile' if name.endswith(OVERLAY) else ""
 
 
-def servers(written: Sequence[str]) -> tuple[Server, ...]:
+def servers(written: Sequence[str]) -> tuple[NewServer, ...]:
     """From NAME=COMMAND, or NAME=URL.
 
     Raises:
@@ -121,14 +121,14 @@ def servers(written: Sequence[str]) -> tuple[Server, ...]:
     return tuple(map(_server, written))
 
 
-def _server(written: str) -> Server:
+def _server(written: str) -> NewServer:
     name, equals, what = written.partition("=")
     if not name or not equals or not what.strip():
         raise UsageError("--server takes NAME=COMMAND or NAME=URL", fix="--server 'files=npx -y PACKAGE DIR'")
     if what.startswith(("https://", "http://")):
-        return Server(name, server([], what, None, {}, {}))
+        return NewServer(name, server([], what, None, {}, {}))
     try:
-        return Server(name, server(shlex.split(what), None, None, {}, {}))
+        return NewServer(name, server(shlex.split(what), None, None, {}, {}))
     except ValueError:
         raise UsageError(f"--server {name}: a quote is left open", fix="close it") from None
 

@@ -172,7 +172,7 @@ def editable(profile: str) -> "Found":
         UsageError: there is none, or it is not for changing.
     """
     from acp_launch.cli.planning import here
-    from acp_launch.interop.merge import refuse_strays
+    from acp_launch.interop.merge import refuse_escaping_link
     from acp_launch.profile.discover import find, origin_of
     from acp_launch.settings.load import load
 
@@ -180,7 +180,7 @@ def editable(profile: str) -> "Found":
     if origin_of(found.file, found.origin, user=found.user) == "built-in":
         fix = f"begin one of your own that extends it: acp-launch init my-{found.name} --extends {found.name}"
         raise UsageError(f'"{found.name}" comes with acp-launch and cannot be changed', fix=fix)
-    refuse_strays(found.file, found.project)
+    refuse_escaping_link(found.file, found.project)
     return found
 
 
@@ -221,11 +221,11 @@ def _refuse(error: ProblemsError) -> None:
 
 def _is_trusted(found: "Found") -> bool:
     from acp_launch.profile.load import inspect
-    from acp_launch.profile.trust import standing
+    from acp_launch.profile.trust import trust_state
     from acp_launch.settings.load import load
 
     loaded, _ = inspect(found)
-    return loaded is not None and standing(loaded, load()).how == "accepted"
+    return loaded is not None and trust_state(loaded, load()).how == "accepted"
 
 
 def _remarks(profile: str, revision: "Revision", *, was_trusted: bool) -> None:

@@ -1,8 +1,9 @@
-"""Start a session's agent, do one thing with it that is no turn, and end it."""
+"""Start a session's agent, do one thing with it that is not a turn, and end it."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from acp_launch.cli.start import with_agent
 from acp_launch.errors import AuthRequired
 from acp_launch.settings.model import Settings
 
@@ -14,22 +15,11 @@ T = TypeVar("T")
 
 
 def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection], Awaitable[T]]") -> T:
-    """What `story` gives.
+    """What `story` gives. Where the agent wants a login first, the error says which command logs in.
 
     Raises:
         LaunchError: as for `run`.
     """
-    import asyncio
-
-    from acp_launch.cli.start import guarded, started, stderr_log
-    from acp_launch.console.stream.redacted import Discreet
-    from acp_launch.console.stream.text import Notices
-    from acp_launch.launch.run import Visit, visit
-    from acp_launch.process.spawn import require_platform
-
-    require_platform()
-    plan, secrets = planned
-    log_file = stderr_log(settings, plan, echo=False)
 
     async def advised(connection: "Connection") -> T:
         try:
@@ -37,9 +27,7 @@ def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection]
         except AuthRequired as wanted:
             from acp_launch.cli.login import logging_in
 
-            await logging_in(planned, None)(connection, wanted, is_second=True)  # says which command would
+            await logging_in(planned, None)(connection, wanted, is_second=True)
             raise
 
-    with guarded(settings, plan, "session") as guard, started(plan, secrets) as spawned, log_file as log:
-        needs = Visit(guard=guard, secrets=secrets, max_line=settings.max_line, log=log)
-        return asyncio.run(visit(plan, needs, spawned, Discreet(Notices()), advised))
+    return with_agent(planned, settings, "session", advised)

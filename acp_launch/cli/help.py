@@ -19,7 +19,7 @@ def help_(topic: Topic = None) -> None:
     """Show the documentation: the list of topics, a page, or where a word is in it."""
     from acp_launch.cli.manual import page, search, topics
 
-    words = topic or []
+    words = " ".join(topic or []).split()
     name = " ".join(words).casefold()
     if not words:
         _show_topics()
@@ -49,7 +49,7 @@ def _nothing(name: str) -> UsageError:
 
 def _options(name: str) -> str:
     """How to list the options of a command, if `name` is one."""
-    from acp_launch.cli.completing.verbs import verbs
+    from acp_launch.cli.tab import verbs
 
     return f'; --help after "{name}" lists its options' if name in verbs() else ""
 
@@ -99,7 +99,7 @@ def _show(text: str) -> None:
 
 
 def _become(pager: list[str], text: str) -> None:
-    """Let the pager take our place, with the text on its stdin. What is shown on one screen needs no keys."""
+    """Let the pager take our place, with the text on its stdin; `less` shows colours, and ends after a short text."""
     import os
     import tempfile
 
@@ -109,7 +109,7 @@ def _become(pager: list[str], text: str) -> None:
         file.write(text.encode())
         file.seek(0)
         os.dup2(file.fileno(), 0)
-    replaced_by(pager, {}, {"LESS": "FRX", **os.environ})
+    replaced_by(pager, {}, {**os.environ, "LESS": f"{os.environ.get('LESS', '-FX')} -R"})
 
 
 def _put(text: str) -> None:

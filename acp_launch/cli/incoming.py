@@ -16,10 +16,10 @@ from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, show_findings
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, merge
-from acp_launch.interop.drafts import Draft, Incoming, Spot, Token, gathered, holes, used_secrets
+from acp_launch.interop.drafts import Draft, DraftSet, Spot, Token, collect_drafts, holes, used_secrets
 from acp_launch.interop.merge import Step, Target, target
 from acp_launch.interop.read import survey
-from acp_launch.interop.tools import Machine, Source, Tool, at_home, read, sources
+from acp_launch.interop.tools import Host, Source, Tool, at_home, read, sources
 from acp_launch.problem import ours
 from acp_launch.profile.discover import HOLDER, project_of
 from acp_launch.profile.load import shown
@@ -40,7 +40,7 @@ class Wish(Struct, frozen=True):
 class Offer(Struct, frozen=True):
     """What there is to import: how each draft stands to the profile, and its text with those that are `taken`."""
 
-    incoming: Incoming
+    incoming: DraftSet
     drafts: tuple[Draft, ...]
     steps: tuple[Step, ...]
     taken: tuple[Step, ...]
@@ -54,8 +54,8 @@ class Offer(Struct, frozen=True):
         return tuple((self.names[index], self.incoming.tokens[index]) for index in needed)
 
 
-def machine() -> Machine:
-    return Machine(Path.home(), os.environ, sys.platform)
+def machine() -> Host:
+    return Host(Path.home(), os.environ, sys.platform)
 
 
 def list_(*, as_json: bool) -> None:
@@ -140,14 +140,16 @@ class _Import:
         }
 
     def _offer(self, *, ask_store: bool, spared: Iterable[Spot] = ()) -> Offer:
-        incoming = gathered([(one.tool, one.root) for one in self._found], str(self._project), spared=spared)
+        incoming = collect_drafts([(one.tool, one.root) for one in self._found], str(self._project), spared=spared)
         redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
         drafts = self._chosen(incoming)
         fit = [one for one in drafts if not one.unfit]
         others = set(used_secrets(merge.without(self._goal.root, fit, self._wish.called)))
         steps = merge.steps(self._goal.root, fit, incoming.names(others), self._wish.called)
         drafted = [
-            step.draft for step in steps if step.standing == "new" or (step.standing == "other" and self._wish.force)
+            step.draft
+            for step in steps
+            if step.difference == "new" or (step.difference == "other" and self._wish.force)
         ]
         needed = {index for one in drafted for index in holes(one.shape)}
         names = self._shelving.names(incoming, needed, others) if ask_store else incoming.names(others)
@@ -155,7 +157,7 @@ class _Import:
         text = merge.applied(merge.EMPTY if self._goal.text is None else self._goal.text, taken)
         return Offer(incoming, drafts, steps, taken, tuple(names), text)
 
-    def _chosen(self, incoming: Incoming) -> tuple[Draft, ...]:
+    def _chosen(self, incoming: DraftSet) -> tuple[Draft, ...]:
         """
         Raises:
             UsageError: a name is unknown, --as has not one server to name, or a new profile would have no agent.
@@ -199,7 +201,7 @@ class _Import:
             UsageError: what there is stands in the way of itself.
         """
         name = shown(self._goal.file)
-        if any(step.standing == "other" for step in offer.steps):
+        if any(step.difference == "other" for step in offer.steps):
             is_server = any(step.draft.kind == "server" for step in offer.steps)
             beside = ", --as NAME adds to it" if is_server else ""
             raise UsageError(f"nothing was written to {name}", fix=f"--force replaces what is there{beside}")

@@ -82,8 +82,8 @@ def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
     from acp_launch.cli.adopt import keep
     from acp_launch.cli.drafting import Beside
     from acp_launch.console import problems
-    from acp_launch.profile.begin import beginning, extending
     from acp_launch.profile.edit import judged
+    from acp_launch.profile.scaffold import beginning, extending
 
     beside = Beside(found.file.parent, is_shared=not draft.is_users)
     servers = (*draft.servers, *draft.adopted.servers)
@@ -121,15 +121,15 @@ def _finish(found: "Found", draft: "Draft", settings: "Settings") -> None:
 def _accept(found: "Found", draft: "Draft", settings: "Settings") -> bool:
     """Who has just written a profile need not be asked about it; but what others wrote, and it is made of, is shown."""
     from acp_launch.profile.load import load
-    from acp_launch.profile.trust import FOREIGN, accept, standing
+    from acp_launch.profile.trust import FOREIGN, accept, trust_state
     from acp_launch.settings.load import lies_in
 
     loaded = load(found)
     others = [layer.file for layer in loaded.layers if layer.origin in FOREIGN and layer.file != found.file]
     others += [one.file for one in draft.found if lies_in(one.file, (found.project,))]
-    if not others and standing(loaded, settings).how in ("new", "changed"):
+    if not others and trust_state(loaded, settings).how in ("new", "changed"):
         accept(loaded, settings)
-    return standing(loaded, settings).is_trusted
+    return trust_state(loaded, settings).is_trusted
 
 
 def _next(draft: "Draft", *, is_trusted: bool) -> list[str]:

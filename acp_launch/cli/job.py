@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from acp_launch import leave
-from acp_launch.cli import wish as prompt
+from acp_launch.cli import wish as prompts
 from acp_launch.cli.screen import Screen
-from acp_launch.cli.start import guarded, housed, started
-from acp_launch.cli.wish import Kept, Wish
+from acp_launch.cli.start import launched
+from acp_launch.cli.wish import RunContext, RunRequest
 from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
-def carry_out(wish: Wish) -> int:
+def carry_out(wish: RunRequest) -> int:
     """Do it, and give the exit code."""
     screen = Screen(wish.output)
     try:
@@ -41,7 +41,7 @@ def carry_out(wish: Wish) -> int:
         raise stopped from None
 
 
-def _carried_out(wish: Wish, screen: Screen) -> int:
+def _carried_out(wish: RunRequest, screen: Screen) -> int:
     from acp_launch.process.guard import stand_by
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
@@ -51,18 +51,18 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
     stand_by()
     settings = load()
     profile, words = _profile_and_words(wish)
-    if is_interactive := prompt.is_left_open(words, wish.file) and wish.output == "text":
+    if is_interactive := prompts.is_left_open(words, wish.file) and wish.output == "text":
         require_nothing_one_shot(wish)
     plan, secrets = _plan(profile, words, wish, settings, screen)
     plan = replace(plan, timeouts=replace(plan.timeouts, **wish.limits))
-    text = "" if is_interactive else prompt.read(words, wish.file)
+    text = "" if is_interactive else prompts.read(words, wish.file)
     _examine(wish.attach)
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
         if wish.latest and (wish.session or wish.new):
             raise UsageError("--continue takes the latest session, so it goes without --session and --new")
         registry, name, record = session_of(plan, settings, stack, held, latest=wish.latest, is_new=wish.new)
-        kept = Kept(settings, secrets, registry, name, record)
+        kept = RunContext(settings, secrets, registry, name, record)
         if is_interactive:
             from acp_launch.cli.sit import sit
 
@@ -70,12 +70,12 @@ def _carried_out(wish: Wish, screen: Screen) -> int:
         return _turn(wish, plan, text, screen, kept)
 
 
-def require_nothing_one_shot(wish: Wish) -> None:
+def require_nothing_one_shot(wish: RunRequest) -> None:
     """Raises UsageError for what makes sense with a prompt only."""
     if wish.timeout is not None:
-        raise UsageError("--timeout is about one prompt, and there is none", fix=prompt.WAYS)
+        raise UsageError("--timeout is about one prompt, and there is none", fix=prompts.WAYS)
     if wish.attach:
-        raise UsageError("--attach goes with a prompt, and there is none", fix=f"{prompt.WAYS}; or type @FILE in it")
+        raise UsageError("--attach goes with a prompt, and there is none", fix=f"{prompts.WAYS}; or type @FILE in it")
 
 
 def _examine(files: tuple[Path, ...]) -> None:
@@ -86,7 +86,7 @@ def _examine(files: tuple[Path, ...]) -> None:
             examine(file)
 
 
-def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
+def _profile_and_words(wish: RunRequest) -> tuple[str, tuple[str, ...]]:
     """With `--agent` there is no profile, and every word belongs to the prompt."""
     if wish.agent is not None:
         return "", wish.words
@@ -95,14 +95,14 @@ def _profile_and_words(wish: Wish) -> tuple[str, tuple[str, ...]]:
     return wish.words[0], wish.words[1:]
 
 
-def _plan(profile: str, words: tuple[str, ...], wish: Wish, settings: Settings, screen: Screen) -> "Planned":
+def _plan(profile: str, words: tuple[str, ...], wish: RunRequest, settings: Settings, screen: Screen) -> "Planned":
     from acp_launch.cli.planning import adhoc_plan, planned, trusted_profile
 
     if wish.agent is not None:
         return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
     resolved = trusted_profile(profile, settings, cwd=wish.cwd, session=wish.session, trust=wish.trust)
     if resolved.plan is not None and wish.output != "text":
-        prompt.require(words, wish.file)
+        prompts.require(words, wish.file)
     return planned(resolved, settings, waiting=screen.waiting)
 
 
@@ -134,33 +134,27 @@ def session_of(
     return registry, name, choice.continued(registry, plan, name, latest=latest)
 
 
-def _turn(wish: Wish, plan: LaunchPlan, text: str, screen: Screen, kept: Kept) -> int:
+def _turn(wish: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
     """Spawn the agent, and only then import what talks to it: both take their time together."""
-    settings = kept.settings
-    with (
-        guarded(settings, plan, "run") as guard,
-        housed(settings, plan) as plan,
-        started(plan, kept.secrets) as spawned,
-    ):
+    with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
         import asyncio
 
-        from acp_launch.cli.talk import talks, wanted
-        from acp_launch.launch.run import Job, launch
+        from acp_launch.cli.session_needs import session_needs, session_request
+        from acp_launch.launch.run import Prompt, run_prompt
         from acp_launch.session.store import Keeper
 
         keeper = Keeper(kept.registry, plan, kept.record, text)
-        with talks(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:
-            job = Job(
-                **needs,
-                wanted=wanted(wish, plan, kept, keeper),
-                blocks=_blocks(wish, plan, text),
-                timeout=wish.timeout,
-                over=lambda end: keeper.ended(end.title),
-            )
-            return exit_code(asyncio.run(launch(plan, job, spawned, screen.observer)))
+        prompt = Prompt(
+            request=session_request(wish, plan, kept, keeper),
+            blocks=_blocks(wish, plan, text),
+            timeout=wish.timeout,
+            over=lambda end: keeper.ended(end.title),
+        )
+        with session_needs(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:
+            return exit_code(asyncio.run(run_prompt(plan, needs, prompt, spawned, screen.observer)))
 
 
-def _blocks(wish: Wish, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+def _blocks(wish: RunRequest, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
     """The prompt, and a block for each `--attach`, as the agent takes them."""
 
     def blocks(able: "Capabilities") -> "list[dict[str, Any]]":

@@ -1,8 +1,8 @@
 """`login` and `logout`: the agent's own account, in whichever ways the agent offers; and a login within a run."""
 
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,8 +12,8 @@ from acp_launch.problem import ours
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
     from acp_launch.console.ask.terminal import Aloud
-    from acp_launch.launch.run import LogIn, Visit
-    from acp_launch.process.spawn import Spawned
+    from acp_launch.launch.loop import Interrupts
+    from acp_launch.launch.run import LogIn
     from acp_launch.process.supervisor import Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
@@ -44,7 +44,7 @@ def login(
         return
     from acp_launch.console.stderr import harmless, say
 
-    agent, used = _on_visit(settings, planned, "login", lambda *visit: _logged_in(planned, method, *visit))
+    agent, used = _logged_in(settings, planned, method)
     say(harmless(f'acp-launch: logged in to {agent} with "{used}"', keep=""))
     say(harmless(f"    whether that is all it wants: {ours('run', planned[0].called)}", keep=""))
 
@@ -60,7 +60,7 @@ def logout(profile: Profile, trust: Trust = False) -> None:
     async def story(connection: "Connection") -> tuple[str, bool]:
         return name_of(connection), await log_out(connection, limit=limit)
 
-    agent, was_in = _on_visit(settings, planned, "logout", lambda *visit: _visited(planned, story, *visit))
+    agent, was_in = _asked(settings, planned, "logout", story)
     say(harmless(f"acp-launch: logged out of {agent}" if was_in else f"acp-launch: {agent} was not logged in", keep=""))
 
 
@@ -78,7 +78,7 @@ def logging_in(
     """
     from msgspec.structs import replace
 
-    from acp_launch.launch.run import Reconnect
+    from acp_launch.launch.run import RestartAgent
     from acp_launch.session.login import log_in
 
     place = _place(planned, person, aloud, in_front)
@@ -86,7 +86,7 @@ def logging_in(
     async def logged_in(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
         here = replace(place, adviser=None) if is_second else place
         if await log_in(connection, here, wanted) == "reconnect":
-            raise Reconnect
+            raise RestartAgent
 
     return logged_in
 
@@ -102,7 +102,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
     async def story(connection: "Connection") -> tuple[str, tuple[AuthMethod, ...]]:
         return name_of(connection), connection.agent.auth_methods
 
-    agent, methods = _on_visit(settings, planned, "login", lambda *visit: _visited(planned, story, *visit))
+    agent, methods = _asked(settings, planned, "login", story)
     if as_json:
         stdout.put_json(logins.as_json(agent, methods))
     elif methods:
@@ -123,83 +123,52 @@ def _planned(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
     return settings, agent_plan(profile, settings, cwd=None, trust=trust)
 
 
-def _on_visit(
-    settings: "Settings",
-    planned: "Planned",
-    verb: str,
-    story: "Callable[[Visit, Spawned, Aloud], Coroutine[Any, Any, T]]",
-) -> T:
-    """What `story` gives, which is handed an agent that has just been started, and what visiting it takes."""
-    import asyncio
-
-    from acp_launch.cli.start import guarded, started, stderr_log
-    from acp_launch.console.ask.terminal import Aloud
-    from acp_launch.launch.run import Visit
+def _asked(settings: "Settings", planned: "Planned", verb: str, story: "Callable[[Connection], Awaitable[T]]") -> T:
+    from acp_launch.cli.start import with_agent
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import Offers
 
-    plan, secrets = planned
-    log_file = stderr_log(settings, plan, echo=False)
-    with guarded(settings, plan, verb) as guard, started(plan, secrets) as spawned, log_file as log:
-        aloud = Aloud(log, sys.stderr)
-        needs = Visit(
-            guard=guard,
-            secrets=secrets,
-            max_line=settings.max_line,
-            log=aloud,
-            offers=Offers(terminal_login=available()),  # C-25
-        )
-        return asyncio.run(story(needs, spawned, aloud))
+    return with_agent(planned, settings, verb, story, Offers(terminal_login=available()))  # C-25
 
 
-async def _visited(
-    planned: "Planned",
-    story: "Callable[[Connection], Awaitable[T]]",
-    needs: "Visit",
-    spawned: "Spawned",
-    aloud: "Aloud",
-) -> T:
-    from acp_launch.console.stream.redacted import Discreet
-    from acp_launch.console.stream.text import Notices
-    from acp_launch.launch.run import visit
-
-    return await visit(planned[0], needs, spawned, Discreet(Notices()), story)
-
-
-async def _logged_in(
-    planned: "Planned", wanted: str | None, needs: "Visit", spawned: "Spawned", aloud: "Aloud"
-) -> tuple[str, str]:
-    """The agent's name and the method's. What runs on the terminal does so while the agent does not."""
+def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> tuple[str, str]:
+    """Log in: the agent's name and the method's. A program on the terminal runs while the agent does not."""
     from contextlib import nullcontext
 
-    from acp_launch.cli.start import spawn_agent
-    from acp_launch.console.ask.terminal import Questions, possible
+    from acp_launch.cli.start import spawn_agent, visiting
+    from acp_launch.console.ask.terminal import Aloud, Questions, possible
     from acp_launch.console.stream.redacted import Discreet
     from acp_launch.console.stream.text import Notices
-    from acp_launch.launch.loop import Interrupts, kept
-    from acp_launch.launch.run import call_on, check
+    from acp_launch.launch.run import with_agent
+    from acp_launch.process.foreground import available
+    from acp_launch.protocol.acp import Offers
     from acp_launch.session.login import Begun, begin, name_of, run_on_terminal
 
     plan, secrets = planned
-    observer = Discreet(Notices())
-    person = Questions(observer.pause) if possible() else None
-    place = _place(planned, person, aloud, None)
+    with visiting(settings, plan, "login") as visits:
+        spawned = visits.agent(plan, secrets)
+        aloud = Aloud(visits.log, sys.stderr)
+        needs = visits.needs(secrets, Offers(terminal_login=available()), aloud)  # C-25
+        observer = Discreet(Notices())
+        person = Questions(observer.pause) if possible() else None
+        place = _place(planned, person, aloud, None)
 
-    async def story(connection: "Connection") -> tuple[str, Begun]:
-        with nullcontext() if person else aloud.on():
-            return name_of(connection), await begin(connection, wanted, place)
+        async def story(connection: "Connection") -> tuple[str, Begun]:
+            with nullcontext() if person else aloud.on():
+                return name_of(connection), await begin(connection, wanted, place)
 
-    async def initialised(connection: "Connection") -> None:
-        """That is all that can be learned (C-27)."""
+        async def initialised(connection: "Connection") -> None:
+            """That is all that can be learned (C-27)."""
 
-    async with kept(needs.guard), Interrupts() as interrupts:
-        agent, begun = await call_on(plan, needs, spawned, observer, interrupts, story)
-        check(interrupts)
-        if begun.program is not None:
-            await interrupts.watch(run_on_terminal(begun.method, begun.program, place))
-            await call_on(plan, needs, spawn_agent(plan, secrets), observer, interrupts, initialised)
-            check(interrupts)
-        return agent, begun.method.name
+        async def logged_in(interrupts: "Interrupts") -> tuple[str, str]:
+            agent, begun = await with_agent(plan, needs, spawned, observer, story, interrupts)
+            interrupts.check()
+            if begun.program is not None:
+                await interrupts.watch(run_on_terminal(begun.method, begun.program, place))
+                await with_agent(plan, needs, spawn_agent(plan, secrets), observer, initialised, interrupts)
+            return agent, begun.method.name
+
+        return visits.run(logged_in)
 
 
 def _place(planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None") -> "Place":

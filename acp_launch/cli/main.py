@@ -67,9 +67,9 @@ def _dismiss_guards() -> None:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from acp_launch.profile.reading import reading
+    from acp_launch.profile.progress import progress
 
-    reading.begin(_say_reading)
+    progress.begin(_say_reading)
     if arguments and not HELP & set(arguments) and (verb := _verb(arguments[0])):
         from acp_launch.cli.quick import plain
 

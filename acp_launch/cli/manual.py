@@ -69,7 +69,7 @@ def sections(topic: str) -> Iterator[Section]:
 
 def search(words: Sequence[str]) -> list[Match]:
     """The sections that have all words, in any case; those that have them in their heading come first."""
-    wanted = [word.casefold() for word in " ".join(words).split()]
+    wanted = [word.casefold() for word in words]
     found = [match for topic in topics() for section in sections(topic) if (match := _match(section, wanted))]
     return sorted(found, key=lambda match: not _has(match.heading, wanted))
 

@@ -59,7 +59,7 @@ def inspect(
     verbose: Verbose = False,
 ) -> None:
     """Start a server and show who it is, what it offers, what it was given, and how long it took."""
-    from acp_launch.cli.probe import Visit, probe, visit
+    from acp_launch.cli.probe import ServerVisit, probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
 
@@ -70,7 +70,7 @@ def inspect(
         await servers.show_survey(found, _facts(wanted, met, found), wanted.plan.agent.env, as_json=as_json)
 
     telling = servers.Telling(wanted.server.name, verbose=verbose)
-    visit(Visit(probe=wanted, telling=telling, offers_roots=True), story)
+    with_server(ServerVisit(probe=wanted, telling=telling, offers_roots=True), story)
 
 
 @app.command()
@@ -83,7 +83,7 @@ def tools(
     verbose: Verbose = False,
 ) -> None:
     """List a server's tools with their arguments (* must be given), as far as the profile lets an agent see them."""
-    from acp_launch.cli.probe import Visit, probe, visit
+    from acp_launch.cli.probe import ServerVisit, probe, with_server
     from acp_launch.console import servers
 
     wanted = probe(profile, name, cwd=cwd, trust=trust)
@@ -94,7 +94,7 @@ def tools(
         seen = [tool for tool in found if policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
-    visit(Visit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story)
+    with_server(ServerVisit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story)
 
 
 @app.command()
@@ -116,7 +116,7 @@ def call(
     verbose: Verbose = False,
 ) -> None:
     """Call a tool and print its result."""
-    from acp_launch.cli.probe import Visit, probe, visit
+    from acp_launch.cli.probe import ServerVisit, probe, with_server
     from acp_launch.cli.toolarguments import read
     from acp_launch.cli.wish import seconds
     from acp_launch.console import servers
@@ -132,7 +132,7 @@ def call(
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
-    if visit(Visit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story):
+    if with_server(ServerVisit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story):
         raise typer.Exit(TOOL_FAILED)
 
 

@@ -13,11 +13,11 @@ from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, warn
 from acp_launch.errors import UsageError
 from acp_launch.interop import files, write
-from acp_launch.interop.drafts import gathered
+from acp_launch.interop.drafts import collect_drafts
 from acp_launch.interop.formats import Misfit
-from acp_launch.interop.merge import refuse_strays
-from acp_launch.interop.tools import Machine, Tool, at_home, own_place, read
-from acp_launch.interop.write import Exported, Surroundings, exported
+from acp_launch.interop.merge import refuse_escaping_link
+from acp_launch.interop.tools import Host, Tool, at_home, own_place, read
+from acp_launch.interop.write import ExportContext, Exported, exported
 from acp_launch.problem import ours
 from acp_launch.profile.load import Loaded, shown
 from acp_launch.secret.redact import redactor
@@ -52,29 +52,29 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
     if wish.write:
         _write(loaded, tool, found, wish)
     else:
-        stdout.put(write.alone(found, tool))
+        stdout.put(write.standalone_text(found, tool))
     _tell_of_secrets(tool, found)
 
 
 def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
     project = loaded.found.project
-    machine = Machine(Path.home(), os.environ, sys.platform)
+    machine = Host(Path.home(), os.environ, sys.platform)
     file = here() / at_home(wish.file) if wish.file else own_place(tool, machine, project)
-    refuse_strays(file, project)
+    refuse_escaping_link(file, project)
     source = read(file, tool) if file.exists() or file.is_symlink() else None
     if source is not None:  # what is secret in it is not shown, whatever changes beside it
-        tokens = gathered([(tool, source.root)], str(project)).tokens
+        tokens = collect_drafts([(tool, source.root)], str(project)).tokens
         redactor.register(*(token.secret for token in tokens if token.secret is not None))
     everything = write.pieces(found, tool, source.root if source else {})
     for piece in everything:
-        if piece.standing == "other" and not wish.force:
+        if piece.difference == "other" and not wish.force:
             warn(f"{piece.holder}.{piece.name} is there already and differs; --force replaces it")
-    wanted = tuple(one for one in everything if one.standing == "new" or (one.standing == "other" and wish.force))
+    wanted = tuple(one for one in everything if one.difference == "new" or (one.difference == "other" and wish.force))
     if not wanted:
         _nothing_new(file, everything)
         return
     try:
-        new = write.handed(source.text if source else None, tool, wanted, found.inputs)
+        new = write.insert_entries(source.text if source else None, tool, wanted, found.inputs)
     except Misfit as misfit:
         fix = f"add it by hand: {ours('export', loaded.found.called, '--to', tool.name)} prints it"
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
@@ -84,12 +84,12 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
     note(f"{shown(file)}: {listed(piece.name for piece in wanted)} written")
 
 
-def _nothing_new(file: Path, everything: tuple[write.Piece, ...]) -> None:
+def _nothing_new(file: Path, everything: tuple[write.ExportEntry, ...]) -> None:
     """
     Raises:
         UsageError: what is there stands in the way of all of it.
     """
-    if any(piece.standing == "other" for piece in everything):
+    if any(piece.difference == "other" for piece in everything):
         raise UsageError(f"nothing was written to {shown(file)}", fix="--force replaces what is there")
     note(f"{shown(file)} has all of it; nothing was changed")
 
@@ -107,8 +107,8 @@ def _agree(wish: Wish) -> None:
         raise UsageError("nothing was written")
 
 
-def _surroundings(loaded: Loaded) -> Surroundings:
-    return Surroundings(str(loaded.found.project), str(Path.home()), loaded.found.name, sys.executable)
+def _surroundings(loaded: Loaded) -> ExportContext:
+    return ExportContext(str(loaded.found.project), str(Path.home()), loaded.found.name, sys.executable)
 
 
 def _tell_of_secrets(tool: Tool, found: Exported) -> None:

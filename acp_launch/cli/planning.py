@@ -174,9 +174,9 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
     Raises:
         NotTrusted: with all that it would run.
     """
-    from acp_launch.profile.trust import accept, standing
+    from acp_launch.profile.trust import accept, trust_state
 
-    how = standing(loaded, settings)
+    how = trust_state(loaded, settings)
     if how.is_trusted or (is_waved and how.how != "doubtful"):
         return
     from acp_launch.console.stderr import say

@@ -1,16 +1,15 @@
 """
-Start one MCP server of a profile, do one thing with it, and end it: no agent, and no secret of anybody else.
+Start one MCP server of a profile, do one thing with it, and end it: without an agent and the secrets of others.
 
 What it says on stderr is kept as a launch keeps it, for `logs`.
 
 The whole of this is imported before the server is started, so that its times are its own.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,18 +17,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.planning import at_home, here, loaded_profile, planned, require, resolved_from
-from acp_launch.cli.start import guarded, housed_alone, started
+from acp_launch.cli.start import visiting
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.text import Notices
-from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, Stopped, UsageError, WaitExpired
-from acp_launch.launch.loop import Interrupts, kept
+from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, UsageError, WaitExpired
+from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
 from acp_launch.mcp.message import Server
 from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
 from acp_launch.plan.resolve import process, resolve
 from acp_launch.problem import did_you_mean, ours
 from acp_launch.process.child import attach, stop
-from acp_launch.process.guard import Guard
 from acp_launch.process.logs import ServerLogs
 from acp_launch.process.spawn import Spawned, require_platform
 from acp_launch.profile.load import Loaded
@@ -55,7 +53,7 @@ class Probe(Struct, frozen=True, kw_only=True):
         return (self.plan.cwd, *self.plan.additional_directories)
 
 
-class Visit(Struct, frozen=True, kw_only=True):
+class ServerVisit(Struct, frozen=True, kw_only=True):
     """How a server is visited. It is told of the roots as an agent's launch would tell it, or with `offers_roots` in
     any case."""
 
@@ -99,7 +97,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> P
     return Probe(plan=plan, server=server, secrets=secrets, settings=settings)
 
 
-def visit(how: Visit, story: "Story[T]") -> T:
+def with_server(how: ServerVisit, story: "Story[T]") -> T:
     """What `story` gives. The server is stopped after it, so what it prints need not wait for that.
 
     Raises:
@@ -107,23 +105,22 @@ def visit(how: Visit, story: "Story[T]") -> T:
         LaunchError: as `mcp.client.Connection.ask`; `Stopped` after a signal.
     """
     probe = how.probe
-    with ExitStack() as stack:
-        guard = stack.enter_context(guarded(probe.settings, probe.plan, "mcp"))
-        plan = stack.enter_context(housed_alone(probe.settings, probe.plan))
+    with visiting(probe.settings, probe.plan, "mcp") as visits:
         try:
-            spawned = stack.enter_context(started(plan, probe.secrets))
+            _, spawned = visits.server(probe.plan, probe.secrets)
         except AgentError as error:
             raise ServerError(
                 f'the MCP server "{probe.server.name}": {error.message}', fix=error.fix, detail=error.detail
             ) from error
-        logs = stack.enter_context(closing(ServerLogs(probe.settings.state / "log", probe.plan.profile)))
-        return asyncio.run(_visit(how, guard, logs, spawned, time.monotonic(), story))
+        return visits.run(partial(_visit, how, visits.server_logs, spawned, time.monotonic(), story))
 
 
-async def _visit(how: Visit, guard: Guard, logs: ServerLogs, spawned: Spawned, begun: float, story: "Story[T]") -> T:
+async def _visit(
+    how: ServerVisit, logs: ServerLogs, spawned: Spawned, begun: float, story: "Story[T]", interrupts: Interrupts
+) -> T:
     name = how.probe.server.name
     logs.mark(name, f"starting (pid {spawned.pid})")
-    async with kept(guard), Interrupts() as interrupts, attach(spawned, log=_both(how.telling, logs.of(name))) as child:
+    async with attach(spawned, log=_both(how.telling, logs.of(name))) as child:
 
         async def met() -> T:
             client = Client(how.probe.roots, declares_roots=how.declares_roots)
@@ -133,7 +130,7 @@ async def _visit(how: Visit, guard: Guard, logs: ServerLogs, spawned: Spawned, b
                 return await story(Met(connection, server, time.monotonic() - begun))
 
         try:
-            outcome = await interrupts.watch(met())
+            return await interrupts.watch(met())
         except (ServerError, ProtocolError, WaitExpired) as error:
             error.detail = (*error.detail, *child.stderr_tail())
             raise
@@ -141,9 +138,6 @@ async def _visit(how: Visit, guard: Guard, logs: ServerLogs, spawned: Spawned, b
             interrupts.stopping()
             await stop(child, hurry=interrupts.hurry)
             logs.mark(name, f"stopped, {child.exit}" if child.exit else "could not be stopped")
-        if interrupts.signal_number is not None:  # it came while the server was being stopped
-            raise Stopped("stopped", signal_number=interrupts.signal_number)
-        return outcome
 
 
 def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], None]:
@@ -173,8 +167,8 @@ def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
 
 
 def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
-    """The profile as if it had this one server, and an agent that is always there: what is wrong with the rest is
-    nobody's business now."""
+    """The profile as if it had this one server, and an agent that is always there: problems of the rest do not
+    matter now."""
     servers = loaded.profile.mcp_servers
     path = ("mcp_servers", name)
     at = loaded.positions.where(path)

@@ -1,9 +1,9 @@
 """`run`: one prompt, or a session to sit in front of."""
 
-from acp_launch.cli.wish import Wish
+from acp_launch.cli.wish import RunRequest
 
 
-class Run(Wish):
+class Run(RunRequest):
     """Start an agent and ask it one thing, or sit down with it.
 
     The prompt is the words after the profile, or --file, or stdin. Without one, on a terminal, the session is

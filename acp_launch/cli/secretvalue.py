@@ -88,7 +88,7 @@ def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
     if any(not (mark.isprintable() or mark in "\n\r\t") for mark in text):
         _warning(f"the value of {name} holds characters that cannot be seen")
     if twins := [other for other in others if other != name and variable(other) == variable(name)]:
-        _warning(f"{variable(name)} would stand for {', '.join(sorted(twins))} too, and come before both")
+        _warning(f"{variable(name)} would override {', '.join(sorted(twins))}, too")
     if os.environ.get(variable(name)):
         _warning(f"{variable(name)} is set in this shell, and comes before what was kept")
 

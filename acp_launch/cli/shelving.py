@@ -5,7 +5,7 @@ from functools import partial
 
 from acp_launch.cli.stores import Vault
 from acp_launch.errors import SecretError
-from acp_launch.interop.drafts import Incoming
+from acp_launch.interop.drafts import DraftSet
 from acp_launch.secret.value import Outcome, Secret
 from acp_launch.settings.model import Settings
 
@@ -24,7 +24,7 @@ class Shelving:
     def label(self) -> str:
         return self._vault.store.label
 
-    def names(self, incoming: Incoming, needed: Iterable[int], taken: Iterable[str]) -> list[str]:
+    def names(self, incoming: DraftSet, needed: Iterable[int], taken: Iterable[str]) -> list[str]:
         """One for each token; those of the `needed` ones do not hold another value.
 
         Raises:

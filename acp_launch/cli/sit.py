@@ -7,46 +7,40 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from acp_launch.cli.planning import checked_name, here
-from acp_launch.cli.start import guarded, housed, started
-from acp_launch.cli.talk import talks, wished
+from acp_launch.cli.session_needs import session_needs, wished
+from acp_launch.cli.start import launched
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.hold import hold
 
 if TYPE_CHECKING:
-    from acp_launch.cli.wish import Kept, Wish
+    from acp_launch.cli.wish import RunContext, RunRequest
     from acp_launch.process.guard import Guard
     from acp_launch.process.spawn import Spawned
     from acp_launch.process.supervisor import Program
     from acp_launch.process.tree import Exit
 
 
-def sit(wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack) -> int:
+def sit(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack) -> int:
     """Gives the exit code; `held` holds the first session."""
-    settings = kept.settings
-    with (
-        guarded(settings, plan, "run") as guard,
-        housed(settings, plan) as plan,
-        started(plan, kept.secrets) as spawned,
-    ):
+    with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
         return asyncio.run(_sat(wish, plan, kept, held, guard, spawned))
 
 
 async def _sat(
-    wish: "Wish", plan: LaunchPlan, kept: "Kept", held: ExitStack, guard: "Guard", spawned: "Spawned"
+    wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
     from acp_launch.console.stillclock import StillClock, Unhurried
     from acp_launch.console.stream.redacted import Discreet
     from acp_launch.interactive.output import heard
     from acp_launch.interactive.session import Seating
     from acp_launch.interactive.session import sit as story
-    from acp_launch.interactive.state import Rooms
-    from acp_launch.interactive.which import front
-    from acp_launch.launch.run import Talks
+    from acp_launch.interactive.state import HeldSessions
+    from acp_launch.interactive.which import choose_front
 
-    shown = front(kept.settings.state / "history" / _history_name(plan))
+    shown = choose_front(kept.settings.state / "history" / _history_name(plan))
     clock = StillClock()
     output = heard(shown.canvas, clock)
-    rooms = Rooms(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
+    rooms = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
     async def in_front(program: "Program") -> "Exit":
         from acp_launch.process.foreground import foreground
@@ -55,9 +49,9 @@ async def _sat(
             return await foreground(program)
 
     observer = Discreet(output)
-    with talks(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
+    with session_needs(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
         seating = Seating(
-            needs=Talks(**needs),
+            needs=needs,
             front=shown,
             observer=observer,
             heard=output,
@@ -71,7 +65,7 @@ async def _sat(
         return await story(plan, seating, spawned)
 
 
-def _holding(plan: LaunchPlan, kept: "Kept", name: str) -> AbstractContextManager[None]:
+def _holding(plan: LaunchPlan, kept: "RunContext", name: str) -> AbstractContextManager[None]:
     return hold(kept.settings.state, (str(plan.project), plan.profile, name))
 
 

@@ -1,8 +1,10 @@
 """Start a plan's agent before anything that talks to it is imported, and be sure it ends, whatever becomes of us."""
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -11,7 +13,7 @@ from acp_launch.errors import ProblemsError
 from acp_launch.leave import deferred
 from acp_launch.plan.model import OURS, LaunchPlan, StdioPlan
 from acp_launch.process.guard import Guard
-from acp_launch.process.logs import LogFile
+from acp_launch.process.logs import LogFile, ServerLogs
 from acp_launch.process.prepare import require_descriptors
 from acp_launch.process.records import LaunchRecord, files
 from acp_launch.process.spawn import Spawned, spawn
@@ -19,13 +21,20 @@ from acp_launch.process.tree import end_now
 from acp_launch.secret.value import Secret
 from acp_launch.settings.model import Settings
 
+if TYPE_CHECKING:
+    from acp_launch.launch.loop import Interrupts
+    from acp_launch.launch.run import AgentNeeds
+    from acp_launch.protocol.acp import Offers
+    from acp_launch.session.connection import Connection
+
+T = TypeVar("T")
 TOLD = 5  # names of files
 
 
 @contextmanager
-def guarded(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
+def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     """A launch on record, with a guard: to be entered before its first child is started, and left after its last has
-    ended. While an event loop runs, `process.vigil.keep` belongs into it.
+    ended. While an event loop runs, `launch.loop.supervised` belongs into it.
 
     `verb` is what `ps` calls it. Whatever earlier launches left behind is ended first.
 
@@ -36,15 +45,15 @@ def guarded(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
     _clear(settings)
     record = LaunchRecord(settings.state, _note)
-    guard = Guard(record, _note)
+    made = Guard(record, _note)
     try:
         with deferred():  # a signal within `start` would lose what it has just started
             record.begin(verb, plan.profile)
-            guard.start()
-        yield guard
+            made.start()
+        yield made
     finally:
         with deferred():
-            guard.dismiss()
+            made.dismiss()
             record.remove()
 
 
@@ -98,7 +107,7 @@ def _left(server: str, names: Sequence[str]) -> None:
 
 
 @contextmanager
-def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
+def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
     """The agent's process; leaving kills whatever of its tree is left."""
     spawned = None
     try:
@@ -115,7 +124,7 @@ def started(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned
 
 
 def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
-    """Raises AgentError when it cannot be started. Whoever calls this sees to its end."""
+    """Raises AgentError when it cannot be started. The caller sees to its end."""
     agent = plan.agent
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
@@ -152,3 +161,115 @@ def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[
         if echo:
             show(b"", is_last=True)
         log.close()
+
+
+class Launched(NamedTuple):
+    """A plan whose servers have directories, with its guard and the process of its agent."""
+
+    guard: Guard
+    plan: LaunchPlan
+    spawned: Spawned
+
+
+@contextmanager
+def launched(settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Launched]:
+    """Start the agent of a run, before what talks to it is imported; leaving kills whatever is left."""
+    with (
+        guard(settings, plan, "run") as watching,
+        housed(settings, plan) as given,
+        agent_process(given, secrets) as spawned,
+    ):
+        yield Launched(watching, given, spawned)
+
+
+class Visits:
+    """Made by `visiting`. What it starts is ended with that block."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        watching: Guard,
+        log: Callable[[bytes], None],
+        server_logs: ServerLogs,
+        ending: ExitStack,
+    ) -> None:
+        """`log` takes an agent's stderr."""
+        self.log, self.server_logs = log, server_logs
+        self._settings, self._guard, self._ending = settings, watching, ending
+
+    def agent(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
+        """Start the agent of a plan.
+
+        Raises:
+            AgentError: it cannot be started.
+        """
+        return self._ending.enter_context(agent_process(plan, secrets))
+
+    def server(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> tuple[LaunchPlan, Spawned]:
+        """Start the server whose process `plan.agent` is, in a directory of its own if it has none: the plan with it.
+
+        Raises:
+            AgentError: it cannot be started.
+            StateError: there is no place for its directory.
+        """
+        given = self._ending.enter_context(housed_alone(self._settings, plan))
+        return given, self.agent(given, secrets)
+
+    def needs(self, secrets: Mapping[str, Secret], offers: "Offers", log: Callable[[bytes], None]) -> "AgentNeeds":
+        """What talking to such an agent takes."""
+        from acp_launch.launch.run import AgentNeeds
+
+        return AgentNeeds(guard=self._guard, secrets=secrets, max_line=self._settings.max_line, log=log, offers=offers)
+
+    def run(self, story: "Callable[[Interrupts], Coroutine[Any, Any, T]]") -> T:
+        """Run an event loop in which the guard is told and signals are heard.
+
+        Raises:
+            Stopped: a signal came.
+        """
+        import asyncio
+
+        from acp_launch.launch.loop import watched
+
+        return asyncio.run(watched(self._guard, story))
+
+
+@contextmanager
+def visiting(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Visits]:
+    """For verbs that start something, ask it something and end it: a guard, logs, and an end to all that is started.
+
+    `verb` is what `ps` calls it.
+    """
+    with (
+        guard(settings, plan, verb) as watching,
+        stderr_log(settings, plan, echo=False) as log,
+        closing(ServerLogs(settings.state / "log", plan.profile)) as server_logs,
+        ExitStack() as ending,
+    ):
+        yield Visits(settings, watching, log, server_logs, ending)
+
+
+def with_agent(
+    planned: "tuple[LaunchPlan, Mapping[str, Secret]]",
+    settings: Settings,
+    verb: str,
+    story: "Callable[[Connection], Awaitable[T]]",
+    offers: "Offers | None" = None,
+) -> T:
+    """Start the agent of a plan, shake hands, run `story` and end the agent; `verb` is what `ps` calls it.
+
+    Raises:
+        LaunchError: as for `run`.
+    """
+    from acp_launch.console.stream.redacted import Discreet
+    from acp_launch.console.stream.text import Notices
+    from acp_launch.launch import run
+    from acp_launch.process.spawn import require_platform
+    from acp_launch.protocol.acp import Offers
+
+    require_platform()
+    plan, secrets = planned
+    with visiting(settings, plan, verb) as visits:
+        spawned = visits.agent(plan, secrets)
+        needs = visits.needs(secrets, offers or Offers(), visits.log)
+        return visits.run(partial(run.with_agent, plan, needs, spawned, Discreet(Notices()), story))

@@ -53,10 +53,10 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
     from acp_launch.cli.planning import agrees, loaded_profile, resolved_from
     from acp_launch.console.stderr import harmless, say
     from acp_launch.console.trust import heading, report
-    from acp_launch.profile.trust import accept, standing
+    from acp_launch.profile.trust import accept, trust_state
 
     loaded = loaded_profile(profile, settings)
-    found = standing(loaded, settings)
+    found = trust_state(loaded, settings)
     if found.is_trusted:
         why = "it is your own, or built in" if found.how == "own" else "it was accepted as it is"
         say(harmless(f"acp-launch: {profile} is trusted already: {why}", keep=""))

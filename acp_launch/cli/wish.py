@@ -57,7 +57,7 @@ def limit(text: str) -> Limit:
     return wait, seconds(length)
 
 
-class Wish(NamedTuple):
+class RunRequest(NamedTuple):
     """What the command line asks for."""
 
     words: Annotated[tuple[str, ...], Argument("[PROFILE] [PROMPT]...", "A profile and what to ask its agent.")] = ()
@@ -109,7 +109,7 @@ class Wish(NamedTuple):
         return {wait: length for wait, length in self.timeouts if wait}
 
 
-class Kept(NamedTuple):
+class RunContext(NamedTuple):
     """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
 
     settings: "Settings"

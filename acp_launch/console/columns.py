@@ -8,7 +8,7 @@ GAP = "  "
 
 
 def columns(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """One line a row, each column as wide as its widest text; nothing in them can drive a terminal."""
+    """Yield one line per row. Each column is as wide as its widest text, and control characters are replaced."""
     shown = [[plain(text) for text in row] for row in rows]
     widths = [max(map(cells, column)) for column in zip(*shown, strict=True)]
     for row in shown:

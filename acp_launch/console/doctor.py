@@ -1,15 +1,16 @@
 """
-What `doctor` prints: one line a check, on stdout. Nothing in it tells who the user is, and no secret is in it, so that
-it can be pasted anywhere. `--json` gives one object:
+The output of `doctor`: one line per check, on stdout.
 
-    profile      the one that was asked for; null for the machine alone
-    standing     the worst there is: ok, warning, problem
+It names neither the user nor a secret, so that it can be pasted anywhere. `--json` gives one object:
+
+    profile      the profile asked for; null when only the machine is checked
+    standing     the worst of all checks: ok, warning, problem
     exit_code    of the first stage at which a run would stop; 0 when it would not
-    complete     false when a signal cut it short: `checks` are what was known by then
+    complete     false when a signal cut it short: `checks` then holds the results so far
     checks       in the order of the screen; each has
-        check, subject    what was looked at: `server`, `github`; the subject may be empty
+        check, subject    the thing checked: `server`, `github`; the subject may be empty
         standing          ok, warning, problem
-        text, fix         a sentence; the next command, empty for what is ok
+        text, fix         a sentence; the next command, empty if the check is ok
         detail            further lines
         facts             the same as data: versions, capabilities, counts, `timings` in seconds, paths; by check
 """
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from acp_launch.checks.check import Check, Discretion
+from acp_launch.checks.check import Anonymizer, Check
 from acp_launch.console.draw.outside import cut, one_line
 from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import YELLOW, say
@@ -31,13 +32,14 @@ from acp_launch.secret.redact import redactor
 
 COLOURS = {"ok": "32", "warning": "33", "problem": "31"}
 SEVERITY = ("problem", "warning", "ok")
-LONGEST = 400  # characters of a text; versions and last words are a stranger's
+LONGEST = 400  # characters of a text; a server or agent may send a version or an error of any length
 LABEL = 28  # cells a label may have before the texts after it stop lining up
-ITEMS = 100  # of a list among the facts
+ITEMS = 100  # of a list in the facts
 DEPTH = 6
 
 
 def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: bool, is_cut_short: bool) -> None:
+    """Print the checks on stdout, as text or as JSON."""
     discretion = _discretion()
     if as_json:
         answer = _answer(found, profile, code, is_complete=not is_cut_short)
@@ -45,18 +47,18 @@ def show(found: Sequence[Check], profile: str | None, code: int, *, as_json: boo
     else:
         _put(lines(found, discretion, coloured=_coloured()))
     if is_cut_short:
-        say("acp-launch: stopped; this is what was known by then", style=YELLOW)
+        say("acp-launch: stopped; these are the results so far", style=YELLOW)
 
 
-def lines(found: Sequence[Check], discretion: Discretion, *, coloured: bool) -> Iterator[str]:
-    """The screen; texts are safe on a terminal and in a bug report."""
+def lines(found: Sequence[Check], discretion: Anonymizer, *, coloured: bool) -> Iterator[str]:
+    """Yield the lines of the screen. They are safe on a terminal and in a bug report."""
     labels = [_shown(f"{check.name} {check.subject}".strip(), discretion) for check in found]
     width = min(LABEL, max(map(cells, labels), default=0))
     for check, label in zip(found, labels, strict=True):
-        standing = f"{check.standing:7}"
-        painted = f"\x1b[{COLOURS[check.standing]}m{standing}\x1b[0m" if coloured else standing
+        verdict = f"{check.verdict:7}"
+        painted = f"\x1b[{COLOURS[check.verdict]}m{verdict}\x1b[0m" if coloured else verdict
         yield f"{painted}  {label}{' ' * (width - cells(label))}  {_shown(check.text, discretion)}"
-        indent = " " * (len(standing) + width + 4)
+        indent = " " * (len(verdict) + width + 4)
         yield from (f"{indent}{_shown(line, discretion)}" for line in check.detail)
         if check.fix:
             yield f"{indent}fix: {_shown(check.fix, discretion)}"
@@ -64,7 +66,7 @@ def lines(found: Sequence[Check], discretion: Discretion, *, coloured: bool) -> 
 
 
 def _closing(found: Sequence[Check]) -> str:
-    counts = {standing: sum(check.standing == standing for check in found) for standing in SEVERITY}
+    counts = {verdict: sum(check.verdict == verdict for check in found) for verdict in SEVERITY}
     return f"{_counted(counts['problem'], 'problem')}, {_counted(counts['warning'], 'warning')}, {counts['ok']} ok"
 
 
@@ -73,10 +75,10 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _answer(found: Sequence[Check], profile: str | None, code: int, *, is_complete: bool) -> dict[str, Any]:
-    standings = {check.standing for check in found}
+    verdicts = {check.verdict for check in found}
     return {
         "profile": profile,
-        "standing": next((each for each in SEVERITY if each in standings), "ok"),
+        "standing": next((each for each in SEVERITY if each in verdicts), "ok"),
         "exit_code": code,
         "complete": is_complete,
         "checks": [_described(check) for check in found],
@@ -87,7 +89,7 @@ def _described(check: Check) -> dict[str, Any]:
     return {
         "check": check.name,
         "subject": check.subject,
-        "standing": check.standing,
+        "standing": check.verdict,
         "text": check.text,
         "fix": check.fix,
         "detail": list(check.detail),
@@ -96,7 +98,7 @@ def _described(check: Check) -> dict[str, Any]:
 
 
 def _bounded(value: Any, depth: int = 0) -> Any:
-    """What strangers said may be of any size."""
+    """Cut strings, lists and nesting: an agent or a server may send values of any size."""
     if isinstance(value, str):
         return cut(masked(value), LONGEST)
     if depth > DEPTH:
@@ -108,28 +110,28 @@ def _bounded(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def _shown(text: str, discretion: Discretion) -> str:
+def _shown(text: str, discretion: Anonymizer) -> str:
     return cut(one_line(discretion.text(masked(redactor.text(text)))), LONGEST)
 
 
 def _put(lines: Iterable[str]) -> None:
-    """In UTF-8 whatever the locale: servers speak all languages."""
+    """Write UTF-8 whatever the locale is: servers use all languages."""
     sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
     sys.stdout.flush()
 
 
-def _discretion() -> Discretion:
-    home = os.path.expanduser("~")  # noqa: PTH111 - which gives up quietly
+def _discretion() -> Anonymizer:
+    home = os.path.expanduser("~")  # noqa: PTH111 - it returns "~" if the home is unknown
     homes = [home, os.path.realpath(home)] if Path(home).is_absolute() else []
-    return Discretion([each for each in homes if each != os.sep], _users())
+    return Anonymizer([each for each in homes if each != os.sep], _users())
 
 
 def _users() -> list[str]:
-    """By every name there is."""
+    """Return the user's names from every source."""
     names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")]
     try:
         names.append(getpass.getuser())
-    except (KeyError, OSError, ImportError):  # a container's user may have no name
+    except (KeyError, OSError, ImportError):  # the user of a container may have no name
         return names
     return names
 

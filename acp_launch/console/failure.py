@@ -1,4 +1,4 @@
-"""How a failure looks: what, its details, what to do."""
+"""Errors as users see them: the message, its details and the fix."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ STDOUT_CLOSED = 141
 
 
 def show(error: LaunchError) -> None:
-    """Say on stderr what went wrong and what to do about it."""
+    """Print the error and its fix on stderr."""
     if error.exit_code == STDOUT_CLOSED:
-        return  # whoever closed it, head(1) for instance, had enough: no words, as with cat
+        return  # the reader, such as head(1), has all it wanted; cat prints nothing either
     if isinstance(error, ProblemsError):
         show_problems(error.problems, as_json=False, outcome=error.outcome)
         return
@@ -21,7 +21,7 @@ def show(error: LaunchError) -> None:
 
 
 def lines(error: LaunchError) -> Iterator[tuple[str, str]]:
-    """What to say, and in which style."""
+    """Yield each line with its style."""
     if isinstance(error, ProblemsError):
         yield from ((str(problem), RED) for problem in error.problems)
         return
@@ -33,5 +33,5 @@ def lines(error: LaunchError) -> Iterator[tuple[str, str]]:
 
 
 def _indented(text: str) -> str:
-    """Words of an agent's may have several lines; none of them looks like one of ours."""
+    """Indent further lines, so that none of an agent's text looks like a line of ours."""
     return harmless(text).replace("\n", "\n    ")

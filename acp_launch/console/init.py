@@ -1,4 +1,4 @@
-"""The conversation of `init`: each question has an answer that Enter gives. Questions on stderr, answers from stdin."""
+"""The questions of `init`, on stderr; the answers come from stdin. Enter gives the default answer."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -10,37 +10,37 @@ from acp_launch.console.stderr import ask as question
 from acp_launch.profile.agents import KnownAgent
 
 
-class Dismissed(Exception):  # noqa: N818 - it reads as what happened
-    """Raised at the end of input: whoever was asked has left."""
+class Dismissed(Exception):  # noqa: N818 - not an error: the user ended the input
+    """Raised at the end of input."""
 
 
 def agent(known: Sequence[KnownAgent], installed: Iterable[str]) -> str:
-    """The name of one of them, or a command line that was typed."""
+    """Ask for the agent. Return the name of a known one, or the command line that the user typed."""
     there = set(installed)
     say("Which agent?", style="1")
     rows = [(f"{number:>4}.", one.name, one.title, _state(one, there)) for number, one in enumerate(known, 1)]
     for row in columns(rows):
         say(row)
-    say("  or type a command that starts another one", style=DIM)
+    say("  or type the command of another agent", style=DIM)
     answer = ask("Agent", "1")
     if not answer.isdecimal():
         return answer
     if not 0 < int(answer) <= len(known):
-        say(f"there is no number {answer}", style=YELLOW)
+        say(f"{answer} is not in the list: choose a number from 1 to {len(known)}", style=YELLOW)
         return agent(known, there)
     return known[int(answer) - 1].name
 
 
 def place(project: Path, user: Path) -> bool:
-    """Whether it is to be kept for the user alone."""
-    say("Where is it kept?", style="1")
-    say(harmless(f"  1. {project}, for everybody who works on this project", keep=""))
-    say(harmless(f"  2. {user}, for you in every project", keep=""))
-    return choice("Place", ("1", "2")) == "2"
+    """Ask where to save the profile. True means: for this user only."""
+    say("Where should the profile be saved?", style="1")
+    say(harmless(f"  1. {project}, shared with the project", keep=""))
+    say(harmless(f"  2. {user}, for you only, in every project", keep=""))
+    return choice("Location", ("1", "2")) == "2"
 
 
 def name(suggested: str, fault: Callable[[str], str]) -> str:
-    """A name without a `fault`, which is what is wrong with one; asked again until it has none."""
+    """Ask for a name until `fault`, which returns what is wrong with it, returns an empty string."""
     while True:
         answer = ask("Name of the profile", suggested)
         if not (wrong := fault(answer)):
@@ -49,21 +49,21 @@ def name(suggested: str, fault: Callable[[str], str]) -> str:
 
 
 def servers(found: Sequence[tuple[str, Sequence[str]]]) -> list[int]:
-    """Which of the files are to be taken over, by their place in `found`; none is what Enter means."""
+    """Ask which files to import. Return their positions in `found`; Enter means none."""
     say("Other tools have MCP servers here:", style="1")
     for row in columns([(f"{number:>4}.", file, ", ".join(names)) for number, (file, names) in enumerate(found, 1)]):
         say(row)
     while True:
-        words = ask("Take over which, by number", "none").replace(",", " ").split()
+        words = ask("Numbers of those to import", "none").replace(",", " ").split()
         if words == ["none"]:
             return []
         if all(word.isdecimal() and 0 < int(word) <= len(found) for word in words):
             return sorted({int(word) - 1 for word in words})
-        say('give their numbers, or "none"', style=YELLOW)
+        say('type numbers from the list, or "none"', style=YELLOW)
 
 
 def choice(prompt: str, answers: Sequence[str]) -> str:
-    """One of the answers, the first by default."""
+    """Ask until the answer is one of `answers`. The first is the default."""
     while True:
         answer = ask(prompt, answers[0]).lower()
         if answer in answers:
@@ -72,7 +72,7 @@ def choice(prompt: str, answers: Sequence[str]) -> str:
 
 
 def ask(prompt: str, default: str) -> str:
-    """
+    """Ask one question and return the answer, or `default` for an empty line.
     Raises:
         Dismissed: at the end of input.
     """

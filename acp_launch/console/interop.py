@@ -1,8 +1,8 @@
 """
-What `import` and `export` show: what other tools have, what would change, and what a person is asked.
+The output of `import` and `export`: findings in other tools, changes to files, and questions to the user.
 
-Other tools' files hold credentials in plain text, so whatever is quoted of a file goes through `masked` and the
-redactor, and only lines that change are shown.
+Other tools' files hold credentials in plain text, so text quoted from a file passes through `masked` and the redactor,
+and only changed lines are shown.
 """
 
 import json
@@ -29,7 +29,7 @@ NAMED = 6  # entries of one file
 
 
 def discreet(text: str) -> str:
-    """Fit for a terminal and for an issue."""
+    """Return `text` safe for a terminal and for a bug report."""
     return harmless(masked(redactor.text(text)), keep="")
 
 
@@ -42,7 +42,7 @@ def warn(text: str) -> None:
 
 
 def show_findings(found: Sequence[Finding], *, as_json: bool) -> None:
-    """Each file with what is in it, and the command that imports it."""
+    """Print each file with its content, and the command that imports it."""
     if as_json:
         stdout.put_json(json.dumps({"found": [_members(one) for one in found]}))
         return
@@ -57,7 +57,7 @@ def show_findings(found: Sequence[Finding], *, as_json: bool) -> None:
 
 
 def show_change(file: Path, old: str | None, new: str) -> None:
-    """Only the lines that change, without the ones around them."""
+    """Print only the changed lines, without their context."""
     made = changes(old, new)
     head = "new file, " if old is None else ""
     stdout.line(f"{discreet(shown(file))}  {head}+{made.added} -{made.removed}")
@@ -67,7 +67,7 @@ def show_change(file: Path, old: str | None, new: str) -> None:
 
 
 async def agreed(prompt: str, yes: str, no: str) -> bool:
-    """Whether a person at the terminal says yes."""
+    """Ask the user at the terminal. True if the answer is yes."""
     questions = Questions(lambda: None)
     async with questions.floor():
         return await questions.choose(prompt, [Choice("y", yes), Choice("n", no)]) == "y"
@@ -97,40 +97,40 @@ def _members(one: Finding) -> dict[str, object]:
     }
 
 
-# What `import` says besides the change itself: what stays behind and why, and what becomes of each credential.
+# The notes of `import`: entries that are left out, with the reason, and the future place of each credential.
 
 
 def tell_of_files(found: Iterable[Source]) -> None:
     for one in found:
         if one.twice:
-            warn(f"{shown(one.file)}: {listed(one.twice)} appears twice in one place; the last one counts")
+            warn(f"{shown(one.file)}: {listed(one.twice)} is defined twice in one place; the last definition is used")
 
 
 def tell_of_drafts(drafts: Iterable[Draft], steps: Iterable[Step], *, forced: bool) -> None:
-    """What cannot be taken, what is called otherwise, and what is there already and differs."""
+    """Report entries that cannot be imported, that get another name, or that exist already and differ."""
     for one in drafts:
         if one.unfit:
             warn(f"{one.original or one.name} is not imported: {one.unfit}")
     for step in steps:
-        if step.standing == "other" and not forced:
+        if step.difference == "other" and not forced:
             is_agent = step.draft.kind == "agent"
             beside = "" if is_agent else ", --as NAME adds it under another name"
             there = "an agent" if is_agent else step.name
-            warn(f"{there} is there already and differs; --force replaces it{beside}")
-        if step.standing == "new":
+            warn(f"{there} exists already and differs; --force replaces it{beside}")
+        if step.difference == "new":
             _tell_of_new(step)
 
 
 def _tell_of_new(step: Step) -> None:
     one = step.draft
     if one.kind == "server" and one.original != step.name:
-        note(f'"{one.original}" becomes {step.name}; a name is made of letters, digits, _ . and -')
+        note(f'"{one.original}" is imported as {step.name}: a name may contain letters, digits, _ . and -')
     for key, why in one.left:
         warn(f"{step.name}: {key} {why}; it is kept as a comment")
 
 
 def tell_of_servers(steps: Iterable[Step]) -> None:
-    """What each would do, as it will be written; names of variables and headers, never values."""
+    """Print what each server would run, as it will be written; names of variables and headers, never their values."""
     for step in steps:
         entry = step.entry
         words = [entry["command"], *entry.get("args", ())] if "command" in entry else [entry["type"], entry["url"]]
@@ -145,7 +145,7 @@ def tell_of_servers(steps: Iterable[Step]) -> None:
 
 
 def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
-    """Each credential by what it is and where it stands, with the name it gets."""
+    """Print what each credential is, where it stands, and the name of its secret."""
     for name, token in tokens:
         if token.secret is not None:
             note(f"{_place(token)} is {token.what}; it becomes the secret {name}")
@@ -153,7 +153,7 @@ def tell_of_tokens(tokens: Iterable[tuple[str, Token]]) -> None:
 
 def tell_of_kept(names: Sequence[str], store: str, files: Sequence[Path]) -> None:
     note(f"kept in the {store}: {', '.join(names)}")
-    note(f"the values still stand in {listed(map(shown, files))}; remove them there, and replace what others have seen")
+    note(f"the tokens are still in {listed(map(shown, files))}: delete them there, and rotate any that were shared")
 
 
 def tell_of_missing(tokens: Iterable[tuple[str, Token]]) -> None:
@@ -163,9 +163,9 @@ def tell_of_missing(tokens: Iterable[tuple[str, Token]]) -> None:
 
 
 def question(name: str, token: Token, store: str) -> tuple[str, str, str]:
-    """The question, what yes means, and what no means."""
-    no = "No, I keep it myself" if token.is_sure else "No, it is no secret; it stays as it is"
-    return f"{_place(token)} is {token.what}. Keep it?", f"Yes, in the {store} as {name}", no
+    """Return the question and the texts of its two answers, yes and no."""
+    no = "No, I will store it myself" if token.is_sure else "No, it is not a secret; leave it as it is"
+    return f"{_place(token)} is {token.what}. Store it?", f"Yes, in the {store} as {name}", no
 
 
 def _place(token: Token) -> str:

@@ -1,8 +1,8 @@
 """
-The lines of logs, the way docker compose shows them: `github | …` where there is more than one.
+The output of `logs`: `github | …`, as docker compose shows it, when there is more than one log.
 
-Into a pipe or a file a line goes as the bytes it is. On a terminal it cannot drive that: colours are left out, the
-rest of what a terminal would obey is made visible, and of a progress bar its last state remains.
+A pipe or a file gets the bytes of each line unchanged. On a terminal, colours are removed, other control characters are
+made visible, and only the last state of a progress bar is shown.
 """
 
 import json
@@ -26,12 +26,12 @@ _STYLING = re.compile(r"\x1b\[[0-9;:]*m")
 
 
 def label(name: LogName) -> str:
-    """What a log is called here. A server may be called agent; no server has a colon in its name."""
+    """Return the label of a log. A server may be named "agent"; then it is "mcp:agent", since names have no colon."""
     return f"mcp:{AGENT}" if name.server == AGENT else name.server or AGENT
 
 
 class Shown:
-    """Prints to stdout, notes to stderr in their place between the lines."""
+    """Prints log lines to stdout, and notes to stderr between them."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._written = self._json if as_json else self._line
@@ -40,19 +40,19 @@ class Shown:
         self._width = 0
 
     def prefix(self, labels: Iterable[str]) -> None:
-        """From now on each line begins with the name of its log; these are some of the names."""
+        """Begin each further line with the label of its log; `labels` are some of the labels."""
         self._width = max([self._width, *map(cells, labels)])
 
     def line(self, name: LogName, line: bytes) -> None:
         rest = memoryview(self._written(name, line) + b"\n")
-        while rest:  # PYTHONUNBUFFERED makes of stdout what takes a part when a signal arrives
+        while rest:  # with PYTHONUNBUFFERED, stdout may write only a part when a signal arrives
             rest = rest[sys.stdout.buffer.write(rest) :]
 
     def flush(self) -> None:
         sys.stdout.buffer.flush()
 
     def launch(self, name: LogName) -> None:
-        """Which launch it is whose lines follow."""
+        """Announce the launch whose lines follow."""
         self.note(f"{name.profile}, started {ago(began(name.launch), now=time.time())}")
 
     def note(self, text: str) -> None:
@@ -76,20 +76,20 @@ class Shown:
 
 
 def on_terminal(line: bytes) -> bytes:
-    """What a terminal would be left with after this line, and nothing that it obeys."""
+    """Return what a terminal would show of this line, without control characters."""
     text = _STYLING.sub("", line.decode(errors="replace")).rstrip("\r").rpartition("\r")[2]
     return harmless(text, keep="\t").encode(errors="replace")
 
 
-# Which logs there are to show, now and as launches come and servers begin to speak.
+# The logs to show, now and while launches begin and servers start to write.
 
 
 class Watch:
-    """The logs of a profile's latest launch, and of those that begin meanwhile; of every profile's without one.
+    """The logs of a profile's latest launch and of later ones, or those of all profiles.
 
-    `server` is a label, and means every process of that server. `follow` is whether there will be other looks: then
-    a name is put before each line from the beginning, since others may come. Before each line `is_enough` is asked
-    whether to leave it at those shown.
+    `server` is a label, and means every process of that server. With `follow` there will be further looks, so each line
+    gets a label from the beginning, since other logs may appear. `is_enough` is called before each line; when it
+    returns True, no further line is shown.
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class Watch:
         self._server = server
         self._follow = follow
         self._is_enough = is_enough
-        self._is_through = False  # whether the last look came to its end, so that what is left of a line comes next
-        self._since = ""  # the first launch that is of interest
+        self._is_through = False  # whether the last look reached the end, so that an incomplete line may be shown
+        self._since = ""  # the first launch whose logs are shown
         self._launches: set[str] = set()
         self._trails: dict[Path, tuple[LogName, Trail]] = {}
 
@@ -122,7 +122,7 @@ class Watch:
         return bool(self._trails)
 
     def look(self, last: int | None = None) -> None:
-        """Show what has come since the last look; at most the `last` lines of each log.
+        """Show the lines written since the last look; at most the `last` lines of each log.
 
         Raises:
             StateError: a log cannot be read.
@@ -132,12 +132,12 @@ class Watch:
             self._is_through = self._look(last)
         except OSError as error:
             if error.filename is None:
-                raise  # it is stdout that is gone or full
+                raise  # the error is about stdout, which is closed or full
             fix = "see who owns it: ls -l"
             raise StateError(f"cannot read {error.filename}: {error.strerror}", fix=fix) from None
 
     def end(self) -> None:
-        """Show the lines that never came to their end, where all before them was shown."""
+        """Show incomplete last lines, if all lines before them were shown."""
         for name, trail in self._trails.values():
             if self._is_through:
                 self._show_rest(name, trail)
@@ -146,7 +146,7 @@ class Watch:
             self._shown.flush()
 
     def _look(self, last: int | None) -> bool:
-        """False where it was enough before the last line."""
+        """Return False if `is_enough` stopped it before the last line."""
         now = self._now()
         if (self._follow and self._server is None) or len({*self._trails, *now}) > 1:
             self._shown.prefix(map(label, now.values()))
@@ -157,7 +157,7 @@ class Watch:
             self._announce(name)
             if not self._show(name, _last(trail, last) if last is not None else trail.lines()):
                 return False
-            if not self._follow or file not in now:  # an old launch's files are removed
+            if not self._follow or file not in now:  # the files of old launches are removed
                 self._show_rest(name, trail)
             if file not in now:
                 self._trails.pop(file)[1].close()
@@ -194,7 +194,7 @@ class Watch:
 
 
 def _last(trail: Trail, count: int) -> Iterable[bytes]:
-    """The last lines; one that is not at its end counts, and comes later."""
+    """Return the last lines. An incomplete line counts as one; it is shown later."""
     lines = deque(trail.lines(), min(count, sys.maxsize))
     if not count:
         trail.rest()

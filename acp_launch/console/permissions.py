@@ -1,7 +1,7 @@
 """
-Verdicts, remembered answers and the permission log, for people and for scripts.
+Verdicts, remembered answers and the permission log, for users and for scripts.
 
-Titles and commands come from agents, so nothing in them can move the cursor; JSON is ASCII for the same reason.
+Titles and commands come from agents, so control characters are replaced; JSON is ASCII for the same reason.
 """
 
 import json
@@ -16,13 +16,13 @@ from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import RulePlan
 from acp_launch.session.permission.policy import Remembered, Verdict
 
-Considered = Sequence[tuple[RulePlan, str]]  # and why it does not match; empty for the one that does
+Considered = Sequence[tuple[RulePlan, str]]  # the reason why it does not match; empty if it does
 WIDEST = 100  # characters of a title or a command in a line
 ANSWERS = {"ran": "ran, not asked"}
 
 
 def verdict(verdict: Verdict, considered: Considered, *, verbose: bool) -> str:
-    """Lines for `permission test`; `verbose` shows the rules that were looked at first."""
+    """Return the lines for `permission test`; with `verbose`, the rules considered come first."""
     lines = [f"{verdict.answer}: {verdict.by}"]
     if verbose:
         lines += columns([_considered(rule, why) for rule, why in considered]) if considered else ["no rules"]
@@ -39,7 +39,7 @@ def verdict_json(verdict: Verdict, considered: Considered) -> str:
 
 
 def remembered(answers: Sequence[Remembered], *, now: float) -> str:
-    """Lines for `permission list`, with the numbers that `forget` takes; empty without answers."""
+    """Return the lines for `permission list`, with the numbers that `forget` takes; empty without answers."""
     rows = [
         (str(number), f"always {each.answer}", about(each), ago(each.since, now=now))
         for number, each in enumerate(answers, 1)
@@ -53,21 +53,21 @@ def remembered_json(answers: Sequence[Remembered]) -> str:
 
 
 def about(answer: Remembered) -> str:
-    """Which calls an answer holds for."""
+    """Describe the calls that an answer applies to."""
     what = [*answer.commands, *answer.paths, *answer.addresses, *([answer.title] if answer.title else [])]
     where = [f"in {place}" for place in answer.directories]
     return _short(" ".join([answer.tool or answer.kind or "other", *what, *where])) + _with_input(answer)
 
 
 def _with_input(answer: Remembered) -> str:
-    """Nothing can be told of the input but its digest."""
+    """Name the input by its digest, since only the digest is stored."""
     if answer.is_outdated:
-        return " (kept by an older acp-launch, and holds no more: answer anew)"
+        return " (from an older acp-launch, no longer used: answer again)"
     return f" (this input only, sha256 {answer.input[:12]})" if answer.input else ""
 
 
 def logged(entries: Sequence[dict[str, Any]], *, with_profile: bool) -> str:
-    """Lines for `permission log`; entries as the record has them, which others may have edited since."""
+    """Return the lines for `permission log`. The user may have edited the file, so members may have any type."""
     rows = [_entry(entry, with_profile) for entry in entries]
     return "\n".join(columns(rows)) if rows else ""
 

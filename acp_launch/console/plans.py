@@ -1,9 +1,9 @@
 """
-A plan for people and for scripts: exactly what would start, and where each value came from.
+A plan for users and for scripts: exactly what would start, and the origin of each value.
 
-Values of environment variables and headers are never shown, only their names: a plan is pasted into issues and
-kept by CI. Arguments and addresses are shown with references where a secret or a variable of the shell stands, and
-with `***` where somebody wrote a credential down.
+Values of environment variables and headers are never shown, only their names, because plans are pasted into issues and
+stored by CI. Arguments and addresses are shown with references in place of secrets and shell variables, and with `***`
+in place of credentials written in the profile.
 """
 
 import json
@@ -36,9 +36,9 @@ def show(
     resolved: Resolved, *, as_json: bool, verbose: bool = False, secrets: Mapping[str, Outcome] | None = None
 ) -> None:
     """
-    The plan on stdout; the profile's problems on stderr, or within the JSON. There must be a plan.
+    Print the plan on stdout; the profile's problems go to stderr, or into the JSON. There must be a plan.
 
-    `secrets` are the outcomes of a lookup, when somebody asked for one.
+    `secrets` are the outcomes of a lookup; None if the user did not ask for one.
     """
     assert resolved.plan is not None
     if as_json:
@@ -53,12 +53,12 @@ def show(
 
 
 def as_text(plan: LaunchPlan, *, verbose: bool = False) -> str:
-    """`verbose` lists the inherited variables instead of counting them."""
+    """Return the plan as text. `verbose` lists the inherited variables instead of counting them."""
     return "\n".join(harmless(line, keep="") for line in _lines(plan, verbose))
 
 
 def described(plan: LaunchPlan) -> dict[str, Any]:
-    """The same as data; inherited variables are listed."""
+    """Return the plan as data, with all inherited variables."""
     return {
         "profile": plan.profile,
         "file": str(plan.file) if plan.file else None,
@@ -112,7 +112,7 @@ def _server(server: ServerPlan, plan: LaunchPlan) -> dict[str, Any]:
 
 
 def _supervision(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
-    """Without a bridge the agent decides what is not here."""
+    """Describe what acp-launch decides about a server. Without a bridge the agent decides the rest."""
     cwd = None if server.cwd is None else str(server.cwd)
     chosen = {"cwd": cwd, "cwd_from": _chosen_by(server, plan), "required": server.required, "bridge": server.bridge}
     if not server.bridge:
@@ -127,7 +127,7 @@ def _supervision(server: StdioPlan, plan: LaunchPlan) -> dict[str, Any]:
 
 
 def _chosen_by(server: StdioPlan, plan: LaunchPlan) -> Literal["private", "profile", "session"]:
-    """Where its directory comes from."""
+    """Name the source of the server's directory."""
     if server.cwd is None:
         return "private"
     return "profile" if server.bridge and ("mcp_servers", server.name, "cwd") in plan.origins else "session"
@@ -190,7 +190,7 @@ def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator
     yield from _program_lines(server, path, plan, verbose)
     yield f"  directory  {_directory(server, plan)}"
     if not server.bridge:
-        yield f"  bridge     none: the agent starts it, secrets and all{_at(plan, (*path, 'bridge'))}"
+        yield f"  bridge     none: the agent starts this server and gets its secrets{_at(plan, (*path, 'bridge'))}"
         return
     yield f"  restart    {_restart(server.restart)}{_at(plan, (*path, 'restart'))}"
     timeouts = f"start {server.timeouts.start}, call {server.timeouts.call or 'none'}"
@@ -204,7 +204,7 @@ def _stdio_lines(server: StdioPlan, plan: LaunchPlan, verbose: bool) -> Iterator
 def _directory(server: StdioPlan, plan: LaunchPlan) -> str:
     where = _at(plan, ("mcp_servers", server.name, "cwd"))
     return {
-        "private": "(an empty one of its own; cwd chooses another)",
+        "private": "(a private, empty one; set cwd to choose another)",
         "profile": f"{server.cwd}{where}",
         "session": f"{server.cwd}  (the session's)",
     }[_chosen_by(server, plan)]
@@ -215,7 +215,7 @@ def _restart(restart: Restart) -> str:
         return "never"
     backoff = restart.backoff
     pauses = f"after {backoff.initial} to {backoff.max} (x{backoff.factor:g})"
-    return f"{restart.policy}, {restart.max} in a row, {pauses}; counted anew after {restart.min_uptime}"
+    return f"{restart.policy}, {restart.max} in a row, {pauses}; the count resets after {restart.min_uptime}"
 
 
 def _tools(tools: Tools) -> str:
@@ -249,7 +249,7 @@ def _value_lines(title: str, values: Mapping[str, Value], verbose: bool, *, inhe
 
 
 def _at(plan: LaunchPlan, *paths: KeyPath) -> str:
-    """The end of a line: where that is written what stands there; nothing for what no file says."""
+    """Return the end of a line: the places where these keys are written; empty for keys that no file sets."""
     found = [origin for path, origin in plan.origins.items() if any(path[: len(each)] == each for each in paths)]
     if len(found) < 2:
         return "".join(f"  {origin}" for origin in found)
@@ -264,7 +264,7 @@ def _from(value: Value) -> str:
 
 
 def _quoted(argument: str) -> str:
-    """As a shell would need it, so that an empty argument and one with spaces can be told apart."""
+    """Quote as a shell needs it, so that empty arguments and arguments with spaces are visible."""
     import shlex
 
     return argument if argument.startswith("${") else shlex.quote(argument)

@@ -1,7 +1,7 @@
 """
-Problems as people read them (stderr, with a closing line) and as scripts do (stdout, JSON).
+Problems for users (on stderr, with a closing line) and for scripts (on stdout, JSON).
 
-A profile may come from a stranger, so nothing in a message can move the cursor or change colours.
+A profile may come from anywhere, so control characters and colours in a message are made visible.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from acp_launch.problem import Problem, errors
 
 
 def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing was started") -> None:
-    """Print them all. `outcome` ends the closing line, which counts errors; warnings alone have none."""
+    """Print all problems. `outcome` ends the closing line, which counts errors; warnings alone have none."""
     if as_json:
         import json
 
@@ -24,7 +24,7 @@ def show(problems: Sequence[Problem], *, as_json: bool, outcome: str = "nothing 
 
 
 def closing(problems: Sequence[Problem], outcome: str) -> list[str]:
-    """`2 problems, 1 warning; nothing was started`, or no line when nothing stops us."""
+    """Return `2 problems, 1 warning; nothing was started`, or nothing if there are only warnings."""
     count = len(errors(problems))
     warnings = len(problems) - count
     noted = f", {_counted(warnings, 'warning')}" if warnings else ""

@@ -1,4 +1,4 @@
-"""What `ps` and `reap` print: names, pids and numbers; of what agents run, the program's name alone."""
+"""The output of `ps` and `reap`: names, pids and numbers. Of processes started by agents, only the program's name."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +12,13 @@ from acp_launch.console.stderr import say
 from acp_launch.process.leftovers import Ended, Family, Left, Member
 
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "")
-SAID = {"ending": "its guard is ending it", "dead": "left behind: acp-launch reap ends them"}
+SAID = {"ending": "its guard is stopping it", "dead": "left behind; to stop: acp-launch reap"}
 INDENT = "  "
 STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
 
 
 def show_families(families: Sequence[Family], *, as_json: bool) -> None:
-    """All launches of this user as trees."""
+    """Print all launches of this user as trees."""
     if as_json:
         _print_json({"launches": [_family(family) for family in families]})
     elif families:
@@ -29,26 +29,26 @@ def show_families(families: Sequence[Family], *, as_json: bool) -> None:
 
 
 def show_ended(ended: Sequence[Ended], *, as_json: bool) -> None:
-    """What was ended, a line for each launch."""
+    """Print a line for each launch whose processes were stopped."""
     if as_json:
         _print_json({"ended": [_ended(each) for each in ended]})
     elif ended:
         for each in ended:
             stdout.line(f"{sentence(each)}: {', '.join(map(_called, each.processes))}")
             if each.survivors:
-                stdout.line(f"could not be ended: {', '.join(map(_called, each.survivors))}")
+                stdout.line(f"could not stop: {', '.join(map(_called, each.survivors))}")
     else:
         say("nothing was left behind")
 
 
 def sentence(ended: Ended) -> str:
-    """`ended 2 processes that a run of PROFILE left behind`."""
+    """Return `stopped 2 processes left behind by a run of PROFILE`."""
     count = len(ended.processes)
-    return f"ended {count} process{'es' if count > 1 else ''} that a {ended.verb} of {ended.profile} left behind"
+    return f"stopped {count} process{'es' if count > 1 else ''} left behind by a {ended.verb} of {ended.profile}"
 
 
 def age(seconds: float) -> str:
-    """`5s`, `3m 4s`, `2h 5m`, `3d 4h`."""
+    """Return `5s`, `3m 4s`, `2h 5m` or `3d 4h`."""
     for (unit, name), (smaller, minor) in pairwise(STEPS):
         if seconds >= unit:
             return f"{int(seconds // unit)}{name} {int(seconds % unit // smaller)}{minor}"
@@ -56,7 +56,7 @@ def age(seconds: float) -> str:
 
 
 def size(memory: int) -> str:
-    """In MiB, since nothing here is smaller."""
+    """Return the size in MiB, since no process is smaller."""
     return f"{memory / (1024 * 1024):.0f} MiB"
 
 

@@ -1,4 +1,4 @@
-"""What `validate` and `list` say about profiles: answers on stdout, problems on stderr, or all of it as JSON."""
+"""The output of `validate` and `list`: answers on stdout, problems on stderr, or both as JSON."""
 
 import json
 import re
@@ -27,11 +27,11 @@ def show_reports(
     as_json: bool,
     strict: bool,
 ) -> bool:
-    """One `FILE: ok` per good profile; the problems of the others, and how many profiles are wrong.
+    """Print one `FILE: ok` per good profile, the problems of the others, and the number of bad profiles.
 
-    Returns whether all are good. In a strict report a warning is as bad as an error. `secrets` are those that were
-    looked up, and `unmet` the references whose secret this machine lacks, which is no fault of a profile. What is wrong
-    with a file that several of them extend is said once.
+    Return whether all are good. With `strict`, warnings count as errors. `secrets` are the outcomes of a lookup, and
+    `unmet` the references to secrets that this machine lacks, which is not a fault of the profile. A problem of a file
+    that several profiles extend is shown once.
     """
     everything = list(dict.fromkeys(problem for *_, problems in reports for problem in problems))
     bad = [report for report in reports if _stopping(report, strict=strict)]
@@ -50,7 +50,7 @@ def show_reports(
     if bad and not errors(everything):
         say(f"{len(everything)} warning{'s' if len(everything) != 1 else ''}; {outcome}")
     absent = sum(state.state != "found" for state in secrets.values())
-    problem_lines.show(unmet, as_json=False, outcome=f"{absent} of {len(secrets)} secrets cannot be had")
+    problem_lines.show(unmet, as_json=False, outcome=f"{absent} of {len(secrets)} secrets are not available")
     return not bad
 
 
@@ -60,7 +60,7 @@ def _stopping(report: Entry, *, strict: bool) -> Sequence[Problem]:
 
 
 def _outcome(bad: Sequence[Entry], count: int) -> str:
-    """A profile that merely gives something away can be used, and yet it does not pass."""
+    """Describe the result. A profile that only exposes something can be used, and yet it does not pass."""
     unusable = all(loaded is None for _, loaded, _ in bad)
     return f"{len(bad)} of {count} profiles {'cannot be used' if unusable else 'did not pass'}"
 
@@ -71,7 +71,7 @@ def _verdict(report: Entry, *, ok: bool) -> dict[str, Any]:
 
 
 def show_list(entries: Sequence[Entry], *, as_json: bool) -> None:
-    """One line per profile: its name, where it is from, what it is for."""
+    """Print one line per profile: its name, its origin, its description."""
     if as_json:
         _print_json({"profiles": [_described(*entry) for entry in entries]})
         return
@@ -95,7 +95,7 @@ def _described(found: Found, loaded: Loaded | None, problems: Sequence[Problem])
 
 
 def _description(loaded: Loaded | None) -> str:
-    """Without a credential somebody wrote into it: lists are pasted into issues."""
+    """Return the description with credentials masked, because lists are pasted into issues."""
     from acp_launch.secret.detect import masked
 
     return masked(loaded.profile.description) if loaded else ""
@@ -115,16 +115,16 @@ def _print_json(answer: dict[str, Any]) -> None:
     stdout.put_json(json.dumps(answer))
 
 
-# A profile as its layers make it: YAML that is a profile, extends nothing, and says of each value where it is from.
+# A merged profile as YAML: it extends nothing, and a comment gives the origin of each value.
 #
-# The layers may come from a stranger: whatever cannot be printed is written as an escape, in values, keys and comments.
+# The layers may come from anywhere, so unprintable characters in values, keys and comments are written as escapes.
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@%+=-]*(?: [A-Za-z0-9_./@%+=-]+)*")
 
 
 def as_yaml(loaded: Loaded) -> str:
-    """Ends in a newline."""
+    """Return the merged profile as YAML that ends in a newline."""
     layers = [f"#   {harmless(layer.label, keep='')}" for layer in loaded.layers]
     head = [f"# {harmless(loaded.found.name, keep='')}, merged from", *layers]
     return "\n".join([*head, *_mapping(loaded.merged, (), loaded.positions), ""])
@@ -151,12 +151,12 @@ def _origin(path: KeyPath, positions: Positions) -> str:
 
 
 def _flow(value: Plain) -> str:
-    """On one line; what is within brackets is JSON."""
+    """Write a value on one line; lists and mappings are JSON."""
     return _text(value) if isinstance(value, str) else visible_long(json.dumps(value, ensure_ascii=False))
 
 
 def _text(text: str) -> str:
-    """Quoted unless it cannot mean anything else."""
+    """Quote `text` unless YAML reads it unquoted as the same string."""
     if _PLAIN.fullmatch(text) and scalar(text) == text:
         return text
     return visible_long(json.dumps(text, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""What the verbs about secrets print: names, places and times on stdout, never a value."""
+"""The output of `secret`: names, places and times on stdout, never a value."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from acp_launch.secret.value import Outcome, variable
 
 
 class Listed(Struct, frozen=True):
-    """A secret there is; `set` is a Unix time, None when that is not known."""
+    """A row of `secret list`. `set` is a Unix time, None if it is not known."""
 
     name: str
     store: str
@@ -26,7 +26,7 @@ class Listed(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True):
-    """A secret that profiles need, and whether it is there. `profiles` names each of them once."""
+    """A secret that profiles need, and the outcome of its lookup. `profiles` names each of them once."""
 
     name: str
     outcome: Outcome
@@ -34,7 +34,7 @@ class Checked(Struct, frozen=True):
 
 
 def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
-    """`remark` says in what the list may be wrong; empty when it is what the store has."""
+    """Print the stored secrets. `remark` says why the list may be wrong; empty if it comes from the store itself."""
     if as_json:
         _print_json({"secrets": [asdict(row) for row in rows], "remark": remark})
     elif rows:
@@ -44,7 +44,7 @@ def show_list(rows: Sequence[Listed], remark: str, *, as_json: bool) -> None:
 
 
 def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool) -> None:
-    """All of them on stdout; a problem on stderr for each reference whose secret cannot be had."""
+    """Print all on stdout; a problem on stderr for each reference whose secret cannot be read."""
     problems = unmet(needs, {row.name: row.outcome for row in rows})
     if as_json:
         found = [
@@ -62,16 +62,16 @@ def show_check(rows: Sequence[Checked], needs: Sequence[Need], *, as_json: bool)
     shown = [(row.name, row.outcome.state, row.outcome.source, _joined(row.profiles)) for row in rows]
     _print_table([("NAME", "STATE", "WHERE", "USED BY"), *shown])
     absent = sum(row.outcome.state != "found" for row in rows)
-    problem_lines.show(problems, as_json=False, outcome=f"{absent} of {len(rows)} secrets cannot be had")
+    problem_lines.show(problems, as_json=False, outcome=f"{absent} of {len(rows)} secrets are not available")
 
 
 def choices(name: str, config: Path) -> tuple[str, ...]:
-    """What somebody without a usable keyring can do; `config` is the configuration directory."""
+    """Describe the alternatives to a keyring; `config` is the configuration directory."""
     return (
-        f"a secret can be kept elsewhere; this is chosen in {config / 'config.yaml'}:",
-        "    secrets: {store: file}        one sealed file, opened by a passphrase or a key file",
+        f"to store secrets elsewhere, set one of these in {config / 'config.yaml'}:",
+        "    secrets: {store: file}        an encrypted file, opened by a passphrase or a key file",
         '    secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
-        f"or it comes from the environment, in CI for instance: export {variable(name)}=...",
+        f"or set it in the environment, for instance in CI: export {variable(name)}=...",
     )
 
 
@@ -88,11 +88,11 @@ def _print_json(answer: Mapping[str, object]) -> None:
     stdout.put_json(json.dumps(answer))
 
 
-# Whether each secret is there, and from where; shown beside a plan or a validated profile when somebody asked.
+# The state of each secret, shown with a plan or a validated profile when the user asks for it.
 
 
 def state_lines(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
-    """`github  found  keyring (Secret Service)`, a line each."""
+    """Return a line per secret: `github  found  keyring (Secret Service)`."""
     if not outcomes:
         return ()
     from acp_launch.console.columns import columns
@@ -102,5 +102,5 @@ def state_lines(outcomes: Mapping[str, Outcome]) -> Iterable[str]:
 
 
 def states(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, str]]:
-    """The same as data."""
+    """Return the same as data."""
     return {name: {"state": outcome.state, "source": outcome.source} for name, outcome in outcomes.items()}

@@ -1,8 +1,8 @@
 """
-What the verbs about MCP servers print: answers on stdout, what a server tells meanwhile on stderr.
+The output of the `mcp` verbs: answers on stdout, progress and messages of a server on stderr.
 
-A server's words are a stranger's: on a terminal nothing in them can move the cursor or change colours. In a pipe the
-text of a tool is what it is. An answer is printed while its server is alive, so a slow reader must not block.
+The text of a server may hold anything: on a terminal, control characters and colours are made visible. A pipe gets the
+text of a tool unchanged. An answer is printed while its server is alive, so a slow reader must not block.
 """
 
 import codecs
@@ -33,7 +33,7 @@ NOUNS = {
 
 
 class Telling:
-    """What a server tells besides its answers. `verbose` shows its log messages and its stderr too."""
+    """Prints what a server sends besides its answers. `verbose` also shows its log messages and its stderr."""
 
     def __init__(self, name: str, *, verbose: bool) -> None:
         self._name = name
@@ -43,7 +43,7 @@ class Telling:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")  # a chunk may end within a character
 
     def progress(self, progress: Progress) -> None:
-        """Only where a person may be watching."""
+        """Print progress only on a terminal."""
         if sys.stderr.isatty():
             of = f"/{progress.total:g}" if progress.total else ""
             message = f": {harmless(progress.message, keep='')}" if progress.message else ""
@@ -63,7 +63,7 @@ class Telling:
 
 
 def show_list(servers: Mapping[str, McpServer], *, as_json: bool) -> None:
-    """Nothing was started; references stay references."""
+    """Print the declared servers. References stay references."""
     if as_json:
         stdout.put(_json({"servers": [_declared(name, server) for name, server in servers.items()]}))
         return
@@ -72,7 +72,7 @@ def show_list(servers: Mapping[str, McpServer], *, as_json: bool) -> None:
 
 
 async def show_survey(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Value], *, as_json: bool) -> None:
-    """`facts` are ours: profile, name, roots, how many tools the profile hides, seconds until the handshake."""
+    """Print a survey. `facts` are ours: profile, name, roots, number of hidden tools, seconds until the handshake."""
     await _answer(_json(_surveyed(found, facts, env)) if as_json else _lines(_survey_lines(found, facts, env)))
 
 
@@ -88,7 +88,7 @@ async def show_tools(name: str, tools: Sequence[Tool], hidden: int, *, as_json: 
 
 
 async def show_result(result: ToolResult, *, as_json: bool) -> None:
-    """A tool's answer; what went wrong in it is on stderr, unless a script asked for all of it."""
+    """Print a tool's answer. Errors of the tool go to stderr, unless a script asked for the whole answer."""
     if as_json:
         await _answer(visible(redactor.raw_json(bytes(result.raw)).decode(errors="replace")) + "\n")
         return
@@ -101,12 +101,12 @@ async def show_result(result: ToolResult, *, as_json: bool) -> None:
 
 
 def _shown(text: str) -> str:
-    """On stderr, beside our own lines."""
+    """Return `text` safe on stderr, next to our own lines."""
     return harmless(text) if sys.stderr.isatty() else unmarked(text)
 
 
 def _declared(name: str, server: McpServer) -> dict[str, Any]:
-    """A remote server is the agent's own business, so nothing of it is bridged."""
+    """Describe a declared server. The agent connects to remote servers itself, so they are never bridged."""
     if isinstance(server, StdioServer):
         runs = {"command": masked(server.command)}
         return {"name": name, "type": server.type, **runs, "required": server.required, "bridge": server.bridge}
@@ -213,7 +213,7 @@ def _json(answer: dict[str, Any]) -> str:
 
 
 async def _answer(text: str) -> None:
-    """As `stdout.put`, but at once and without blocking the event loop; past `sys.stdout`, which redacts."""
+    """Write at once, without blocking the event loop; unlike `stdout.put`, redact here and skip `sys.stdout`."""
     from acp_launch.console.stream.outlet import Outlet  # not for `list`, which needs no event loop
 
     outlet = Outlet()

@@ -1,8 +1,8 @@
 """
-Named sessions for people and for scripts: pure functions from records to text.
+Named sessions for users and for scripts: pure functions from records to text.
 
-Titles come from the agent, so nothing in them may move the cursor, change colours or turn the reading direction; JSON
-is ASCII for the same reason. Names are never cut, since they are there to be typed again.
+Titles come from the agent, so control and direction characters are replaced; JSON is ASCII for the same reason. Names
+are never cut, because users type them again.
 """
 
 import json
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 HEADINGS = ("NAME", "PROFILE", "TITLE", "LAST USED", "DIRECTORY")
 TITLE, DIRECTORY = 2, 4  # the columns that give way when the terminal is narrow
-NARROWEST = 9  # cells either keeps
+NARROWEST = 9  # cells that each of them keeps
 GAP = "  "
 JOINERS = "\u200c\u200d"  # harmless formatting characters that Persian and emoji need
 STEPS = ((60, 60, "minute"), (3600, 24, "hour"), (86400, 14, "day"), (7 * 86400, 9, "week"))  # seconds, up to, name
 
 
 def table(records: "Sequence[Record]", *, now: float, home: str, width: int | None, zone: tzinfo | None = None) -> str:
-    """Lines for `session list`; empty without records.
+    """Return the lines for `session list`; empty without records.
 
-    `width` is the terminal's in cells, None when there is none: then nothing is cut. `zone` is the time zone of
-    dates, None for the local one.
+    `width` is the terminal's width in cells; None without a terminal, and then nothing is cut. `zone` is the time zone
+    of dates; None for the local one.
     """
     if not records:
         return ""
@@ -42,7 +42,7 @@ def table(records: "Sequence[Record]", *, now: float, home: str, width: int | No
 
 
 def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = None) -> str:
-    """Lines for `session show`."""
+    """Return the lines for `session show`."""
     agent = f"{record.agent_name} {record.agent_version}".strip()
     shown = {
         "name": record.name,
@@ -60,17 +60,17 @@ def details(record: "Record", *, now: float, home: str, zone: tzinfo | None = No
 
 
 def table_json(records: "Sequence[Record]") -> str:
-    """For `session list --json`: objects as in `details_json`."""
+    """Return the JSON for `session list --json`: objects as in `details_json`."""
     return json.dumps({"sessions": [asdict(record) for record in records]}, indent=2)
 
 
 def details_json(record: "Record") -> str:
-    """For `session show --json`: every field by its name in Record, times in Unix seconds."""
+    """Return the JSON for `session show --json`: every field by its name in Record, times in Unix seconds."""
     return json.dumps(asdict(record), indent=2)
 
 
 def ago(moment: float, *, now: float, zone: tzinfo | None = None) -> str:
-    """`3 hours ago`; a date when that is two months or longer ago, or yet to come by more than clocks differ."""
+    """Return `3 hours ago`; a date if that is two months ago or more, or in the future by a minute or more."""
     age = now - moment
     if -60 < age < 60:
         return "just now"
@@ -82,21 +82,21 @@ def ago(moment: float, *, now: float, zone: tzinfo | None = None) -> str:
 
 
 def tilde(path: str, home: str) -> str:
-    """`path` with `~` for the home directory."""
+    """Return `path` with `~` for the home directory."""
     if home in ("", "/"):
         return path
     return "~" + path.removeprefix(home) if path == home or path.startswith(f"{home}/") else path
 
 
 def plain(text: str) -> str:
-    """`text` on one line, safe to print on any terminal."""
+    """Return `text` on one line, safe to print on any terminal."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(map(_printable, text))
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal `text` takes."""
+    """Return how many columns of a terminal `text` takes."""
     return len(text) if text.isascii() else sum(_cells(character) for character in text)
 
 
@@ -107,7 +107,7 @@ def _row(record: "Record", now: float, home: str, zone: tzinfo | None) -> tuple[
 
 
 def _narrowed(widths: list[int], width: int) -> list[int]:
-    """The same with the wider of title and directory giving way, cell by cell, until all fit or both are narrow."""
+    """Narrow the wider of title and directory, cell by cell, until the row fits or both have the least width."""
     widths = list(widths)
     while sum(widths) + len(GAP) * (len(widths) - 1) > width:
         widest = max(TITLE, DIRECTORY, key=lambda column: widths[column])
@@ -126,7 +126,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _fit(text: str, width: int, *, tail: bool) -> str:
-    """As much of `text` as `width` cells hold, with `…` where it was cut; the end of it if `tail` is what matters."""
+    """Cut `text` to `width` cells, with `…` at the cut; `tail` keeps its end instead of its beginning."""
     if cells(text) <= width:
         return text
     kept = text
@@ -136,7 +136,7 @@ def _fit(text: str, width: int, *, tail: bool) -> str:
 
 
 def _flowing(title: str) -> str:
-    """Agents make titles of prompts, line breaks and all."""
+    """Put a title on one line, since agents take titles from prompts, line breaks included."""
     return " ".join(title.split())
 
 
@@ -157,7 +157,7 @@ def _moment(moment: float, zone: tzinfo | None) -> str:
     return datetime.fromtimestamp(moment, zone).strftime("%Y-%m-%d %H:%M:%S")
 
 
-# What an agent says of its own sessions (`session list --agent`): lenient, because every member may be missing.
+# The agent's own list of sessions (`session list --agent`), read leniently because any member may be missing.
 
 
 COLUMNS = ("sessionId", "updatedAt", "cwd", "title")
@@ -165,7 +165,7 @@ OF_THE_AGENT = ("SESSION ID", "UPDATED", "DIRECTORY", "TITLE")
 
 
 def agent_table(found: Sequence[Mapping[str, Any]], *, home: str) -> str:
-    """Lines for people; session ids are never cut, they are there to be compared."""
+    """Return lines for users. Session ids are never cut, because users compare them."""
     rows = [OF_THE_AGENT, *(tuple(_cell(session.get(column), home) for column in COLUMNS) for session in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) - 1)]
     return "\n".join(
@@ -175,7 +175,7 @@ def agent_table(found: Sequence[Mapping[str, Any]], *, home: str) -> str:
 
 
 def agent_json(found: Sequence[Mapping[str, Any]]) -> str:
-    """Everything the agent said, unchanged."""
+    """Return everything the agent sent, unchanged."""
     return json.dumps({"sessions": list(found)}, indent=2)
 
 

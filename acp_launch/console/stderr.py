@@ -1,5 +1,5 @@
 """
-Everything that is not the answer: one line a thing, on stderr, coloured only for a terminal (NO_COLOR).
+The stderr of acp-launch: everything but the answer, one line per message, coloured only on a terminal (NO_COLOR).
 
 Where an agent or a server may write to the same place, our lines begin with our mark (`acp_launch.mark`).
 """
@@ -11,23 +11,23 @@ import sys
 from acp_launch.mark import MARK, marked, unmarked
 
 DIM, RED, YELLOW = "2", "31", "33"
-QUOTE, QUOTED = "00", "02"  # plain and dim as well, for what others have said: it gets no mark
-TYPED = "01"  # bold, for what was typed here: nor does that
+QUOTE, QUOTED = "00", "02"  # plain and dim, for text of agents and servers: it gets no mark
+TYPED = "01"  # bold, for what the user typed: it gets no mark either
 
 _is_marking = False
 
 
 def share(*, at_once: bool = False) -> None:
-    """From here on others write, too: our lines are marked where both may end up on one screen or in one file.
+    """Mark our lines from now on if the output of other programs may end up on the same screen or in the same file.
 
-    `at_once` is for what writes others' words to stderr itself.
+    `at_once` is for a caller that writes the output of other programs to stderr itself.
     """
     global _is_marking
     _is_marking = _is_marking or at_once or sys.stderr.isatty() or sys.stdout.isatty() or _is_one_file()
 
 
 def is_marking() -> bool:
-    """Whether what others say must not hold our mark, wherever it is written."""
+    """Return whether foreign text must not contain our mark, wherever it is written."""
     return _is_marking
 
 
@@ -38,15 +38,15 @@ def say(text: str, *, style: str = "") -> None:
 
 
 def headed(text: str, style: str) -> str:
-    """As it stands where others write: marked, or as far to the right as what is."""
+    """Mark a line, or indent foreign text to the same column."""
     if style == TYPED:
         return text
     return "  " + text.replace("\n", "\n  ") if style in (QUOTE, QUOTED) else marked(text)
 
 
 def put(text: str) -> None:
-    """Write to stderr. Where that cannot be written (its terminal has gone, its disk is full, its reader has ended)
-    nobody is told any more: the answer on stdout and the exit code are what they would have been."""
+    """Write to stderr. If that fails (its terminal is gone, its disk is full, its reader has ended), later lines are
+    dropped; the answer on stdout and the exit code stay the same."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -55,7 +55,7 @@ def put(text: str) -> None:
 
 
 def ask(text: str) -> None:
-    """Write a question to a person at the terminal, whose answer follows on the same line. It is always marked."""
+    """Write a question to the user at the terminal. The answer follows on the same line. It is always marked."""
     put(marked(text))
 
 
@@ -68,7 +68,7 @@ def coloured() -> bool:
 
 
 def _is_one_file() -> bool:
-    """Whether stdout and stderr go to the same place, as with `2>&1`."""
+    """Return whether stdout and stderr go to the same place, as with `2>&1`."""
     try:
         out, err = os.fstat(1), os.fstat(2)
     except OSError:
@@ -77,27 +77,27 @@ def _is_one_file() -> bool:
 
 
 def _stderr_is_gone() -> None:
-    """Keep the interpreter from flushing to it at exit, which would be another exit code."""
+    """Redirect stderr to the null device: a failed flush at exit would change the exit code."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stderr.fileno())
     os.close(null)
 
 
 def is_harmless(text: str, *, keep: str = "") -> bool:
-    """Whether nothing in `text` drives a terminal, hides in it, or passes for a line of ours."""
+    """Return whether `text` has no character that drives a terminal or is invisible, and not our mark."""
     return MARK not in text and _without(keep, text).isprintable()
 
 
 def harmless(text: str, *, keep: str = "\n\t") -> str:
-    """`text` with control characters and our mark made visible, so that an agent cannot drive the terminal with it."""
-    if is_harmless(text, keep=keep):  # much the quickest way to see that nothing is to do
+    """Return `text` with control characters and our mark made visible, so that it cannot control the terminal."""
+    if is_harmless(text, keep=keep):  # most texts are, and this check is fast
         return text
     seen = "".join(mark if mark in keep or mark.isprintable() else _visible(mark) for mark in text)
     return unmarked(seen)
 
 
 def uncoloured(text: str) -> str:
-    """`text` without colours, which `harmless` would make visible: programs write them to their stderr."""
+    """Remove colours, which programs write to their stderr, and which `harmless` would make visible."""
     return text if "\x1b" not in text else re.sub(r"\x1b\[[0-9;:]*m", "", text)
 
 

@@ -1,9 +1,9 @@
 """
-The answer. Whatever others have a part in (an agent, a server, a file, a path) passes by here on its way to stdout.
+The stdout of acp-launch: the answer. Text from agents, servers, files and paths passes through here.
 
-On a terminal nothing of it drives that, and nothing passes for a line of ours; where our own lines go to the same file
-or pipe it cannot hold our mark; anywhere else it is what it is. JSON is the same wherever it goes: what cannot be
-printed is an escape in it.
+On a terminal, control characters are made visible and no text can look like a line of ours. Where our own lines go to
+the same file or pipe, our mark is removed from the text. Anywhere else the text stays unchanged. JSON is the same
+everywhere: unprintable characters in it are escapes.
 """
 
 import sys
@@ -14,7 +14,7 @@ from acp_launch.protocol.written import visible
 
 
 def put(text: str) -> None:
-    """Write to stdout, in UTF-8 whatever the locale: what it is about speaks all languages."""
+    """Write to stdout, in UTF-8 whatever the locale is: agents and servers use all languages."""
     sys.stdout.flush()
     sys.stdout.buffer.write(shown(text).encode(errors="replace"))
 
@@ -24,12 +24,12 @@ def line(text: str) -> None:
 
 
 def put_json(text: str) -> None:
-    """One JSON text; it says the same wherever it goes."""
+    """Write one JSON text, which is the same on a terminal and in a pipe."""
     line(visible(text))
 
 
 def shown(text: str) -> str:
-    """As it is written to this stdout."""
+    """Return `text` as it is written to this stdout."""
     if sys.stdout.isatty():
         return harmless(text)
     return unmarked(text) if is_marking() else text

@@ -1,4 +1,4 @@
-"""The clock that measures what an agent does: it stands still while a person is asked, who may take their time."""
+"""A clock for the time an agent takes. It stands still while the user answers a question."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -8,12 +8,12 @@ from acp_launch.session.person import Choice, Person, Tone
 
 
 class StillClock:
-    """Seconds, from anywhere; `clock` is the one that never stands still."""
+    """Counts seconds from an arbitrary start; `clock` is the clock that never stands still."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._questions = 0  # that are open
-        self._since = 0.0  # when the first of them came
+        self._questions = 0  # open ones
+        self._since = 0.0  # when the first of them was asked
         self._left_out = 0.0
 
     def __call__(self) -> float:
@@ -21,7 +21,7 @@ class StillClock:
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """It does not go on while the block runs; such blocks may overlap."""
+        """Stop the clock while the block runs; such blocks may overlap."""
         if not self._questions:
             self._since = self._clock()
         self._questions += 1
@@ -34,7 +34,7 @@ class StillClock:
 
 
 class Unhurried:
-    """A `Person`, for whom `clock` stands still from the moment they are to be asked."""
+    """A `Person` that stops `clock` from the moment a question is due until it is answered."""
 
     def __init__(self, person: Person, clock: StillClock) -> None:
         self._person, self._clock = person, clock

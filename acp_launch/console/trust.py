@@ -1,8 +1,8 @@
 """
-What a profile would run, for somebody who decides whether to trust it; and what they have trusted.
+What a profile would run, for the user who decides whether to trust it; and the accepted profiles.
 
-The texts are a stranger's, who may want something to be overlooked: each takes one line, nothing in it is invisible,
-and what is left out is counted.
+The profile's author may try to hide something, so each text takes one line, nothing in it is invisible, and omissions
+are counted.
 """
 
 import json
@@ -21,22 +21,21 @@ from acp_launch.console.sessions import cells
 from acp_launch.console.stderr import DIM, RED, harmless, paint
 from acp_launch.problem import KeyPath
 from acp_launch.profile.model import Agent, Profile, StdioServer
-from acp_launch.profile.trust import Acceptance, Standing, changes, discreet, power, shown
+from acp_launch.profile.trust import Acceptance, TrustState, changes, discreet, power, shown
 from acp_launch.profile.values import templates
 from acp_launch.secret.reference import EnvironmentReference, SecretReference, parse
 
-# What a profile would do, part by part, as it is written: a reference stays one, since what it stands for may be
-# another thing tomorrow; and whatever is written is here, also what this machine cannot start today. Credentials are
-# masked.
+# The actions of a profile as it is written. References are not resolved, since their values may change. Programs and
+# directories that this machine lacks are shown too. Credentials are masked.
 
 
 Found = Mapping[KeyPath, Path]
 RULES = "permissions.rules"
-ROWS = 40  # variables of a program that have a row each; what is more, and does nothing in particular, shares one
+ROWS = 40  # variables of a program that have a row each; further harmless ones share one row
 
 
 class Part(Struct, frozen=True):
-    """`label` is what it is about, or nothing for what belongs to the one before. `is_potent`: see `profile.potent`."""
+    """A row of the report. `label` is empty if it continues the row above. `is_potent`: see `profile.trust.power`."""
 
     label: str
     text: str
@@ -44,7 +43,7 @@ class Part(Struct, frozen=True):
 
 
 def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Part]:
-    """`found` are the programs and directories that are there, `said` is all that the profile says."""
+    """Yield the rows. `found` are the existing programs and directories; `said` are all lines of the profile."""
     yield from _program(("agent",), profile.agent, found, "runs", "")
     yield from _directories(profile, found)
     for name, server in profile.mcp_servers.items():
@@ -85,14 +84,14 @@ def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: s
     words = [str(there or program.command), *program.args]
     yield Part(label, f"{before}{discreet(' '.join(map(shlex.quote, words)))}")
     if there is None:
-        yield Part("", "which is not there yet")
+        yield Part("", "not installed")
     elif "${" in program.command:
-        yield Part("", f"written {program.command}")
+        yield Part("", f"from {program.command}")
     yield from _variables(program.env)
     if program.inherit_env == "all":
         yield Part("", "gets your whole environment")
     elif program.inherit_env != "minimal" and program.inherit_env:
-        yield Part("", f"gets of your environment {', '.join(program.inherit_env)}")
+        yield Part("", f"gets from your environment: {', '.join(program.inherit_env)}")
 
 
 def _directories(profile: Profile, found: Found) -> Iterator[Part]:
@@ -108,12 +107,12 @@ def _directories(profile: Profile, found: Found) -> Iterator[Part]:
 
 def _there(written: str, there: Path | None) -> str:
     if there is None:
-        return f"{written}, which is not there yet"
-    return f"{there}, written {written}" if "${" in written else str(there)
+        return f"{written}, which does not exist yet"
+    return f"{there}, from {written}" if "${" in written else str(there)
 
 
 def _variables(values: Mapping[str, str]) -> Iterator[Part]:
-    """Those that can do something first: what comes after may be much."""
+    """Yield dangerous variables first, because the others may be many."""
     potent = {name: can for name in values if (can := power(name))}
     yield from (
         Part("", f"sets {name}, which {can}: {_quoted(name, values[name])}", True) for name, can in potent.items()
@@ -129,12 +128,12 @@ def _set(verb: str, values: Mapping[str, str]) -> Iterator[Part]:
 
 
 def _quoted(name: str, value: str) -> str:
-    """So that an empty value is seen, and where each ends."""
+    """Quote a value, so that an empty value is visible, and where each ends."""
     return json.dumps(discreet(value, name), ensure_ascii=False)
 
 
 def _references(profile: Profile) -> Iterator[Part]:
-    """The secrets it uses and the variables of the user's environment that it refers to, wherever they stand."""
+    """Yield the secrets, and the variables of the user's environment, that the profile refers to."""
     every = [part for _, template in templates(profile) for part in parse(template)]
     if secrets := dict.fromkeys(part.name for part in every if isinstance(part, SecretReference)):
         yield Part("secrets", ", ".join(secrets))
@@ -149,40 +148,40 @@ def _services(profile: Profile) -> Iterator[Part]:
 
 
 GREEN = "32"
-LONGEST = 400  # lines of a diff, or of a content; what is more is counted
-WIDEST = 20_000  # characters of a line; the same
-NARROWEST = 20  # columns in which a text is still wrapped by us
-FOREIGN_MARKS = 8  # characters that are named one by one
-_GAP = re.compile(r" {9,}")  # that many could push what follows to where a line of its own would begin
+LONGEST = 400  # lines of a diff; further ones are counted
+WIDEST = 20_000  # characters of a line; further ones are counted
+NARROWEST = 20  # columns; below that the terminal wraps
+FOREIGN_MARKS = 8  # characters that are named; further ones are counted
+_GAP = re.compile(r" {9,}")  # so many spaces could push the rest to where a new line would begin
 
 
-def heading(standing: Standing) -> str:
-    """What comes before a report."""
-    return f"acp-launch: {_plain(standing.label)} would:"
+def heading(state: TrustState) -> str:
+    """Return the line above a report."""
+    return f"acp-launch: {_plain(state.label)} would:"
 
 
-def report(profile: Profile, found: Mapping[KeyPath, Path], standing: Standing) -> Iterator[str]:
-    """Everything that would happen, and what is new since it was accepted; coloured for a terminal.
+def report(profile: Profile, found: Mapping[KeyPath, Path], state: TrustState) -> Iterator[str]:
+    """Yield everything that would happen, and the changes since it was accepted; coloured for a terminal.
 
-    `found` are the programs and directories of the profile that are there.
+    `found` are the existing programs and directories of the profile.
     """
-    for doubt in standing.doubts:
+    for doubt in state.doubts:
         yield paint(f"  {_plain(doubt)}", RED)
-    said = [*parts(profile, found, standing.now)]
+    said = [*parts(profile, found, state.now)]
     width = max(len(part.label) for part in said)
     for part in said:
         rows = _rows(f"  {part.label:{width}}  ", _plain(part.text))
         yield from (paint(row, RED) if part.is_potent else row for row in rows)
-    if foreign := _foreign("".join([standing.label, *(part.text for part in said)])):
-        yield paint(f"  look twice: not everything is in ASCII, and may look like something else: {foreign}", RED)
+    if foreign := _foreign("".join([state.label, *(part.text for part in said)])):
+        yield paint(f"  look closely: non-ASCII characters may look like others: {foreign}", RED)
     if any(len(part.text) > WIDEST for part in said):
-        yield paint("  look twice: not all of it is shown here; read the file before you accept it", RED)
-    if standing.before is not None and standing.how == "changed":
-        yield from _news(standing.before, standing.now)
+        yield paint("  look closely: too long to show in full; read the file before you accept it", RED)
+    if state.before is not None and state.how == "changed":
+        yield from _news(state.before, state.now)
 
 
 def _rows(head: str, text: str) -> Iterator[str]:
-    """On a terminal each further row has a mark before it, so that none passes for another part."""
+    """Wrap for the terminal. Each further row begins with a mark, so that it does not look like another part."""
     room = _columns() - len(head)
     if room < NARROWEST:
         yield head + text
@@ -197,7 +196,7 @@ def _rows(head: str, text: str) -> Iterator[str]:
 
 
 def _columns() -> int:
-    """Of the terminal on stderr; 0 where it is something else."""
+    """Return the width of the terminal on stderr; 0 if stderr is not a terminal."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns if sys.stderr.isatty() else 0
     except OSError:
@@ -211,17 +210,17 @@ def _news(before: Acceptance, now: Sequence[str]) -> Iterator[str]:
     for line in _cut(found):
         yield paint(f"  {_plain(_marked(line))}", RED if line.startswith("-") else GREEN)
     if not found:
-        yield "  a credential that is written in it, which is not shown"
+        yield "  only a credential written in the profile (not shown)"
 
 
 def _marked(line: str) -> str:
-    """A line of a difference, with what its variable can do."""
+    """Return a line of a difference, with the power of its variable."""
     said = shown(line[2:])
     return f"{line[:2]}{said.path}, which {said.can}: {said.value}" if said.can else line
 
 
 def _foreign(text: str) -> str:
-    """The characters that are none of ASCII, by name: letters of other alphabets look like ours."""
+    """Name the characters outside ASCII, because letters of other alphabets may look like ASCII letters."""
     from unicodedata import name
 
     marks = sorted({mark for mark in text if not mark.isascii()})
@@ -231,7 +230,7 @@ def _foreign(text: str) -> str:
 
 
 def table(acceptances: Sequence[Acceptance]) -> str:
-    """For `trust --list`."""
+    """Return the table for `trust --list`."""
     rows = [
         (each.profile, each.project, each.file, time.strftime("%Y-%m-%d", time.localtime(each.since)))
         for each in acceptances
@@ -246,7 +245,7 @@ def _cut(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """On one line, with everything in it to be seen."""
+    """Return `text` on one line, with every character visible."""
     seen = harmless(text[: 2 * WIDEST].replace("\r", "\\r"), keep="")
     seen = _GAP.sub(lambda gap: f" [{len(gap[0])} spaces] ", seen)[:WIDEST]
     return f"{seen} … and {len(text) - WIDEST:,} more characters" if len(text) > WIDEST else seen

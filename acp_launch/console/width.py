@@ -1,9 +1,9 @@
-"""How wide the terminal is, when there is one."""
+"""The width of the terminal."""
 
 import shutil
 import sys
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal on stdout; None when stdout is something else, which has no width."""
+    """Return the columns of the terminal on stdout; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -1,10 +1,10 @@
 """
-Documents that were found without fault before, so that the next start needs neither YAML nor pydantic (-120 ms).
+A cache of documents that had no problem, so that the next start needs neither YAML nor pydantic (-120 ms).
 
-An entry holds the whole text (and whatever else the answer was made from) and is used only for exactly that, read by
-exactly this code: there is no time stamp to believe and nothing to go stale. Only what has no problem at all is kept.
-An entry that cannot be read, or does not fit, counts as none; one that cannot be written is not written. Entries are
-for the user alone, and nothing that is secret may be part of one.
+An entry holds the whole text and everything else that its answer was made from. It is used only for exactly the same
+input and by exactly the same code, so an entry never goes stale. Documents with a problem are not cached. An entry
+that cannot be read, or does not fit, is a miss; an entry that cannot be written is skipped. Entries are for the user
+alone, and must not contain secrets.
 """
 
 import os
@@ -24,18 +24,18 @@ import acp_launch
 _Answer = TypeVar("_Answer")
 
 
-class Shelf(Struct, frozen=True):
+class JsonCache(Struct, frozen=True):
     """
-    The entries of one kind: a folder of the cache directory, one entry for each file that answers were made from.
+    The entries of one kind: a folder of the cache directory with one entry for each input file.
 
-    `code` says whose work the answers are: patterns of modules, below the package.
+    `code` names the modules that compute the answers, as glob patterns below the package.
     """
 
     folder: Path
     code: tuple[str, ...]
 
     def recall(self, file: Path, key: object, build: Callable[[Any], _Answer]) -> _Answer | None:
-        """What `build` makes of the JSON that was kept for `file` under an equal `key` (JSON too), if it was."""
+        """Return what `build` makes of the cached JSON for `file` under an equal `key` (JSON too); None for a miss."""
         try:
             kept = msgspec.json.decode(self._entry(file).read_bytes())
             if kept["key"] != key or kept["stamp"] != self._stamp():
@@ -45,16 +45,16 @@ class Shelf(Struct, frozen=True):
             return None
 
     def keep(self, file: Path, key: object, answer: object) -> None:
-        """Remember the answer, if the directory lets us."""
+        """Store the answer, if the directory is writable."""
         content = msgspec.json.encode({"stamp": self._stamp(), "key": key, "answer": answer}, enc_hook=_plain)
         entry = self._entry(file)
         fresh = entry.with_suffix(f".{os.getpid()}")
-        with suppress(OSError):  # a cache that cannot be written is merely no help
+        with suppress(OSError):  # a cache that cannot be written only costs time
             entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
                 fresh.touch(mode=0o600)
                 fresh.write_bytes(content)
-                fresh.replace(entry)  # at once and whole: others may be reading it
+                fresh.replace(entry)  # atomically, since other processes may be reading it
             finally:
                 fresh.unlink(missing_ok=True)
 
@@ -62,19 +62,19 @@ class Shelf(Struct, frozen=True):
         return self.folder / f"{file.stem[:60]}-{zlib.crc32(os.fsencode(file)):08x}.json"
 
     def _stamp(self) -> list[object]:
-        """What an answer depends on besides its key: this version, this Python, these modules."""
+        """Identify what an answer depends on besides its key: this version, this Python, these modules."""
         return [acp_launch.__version__, list(sys.version_info[:3]), *_modules(self.code)]
 
 
 @cache
 def _modules(code: tuple[str, ...]) -> tuple[int, int]:
-    """How many there are, and when the newest was written; as they were when this process began to use them."""
+    """Count the modules and find when the newest was written; fixed at the first call in this process."""
     package = Path(acp_launch.__file__).parent
     modules = [module for pattern in (*code, "document/*.py") for module in package.glob(pattern)]
     return len(modules), max(module.stat().st_mtime_ns for module in modules)
 
 
 def _plain(value: object) -> float | int:
-    """A number that knows how it was written as what it is besides."""
+    """Encode a number that remembers its notation as a plain number."""
     assert isinstance(value, int | float), f"a {type(value).__name__} in a document"
     return int(value) if isinstance(value, int) else float(value)

@@ -1,7 +1,7 @@
 """
-What is wrong at one path of what a person wrote, before anybody knows the line; and the sentences all formats share.
+A `Fault`: what is wrong at one path of a document, before its line is known. Also the sentences all formats share.
 
-Pure. `described` turns one pydantic error into a sentence of ours; `placed` finds the lines.
+`described` turns a pydantic error into a `Fault`; `placed` finds the lines. Pure.
 """
 
 import re
@@ -39,7 +39,7 @@ _SHAPED = {
 
 
 class Fault(Struct, frozen=True):
-    """`offset` counts characters into the text at `path`; `at_key` points at the key, not at its value."""
+    """What is wrong at `path`. `offset` counts characters into the text there; `at_key` points at the key."""
 
     path: KeyPath
     message: str
@@ -50,14 +50,14 @@ class Fault(Struct, frozen=True):
 
 
 def placed(document: "Document", faults: Iterable[Fault]) -> Iterator[Problem]:
-    """Each fault with its file and line."""
+    """Turn each fault into a Problem with its file and line."""
     for fault in faults:
         at = document.where(fault.path, key=fault.at_key, offset=fault.offset)
         yield Problem(at.file, at.line, at.column, dotted(fault.path), fault.message, fault.fix, fault.severity)
 
 
 def misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:
-    """A value of the wrong type: what was expected, what was found, and the edit that is most likely meant."""
+    """Describe a value of the wrong type: what was expected, what was found, and the most likely edit."""
     return Fault(path, f"expected {expected}, found {found(value)}", _repair(expected, value))
 
 
@@ -73,12 +73,12 @@ def _repair(expected: str, value: Plain) -> str:
 
 
 def _item(word: str) -> str:
-    """As it can stand between brackets."""
+    """Quote a word if needed, so that it can stand between brackets."""
     return word if re.fullmatch(r"[\w./@-]+", word) else f'"{word}"'
 
 
 def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | None = None) -> Fault:
-    """A value outside a fixed list."""
+    """Describe a value that is not in a fixed list; `meant` is the choice to suggest, if it is known."""
     listed = ", ".join(choices[:-1]) + f" or {choices[-1]}"
     nearest = meant or (likeliest(value, choices) if isinstance(value, str) else "")
     fix = f"write {nearest}" if nearest else f"write one of them: {choices[0]}"
@@ -86,9 +86,9 @@ def choose(path: KeyPath, value: Plain, choices: Sequence[str], meant: str | Non
 
 
 def unknown_key(path: KeyPath, known: Sequence[str], others: Mapping[str, str] = NONE) -> Fault:
-    """A key that is none of the `known` ones of its mapping.
+    """Describe a key that its mapping does not have; `known` are those it has.
 
-    `others`: what one of them is called elsewhere, in lower case with underscores; it goes before what looks alike.
+    `others` maps names that other tools use, in lower case with underscores, to ours. They go before similar names.
     """
     key = str(path[-1])
     plain = key.lower().replace("-", "_")
@@ -99,7 +99,7 @@ def unknown_key(path: KeyPath, known: Sequence[str], others: Mapping[str, str] =
 
 
 def described(error: "ErrorDetails", path: KeyPath) -> Fault:
-    """One error of whatever was validated at `path`; not for an unknown key: only its format knows the others."""
+    """Describe a pydantic error of the value at `path`. Not for unknown keys: only the format knows the other keys."""
     inner, kind, value = error["loc"], error["type"], error["input"]
     where = (*path, *inner)
     if kind == "missing":
@@ -110,6 +110,6 @@ def described(error: "ErrorDetails", path: KeyPath) -> Fault:
     if kind == "literal_error":
         return choose(where, value, re.findall(r"'([^']*)'", context["expected"]))
     expected = _EXPECTED.get(kind, error["msg"])
-    if "fix" in context:  # our own types know what to do about it
+    if "fix" in context:  # our own types bring their fix
         return Fault(where, f"expected {expected}, found {found(value)}", context["fix"])
     return misplaced(where, expected, value)

@@ -1,7 +1,8 @@
 """
-The tree a profile's text becomes: each node knows its place, its plain value and how much it weighs. Pure.
+The tree of a YAML document: each `Node` knows its place, its plain value and its size. Pure.
 
-Scalars follow the YAML 1.2 core schema and nothing else: `yes`, `on`, `1_000` and `2026-01-31` are text.
+Scalars follow the YAML 1.2 core schema and nothing else: `yes`, `on`, `1_000` and `2026-01-31` are text. `decode`
+turns the bytes of a file into text, or into a Problem.
 """
 
 import re
@@ -11,7 +12,7 @@ from msgspec import Struct, field
 
 from acp_launch.problem import Problem
 
-Plain = Any  # str, int, float, bool, None, list or dict of those: what YAML may hold
+Plain = Any  # a value of YAML: str, int, float, bool, None, or a list or dict of those
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,300}|0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
 _FLOAT = re.compile(
@@ -26,19 +27,19 @@ _WORDS = {
 
 
 class WrittenInt(int):
-    """A number that is written otherwise than Python would: `007`, `0x1f`. It is the number it means."""
+    """An integer whose notation differs from Python's: `007`, `0x1f`."""
 
     written: str
 
 
 class WrittenFloat(float):
-    """The same: `1.50`, `1e3`."""
+    """A float whose notation differs from Python's: `1.50`, `1e3`."""
 
     written: str
 
 
 def as_written(value: "int | float", text: str) -> "int | float":
-    """`value`, which knows how it was written where `str` does not."""
+    """Return `value`, with its notation attached where `str` would give another."""
     if str(value) == text:
         return value
     kept = WrittenInt(value) if isinstance(value, int) else WrittenFloat(value)
@@ -47,12 +48,12 @@ def as_written(value: "int | float", text: str) -> "int | float":
 
 
 def number_text(value: "int | float") -> str:
-    """A number as it was written."""
+    """Return a number as it was written."""
     return value.written if isinstance(value, WrittenInt | WrittenFloat) else str(value)
 
 
 class Place(Struct, frozen=True):
-    """Line and column, from 1, and the file as messages name it."""
+    """A position: line and column, from 1, and the file as messages name it."""
 
     line: int
     column: int
@@ -60,8 +61,12 @@ class Place(Struct, frozen=True):
 
 
 class Node(Struct):
-    """`size` and `height` count the node and all below it, aliases expanded; `lead` is how many columns lie
-    between the node's place and its first character, None when the text is not on that line as it stands."""
+    """
+    A value of the document with its place.
+
+    `size` and `height` count the node and all below it, aliases expanded. `lead` is the number of columns between the
+    node's place and its first character; None when the text does not stand on that line literally.
+    """
 
     place: Place
     value: Plain
@@ -87,7 +92,7 @@ class Node(Struct):
 
 
 def scalar(text: str) -> Plain:
-    """What plain (unquoted, untagged) text means."""
+    """Convert plain (unquoted, untagged) text to its value."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
@@ -111,18 +116,15 @@ def found(value: Plain) -> str:
 
 
 def shorten(text: str) -> str:
-    """Enough of a value to recognise it in a message."""
+    """Cut a value to what a message needs to recognise it."""
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-# The bytes of a file become text, or a Problem. Pure, and free of imports that cost.
 
 
 MAX_SIZE = 256 * 1024  # bytes; a profile of a thousand servers is 200 KiB
 
 
 class Kind(NamedTuple):
-    """What a file is meant to be, for messages: `a profile` that may `begin` so and is `depth` levels deep."""
+    """A kind of file, for messages: its noun, how one may begin, and how many levels deep one is."""
 
     noun: str
     begin: str
@@ -136,7 +138,7 @@ SETTINGS = Kind("a settings file", "max_line: 64MiB", 3, may_be_empty=True)
 
 
 def decode(content: bytes, file: str, kind: Kind = PROFILE) -> tuple[str | None, list[Problem]]:
-    """The text of a file, or why it has none. A byte order mark is dropped by `parse`."""
+    """Decode the content of a file; None and a Problem when it is not UTF-8 text. `parse` drops a byte order mark."""
     if len(content) > MAX_SIZE:
         return None, [too_large(file, kind)]
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):

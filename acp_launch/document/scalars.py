@@ -1,7 +1,7 @@
 """
-A `Duration` as people write it: `200ms`, `10s`, `2m`, `1h`. Pure.
+`Duration` and `Size`: lengths of time (`200ms`, `10s`, `2m`, `1h`) and numbers of bytes (`64MiB`, `512KiB`). Pure.
 
-Importing this costs nothing; pydantic asks the class for its schema, and only then is it imported. It refuses with a
+pydantic is imported only when it asks one of the classes for its schema. Values that do not fit are refused with a
 `PydanticCustomError` whose context carries `fix`.
 """
 
@@ -17,11 +17,15 @@ _DURATION = r"^(?=.*[1-9])[0-9]{1,6}(?:\.[0-9]{1,3})?(?:ms|s|m|h)$"
 
 
 class Duration(float):
-    """A positive length of time in seconds; as text it is written the way a profile writes it."""
+    """A positive length of time in seconds; `str` writes it as a profile does."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError when `text` is no duration."""
+        """Parse the text of a duration.
+
+        Raises:
+            ValueError: it is not a duration.
+        """
         if not re.match(_DURATION, text) or text.endswith("\n"):
             raise ValueError(f"expected a duration such as 10s, found {text!r}")
         number = text.rstrip("mhs")
@@ -29,7 +33,11 @@ class Duration(float):
 
     @classmethod
     def take(cls, value: object) -> Self:
-        """Raises ValueError when it is not the text of a duration."""
+        """Convert a value of a document.
+
+        Raises:
+            ValueError: it is not the text of a duration.
+        """
         if not isinstance(value, str):
             raise ValueError(f"expected a duration such as 10s, found {value!r}")
         return cls.parse(value)
@@ -67,12 +75,6 @@ def _fix(value: object) -> str:
     return f"write {value:g}s" if is_number else "write a duration such as 10s"
 
 
-# A `Size` as people write it: `64MiB`, `512KiB`, or a number of bytes. Pure.
-#
-# Importing this costs nothing; pydantic asks the class for its schema, and only then is it imported. It refuses with a
-# `PydanticCustomError` whose context carries `fix`.
-
-
 _BYTES = {"": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _SIZE = re.compile(r"([0-9]{1,10})(KiB|MiB|GiB|)")
 _MEANT = re.compile(r"([0-9]{1,10}) ?([KMG])(?:I?B)?", re.IGNORECASE)
@@ -87,7 +89,11 @@ class Size(int):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError when `text` is no size, or one out of bounds."""
+        """Parse the text of a size.
+
+        Raises:
+            ValueError: it is not a size, or is out of bounds.
+        """
         written = _SIZE.fullmatch(text)
         if not written:
             raise ValueError(f"expected a size such as 64MiB, found {text!r}")
@@ -101,7 +107,11 @@ class Size(int):
 
     @classmethod
     def take(cls, value: object) -> Self:
-        """Raises ValueError when it is neither a number of bytes nor the text of one."""
+        """Convert a value of a document.
+
+        Raises:
+            ValueError: it is neither a number of bytes nor the text of a size, or it is out of bounds.
+        """
         if isinstance(value, int) and not isinstance(value, bool):
             return cls._bounded(value)
         return cls.parse(value if isinstance(value, str) else "")
@@ -124,7 +134,7 @@ class Size(int):
 
 
 def _meant(value: object) -> str:
-    """`64MB` and `64 mib` most likely meant 64MiB."""
+    """Guess the size that a wrong text means: `64MB` and `64 mib` most likely mean 64MiB. Empty without a guess."""
     written = _MEANT.fullmatch(value) if isinstance(value, str) else None
     if not written:
         return ""

@@ -1,10 +1,11 @@
 """
-A `Shape`: what a mapping of a document may hold, as a frozen struct. One description, read in two ways. Pure.
+A `Shape`: what a mapping of a document may hold, as a frozen struct. Pure.
 
-`build` makes the struct from plain values, or declines; importing it costs nothing. pydantic asks the same annotations
-for its schema, and only then is it imported: it finds the words for what `build` declines. A type or a note of ours
-that takes plain values has a `take`, which raises ValueError: of a type with the value, of a note (`Annotated[int,
-COUNT]`) with the value and what builds the annotated type.
+The annotations are read in two ways. `build` makes the struct from plain values, or declines with ValueError; it
+needs no further import. pydantic derives its schema from the same annotations; it is imported only to say what is
+wrong with values that `build` declined. A type or an annotation of ours that accepts plain values has a `take` that
+raises ValueError. A type's `take` gets the value; an annotation's (`Annotated[int, COUNT]`) gets the value and a
+function that builds the annotated type.
 """
 
 import typing
@@ -26,7 +27,7 @@ S = TypeVar("S", bound="Shape")
 
 
 class Shape(Struct, frozen=True, kw_only=True):
-    """The fields are the keys that may be there; any other is refused."""
+    """The base of all shapes. The fields are the allowed keys; any other key is refused."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
@@ -51,7 +52,7 @@ def _field(field: structs.FieldInfo, schema: "CoreSchema") -> "DataclassField":
 
 def build(shape: type[S], plain: Plain) -> S:
     """
-    The struct that these values are.
+    Build the struct from plain values.
 
     Raises:
         ValueError: they do not fit. pydantic says what exactly is wrong.
@@ -95,7 +96,7 @@ def _mapped(arguments: tuple[Any, ...], plain: Plain) -> dict[str, Any]:
 
 
 def _united(members: tuple[Any, ...], plain: Plain) -> Any:
-    """The first member that takes it: no value is right for two of them."""
+    """Build the first member that takes the value; no value fits two of them."""
     if plain is None and NoneType in members:
         return None
     for member in members:
@@ -122,5 +123,5 @@ _BY_ORIGIN: Mapping[Any, Callable[[tuple[Any, ...], Plain], Any]] = {
 
 @cache
 def _hints(shape: type) -> dict[str, Any]:
-    """Reading annotations takes longer than building what they describe."""
+    """Return the type hints of a shape. They are cached, since reading them takes longer than building the shape."""
     return typing.get_type_hints(shape, include_extras=True)

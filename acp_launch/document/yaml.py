@@ -1,9 +1,9 @@
 """
-YAML text becomes a `Document`: plain values to validate, and the line and column each of them came from.
+A `Document`: the plain values of a YAML text, each with its line and column. `parse` makes one.
 
-Pure: no file is read here. Nothing a text may hold raises; whatever is wrong with it becomes Problems, and as
-many of them at once as can be found. Text from a stranger costs bounded time and memory: its size, its depth and
-the number of nodes after aliases are expanded are limited.
+Pure: no file is read here. `parse` never raises: everything that is wrong with a text becomes a Problem, as many at
+once as can be found. Untrusted text costs bounded time and memory, because its size, its depth and the number of
+nodes after alias expansion are limited.
 """
 
 import re
@@ -28,10 +28,8 @@ from ruamel.yaml.events import (
 from acp_launch.document.nodes import MAX_SIZE, PROFILE, Kind, Node, Place, Plain, found, scalar, too_large
 from acp_launch.problem import KeyPath, Problem
 
-# What ruamel.yaml says when text is no YAML, in words for the person who wrote it. Pure.
-
-
-# (part of the parser's context, part of its problem, our sentence, what to do); the first row that fits
+# Our sentences for ruamel.yaml's errors: (part of its context, part of its problem, sentence, fix). The first match
+# counts.
 _SENTENCES = (
     ("", "'\\t' that cannot start", "a tab is not allowed here", "indent with spaces"),
     ("", "mapping values are not allowed", 'a second ": " on this line, or wrong indentation',
@@ -65,9 +63,9 @@ _SENTENCES = (
 
 
 def syntax_problem(fault: Exception, file: str) -> Problem:
-    """Point at the place the parser gave; errors without one (an escape beyond Unicode) name the file alone."""
+    """Describe a parser error at its place; errors without a place (an escape beyond Unicode) name the file alone."""
     context, problem = (getattr(fault, name, None) or "" for name in ("context", "problem"))
-    # An unclosed bracket or quote is where it opens, not where the parser ran out of text.
+    # Point at the opening of an unclosed bracket or quote, not at the end of the text.
     opened = any(word in context for word in ("flow", "quoted")) and "escape" not in problem
     mark = (getattr(fault, "context_mark", None) if opened else None) or getattr(fault, "problem_mark", None)
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
@@ -78,23 +76,23 @@ def syntax_problem(fault: Exception, file: str) -> Problem:
     return Problem(file, line, column, "", f"not valid YAML: {said}")
 
 
-# Keys and values, aliases expanded; each costs some 50 µs to read, and a profile of a hundred servers has 4,000.
+# Keys and values after alias expansion. Each costs about 50 µs to read; a profile of a hundred servers has 4,000.
 MAX_NODES = 10_000
 MAX_DEPTH = 64  # our formats need 5 and 3
-# What YAML allows no text to hold. One set of them all would take ten times as long to compile.
+# Characters that YAML forbids. One set of them all would take ten times as long to compile.
 _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]|[\ud800-\udfff]|\ufffe|\uffff")
 _TYPED = {f"tag:yaml.org,2002:{name}" for name in ("int", "float", "bool", "null")}
 _TEXT = {"!", "tag:yaml.org,2002:str"}
 _COLLECTIONS = {"!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"}
 
 
-# path → its file, line and column of its key, line and column of its value, what is before a text's first character
+# path → file, line and column of the key, line and column of the value, `Node.lead`
 Places = dict[KeyPath, tuple[str, int, int, int, int, int | None]]
 
 
 class Document(Struct, frozen=True):
-    """One YAML mapping; `root` holds dicts, lists and scalars. Where several files were merged, `file` is the one that
-    was asked for."""
+    """One YAML mapping; `root` holds dicts, lists and scalars. If several files were merged, `file` is the file that
+    was requested."""
 
     file: str
     tree: Node
@@ -105,14 +103,14 @@ class Document(Struct, frozen=True):
         return root
 
     def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
-        """Line and column of `where`."""
+        """Return line and column of `where`."""
         place = self.where(path, key=key, offset=offset)
         return place.line, place.column
 
     def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
-        """The place of the value at `path` (or of its key), or of the nearest parent there is.
+        """Return the place of the value at `path` (or of its key); of the nearest parent if the value is missing.
 
-        `offset` counts characters into a text; it is ignored where the text is not written as it stands.
+        `offset` counts characters into a text; it is ignored where the text does not stand in the file literally.
         """
         node, owner = self.tree, self.tree.place
         for step in path:
@@ -129,7 +127,7 @@ class Document(Struct, frozen=True):
         return Place(node.place.line, node.place.column + shift, node.place.file)
 
     def places(self) -> Places:
-        """Every path there is, with all that `locate` needs; for keeping."""
+        """Return every path with all that `locate` needs, for the cache."""
         found: Places = {}
         waiting: list[tuple[KeyPath, Place, Node]] = [((), self.tree.place, self.tree)]
         while waiting:
@@ -143,9 +141,10 @@ class Document(Struct, frozen=True):
 
 def parse(text: str, file: str, kind: Kind = PROFILE) -> tuple[Document | None, list[Problem]]:
     """
-    No document when the text is no YAML mapping; a document with problems when only parts of it are wrong.
+    Parse YAML text into a document and its problems.
 
-    Nothing at all where a file may be empty is neither a document nor a problem.
+    There is no document if the text is not a YAML mapping; a document with problems if only parts are wrong. Empty
+    text gives neither, if a file of this kind may be empty.
     """
     text = text.removeprefix("\ufeff")
     if len(text) > MAX_SIZE:
@@ -159,7 +158,7 @@ def parse(text: str, file: str, kind: Kind = PROFILE) -> tuple[Document | None, 
         tree = builder.document()
     except _Refused as refused:
         return None, [*builder.problems, refused.problem]
-    except (YAMLError, ValueError, OverflowError) as fault:  # the last two: escapes beyond U+10FFFF
+    except (YAMLError, ValueError, OverflowError) as fault:  # the last two for escapes beyond U+10FFFF
         return None, [*builder.problems, syntax_problem(fault, file)]
     return (Document(file, tree) if tree else None), builder.problems
 
@@ -173,8 +172,8 @@ class _Refused(Exception):  # noqa: N818
 
 
 class _Builder:
-    """Turns parser events into nodes. Not ruamel's composer: that one expands nothing, bounds nothing and
-    resolves scalars by YAML 1.1 when the text asks for it."""
+    """Turns parser events into nodes. ruamel's own composer does not expand aliases, has no limits, and resolves
+    scalars by YAML 1.1 if the text says so."""
 
     def __init__(self, text: str, file: str, kind: Kind) -> None:
         self.text = text
@@ -308,7 +307,7 @@ class _Builder:
             self._unknown_tag(event)
 
     def _key(self, event: Any, depth: int) -> str | None:
-        """The key's text; None for a list or mapping in a key's place."""
+        """Return the key's text; None for a list or mapping in a key's place."""
         key = self._node(event, depth + 1)
         if isinstance(key.value, str):
             return key.value
@@ -332,7 +331,7 @@ class _Builder:
         return []
 
     def _inherit(self, node: Node, merged: Sequence[Node], event: Any) -> None:
-        """What is written in the mapping itself wins, then the earlier of the merged ones (YAML 1.1 "merge")."""
+        """Add the entries of merged mappings. Own entries win, then the earlier mapping (YAML 1.1 "merge")."""
         for source in merged:
             for name, (place, child) in source.entries.items():
                 if name not in node.entries:

@@ -13,7 +13,7 @@ from acp_launch.console.stderr import DIM, QUOTE
 from acp_launch.console.stream.text import opened
 from acp_launch.errors import LaunchError, UsageError
 from acp_launch.interactive.front import Word
-from acp_launch.interactive.state import Current, Desk, Leave, Move, Outcome, is_the_end
+from acp_launch.interactive.state import CurrentSession, InteractiveState, Leave, Move, Outcome, is_the_end
 from acp_launch.problem import likeliest
 from acp_launch.secret.redact import redactor
 from acp_launch.session.opening import Setting, fulfil
@@ -42,7 +42,7 @@ def permissions(policy: Policy) -> Iterator[str]:
     yield f"  default: {policy.default}"
 
 
-def usage(current: Current) -> Iterator[str]:
+def usage(current: CurrentSession) -> Iterator[str]:
     """What the agent told of this session, and of its last turn."""
     told = current.client.state.usage
     if told.used is not None and told.size:
@@ -60,7 +60,7 @@ SIGIL = ":"
 class Command(Struct, frozen=True):
     """`in_turn` is whether it works while a turn runs."""
 
-    run: Callable[[Desk, Current, str], Awaitable[Outcome | None]]
+    run: Callable[[InteractiveState, CurrentSession, str], Awaitable[Outcome | None]]
     hint: str
     meaning: str
     in_turn: bool = True
@@ -102,7 +102,7 @@ def works_in_turn(text: str) -> bool:
     return command is None or command.in_turn
 
 
-async def run(desk: Desk, current: Current, text: str) -> Outcome | None:
+async def run(desk: InteractiveState, current: CurrentSession, text: str) -> Outcome | None:
     """Do it; what goes wrong is said, and the session goes on. Gives what is to become of the session, if anything."""
     try:
         desk.commanded(text)
@@ -115,23 +115,23 @@ async def run(desk: Desk, current: Current, text: str) -> Outcome | None:
         return None
 
 
-async def _help(desk: Desk, current: Current, rest: str) -> None:
+async def _help(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
     width = max(len(f"{name} {command.hint}") for name, command in COMMANDS.items())
     for name, command in COMMANDS.items():
         desk.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
     desk.say("  /… is a command of the agent's, @path attaches a file, Alt-Enter begins a new line", DIM)
 
 
-async def _quit(desk: Desk, current: Current, rest: str) -> Outcome:
+async def _quit(desk: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
     return Leave(0)
 
 
-async def _sessions(desk: Desk, current: Current, rest: str) -> None:
+async def _sessions(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
     for line in sessions(desk.rooms.records(), current.room.name):
         desk.say(line)
 
 
-async def _switch(desk: Desk, current: Current, rest: str) -> Outcome | None:
+async def _switch(desk: InteractiveState, current: CurrentSession, rest: str) -> Outcome | None:
     if not rest:
         raise UsageError("which session?", fix=":switch NAME; :sessions lists them")
     if rest == current.room.name:
@@ -140,11 +140,11 @@ async def _switch(desk: Desk, current: Current, rest: str) -> Outcome | None:
     return Move(desk.rooms.enter(rest, is_new=False))
 
 
-async def _new(desk: Desk, current: Current, rest: str) -> Outcome:
+async def _new(desk: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
     return Move(desk.rooms.enter(rest, is_new=True) if rest else desk.rooms.fresh())
 
 
-async def _mode(desk: Desk, current: Current, rest: str) -> None:
+async def _mode(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
     option = match(current.client.state.options, "mode")
     if rest:
         await _set_to(desk, current, "mode", rest)
@@ -154,7 +154,7 @@ async def _mode(desk: Desk, current: Current, rest: str) -> None:
         _tell_option(desk, option)
 
 
-async def _set(desk: Desk, current: Current, rest: str) -> None:
+async def _set(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
     name, _, value = rest.replace("=", " ", 1).partition(" ")
     options = current.client.state.options
     if value.strip():
@@ -168,9 +168,9 @@ async def _set(desk: Desk, current: Current, rest: str) -> None:
             desk.say("this agent has nothing to set")
 
 
-async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
+async def _set_to(desk: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
     wish = Setting(name, value, f":set {name} {value}")
-    client, limit = current.client, desk.plan.timeouts.session
+    client, limit = current.client, desk.launch.plan.timeouts.session
     told = desk.heard.settings_told
     before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
     client.settled()
@@ -180,7 +180,7 @@ async def _set_to(desk: Desk, current: Current, name: str, value: str) -> None:
         desk.say(f"{before.name}: {option.shown if option else value}", QUOTE)
 
 
-def _tell_option(desk: Desk, option: Option) -> None:
+def _tell_option(desk: InteractiveState, option: Option) -> None:
     desk.say(f"{option.name}: {option.shown}", QUOTE)
     for choice in option.choices:
         mark = "*" if choice.value == option.current else " "
@@ -188,8 +188,8 @@ def _tell_option(desk: Desk, option: Option) -> None:
         desk.say(said, QUOTE)
 
 
-async def _servers(desk: Desk, current: Current, rest: str) -> None:
-    standings = desk.servers.standings()
+async def _servers(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+    standings = desk.launch.servers.standings()
     for standing in standings:
         for text, _ in opened([standing]):
             desk.say(f"  {text.removeprefix('acp-launch: mcp servers: ')}")
@@ -197,29 +197,29 @@ async def _servers(desk: Desk, current: Current, rest: str) -> None:
         desk.say("this profile has no servers that acp-launch runs")
 
 
-async def _restart(desk: Desk, current: Current, rest: str) -> None:
-    known = [standing.server for standing in desk.servers.standings()]
+async def _restart(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+    known = [standing.server for standing in desk.launch.servers.standings()]
     if not rest:
         raise UsageError("which server?", fix=":restart SERVER; :servers lists them")
     if rest not in known:
         raise UsageError(
             f'there is no server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}"
         )
-    desk.servers.restart(rest)
+    desk.launch.servers.restart(rest)
     desk.say(f"restarting {rest}")
 
 
-async def _permissions(desk: Desk, current: Current, rest: str) -> None:
-    for line in permissions(desk.needs.means.gate.policy):
+async def _permissions(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+    for line in permissions(desk.launch.needs.services.gate.policy):
         desk.say(line)
 
 
-async def _usage(desk: Desk, current: Current, rest: str) -> None:
+async def _usage(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
     for line in usage(current):
         desk.say(line, QUOTE)
 
 
-async def _export(desk: Desk, current: Current, rest: str) -> None:
+async def _export(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
     if not rest:
         raise UsageError("export to which file?", fix=":export notes.md")
     heading = redactor.text(current.client.title or current.room.name)

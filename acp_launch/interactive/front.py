@@ -83,7 +83,7 @@ class Front(Protocol):
         """What was entered during a turn and waits for its end."""
 
     def offer(self, text: str) -> None:
-        """Put text where the next prompt is typed, to be edited; never over what somebody is typing."""
+        """Put text where the next prompt is typed, to be edited; never over what the user is typing."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
         """Leave the terminal, in its usual mode, to another program while the block runs."""

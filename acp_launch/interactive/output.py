@@ -71,7 +71,7 @@ class Transcript:
 SETTINGS = ("config_option_update", "current_mode_update")
 
 
-class Heard(Notices):
+class SessionOutput(Notices):
     """Goes before an output; what it hears has no secrets any more."""
 
     transcript: Transcript
@@ -92,11 +92,11 @@ class Heard(Notices):
         self.server_changed()
 
 
-class HeardLive(Heard, Live):
+class HeardLive(SessionOutput, Live):
     """On a terminal."""
 
 
-class HeardPlain(Heard, Plain):
+class HeardPlain(SessionOutput, Plain):
     """Lines, for a dumb terminal or a pipe."""
 
     is_drawn = False

@@ -29,24 +29,30 @@ from acp_launch.errors import (
 )
 from acp_launch.interactive import commands
 from acp_launch.interactive.front import Event, Front, Interrupted, Left, Submitted
-from acp_launch.interactive.output import Heard
-from acp_launch.interactive.state import Current, Desk, Leave, Move, Room, Rooms, Showing, is_the_end
-from acp_launch.interactive.which import Seat
-from acp_launch.launch.loop import Interrupts, kept
-from acp_launch.launch.run import Reconnect, Talks, after_login, call_on, check, once, open_wanted
-from acp_launch.launch.servers import launch_servers
-from acp_launch.launch.services import served
+from acp_launch.interactive.output import SessionOutput
+from acp_launch.interactive.state import (
+    CurrentSession,
+    HeldSession,
+    HeldSessions,
+    InteractiveState,
+    Leave,
+    Move,
+    Showing,
+    is_the_end,
+)
+from acp_launch.interactive.which import TerminalFront
+from acp_launch.launch.run import RestartAgent, SessionNeeds, after_login, conversation, once, with_agent
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session.attachments import Block, told
-from acp_launch.session.client import Client, Turn
+from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.person import Choice, Person
 
-# Who takes what comes from the keyboard: always somebody, so that Ctrl-C is never in vain.
+# The keyboard's events have a handler at any time, so that Ctrl-C always works.
 
 
 Taker = Callable[[Event], None]
@@ -61,9 +67,9 @@ class GivenUp(Exception):  # noqa: N818 - it reads as what happened
         self.leaves = leaves
 
 
-class Attention:
+class KeyboardFocus:
     def __init__(self, front: Front, otherwise: Taker) -> None:
-        """`otherwise` takes what nobody else does."""
+        """`otherwise` takes what has no other handler."""
         self._front = front
         self._taker = otherwise
 
@@ -71,7 +77,7 @@ class Attention:
         """Hand on every event, until cancelled."""
         while True:
             event = await self._front.events.get()
-            self._taker(event)  # whoever it is by now
+            self._taker(event)  # the one that there is by now
 
     @contextmanager
     def of(self, taker: Taker) -> Iterator[None]:
@@ -114,15 +120,15 @@ class Attention:
 TITLE = 80  # characters of the first prompt that stand in for a title
 
 
-class Turning:
+class InteractiveTurn:
     def __init__(
         self,
-        desk: Desk,
+        desk: InteractiveState,
         showing: Showing,
-        attention: Attention,
+        focus: KeyboardFocus,
         blocks: Callable[[str, Capabilities], Sequence[Block]],
     ) -> None:
-        self._desk, self._showing, self._attention, self._blocks = desk, showing, attention, blocks
+        self._desk, self._showing, self._focus, self._blocks = desk, showing, focus, blocks
         self.queue: list[str] = []
         self._unanswered = ""  # the prompt that was sent and not answered
         self._turn: Turn | None = None
@@ -148,7 +154,7 @@ class Turning:
         self._desk.front.queued(self.queue)
         return "\n".join(filter(None, parts))
 
-    async def take(self, current: Current, text: str) -> Leave | None:
+    async def take(self, current: CurrentSession, text: str) -> Leave | None:
         """Send a prompt and see its turn through; gives how the session is to be left, if it is.
 
         Raises:
@@ -173,7 +179,7 @@ class Turning:
             desk.failed(error)
             desk.front.offer(self.give_back())
         except WaitExpired:
-            if self._outcome is None:  # else nobody wants the agent back
+            if self._outcome is None:  # else the session is being left
                 raise
         self._unanswered = ""
         if self._is_cancelled and self.queue:  # it may have been meant for the answer
@@ -181,7 +187,7 @@ class Turning:
         self._showing.mood = "idle"
         return self._outcome
 
-    async def _seen_through(self, current: Current, blocks: Sequence[object]) -> None:
+    async def _seen_through(self, current: CurrentSession, blocks: Sequence[object]) -> None:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))
@@ -193,32 +199,28 @@ class Turning:
                         beside.add(task)
                         task.add_done_callback(beside.discard)
 
-                with self._attention.of(take):
+                with self._focus.of(take):
                     await asyncio.wait({running})
                 for task in beside:
                     task.cancel()
         except BaseExceptionGroup as failures:
             raise first(failures) from None
 
-    async def _run(self, current: Current, blocks: Sequence[object]) -> None:
+    async def _run(self, current: CurrentSession, blocks: Sequence[object]) -> None:
         desk = self._desk
 
         async def prompted() -> TurnEnd:
-            self._turn = Turn(
-                current.connection,
-                current.client,
-                current.ready.session_id,
-                silence=desk.plan.timeouts.silence,
-                over=desk.servers.first_turn_over if current.turns == 0 else lambda: None,
-            )
+            self._turn = desk.launch.turn(current.session, is_first=current.turns == 0)
             return await self._turn.run(blocks)
 
-        current.last = await after_login(prompted, current.connection, desk.needs.log_in)
+        current.last = await after_login(prompted, current.connection, desk.launch.needs.log_in)
         current.turns += 1
         current.room.used(current.last.title or current.first_prompt)
         await desk.observer.drain()
 
-    def _taken(self, event: Event, running: "asyncio.Task[None]", current: Current) -> Coroutine[Any, Any, None] | None:
+    def _taken(
+        self, event: Event, running: "asyncio.Task[None]", current: CurrentSession
+    ) -> Coroutine[Any, Any, None] | None:
         """What is to be done beside the turn, if anything."""
         match event:
             case Submitted(text) if commands.is_ours(text) and commands.works_in_turn(text):
@@ -227,7 +229,7 @@ class Turning:
                 self.enter(text)
             case Interrupted() if self._is_cancelled:
                 self._outcome = Leave(INTERRUPTED)
-                self._desk.interrupts.hurry.set()
+                self._desk.launch.interrupts.hurry.set()
                 running.cancel()
             case Interrupted():
                 self._cancel(running)
@@ -236,7 +238,7 @@ class Turning:
                 self._cancel(running)
         return None
 
-    async def _carried_out(self, text: str, current: Current) -> None:
+    async def _carried_out(self, text: str, current: CurrentSession) -> None:
         outcome = await commands.run(self._desk, current, text)
         assert outcome is None, "what works in a turn does not end it"
 
@@ -250,7 +252,7 @@ class Turning:
             running.cancel()
 
 
-# An agent died or hung in the midst of a session: whether somebody wants it started again.
+# Ask whether to restart an agent that died or hung during a session.
 
 
 LEAVE = Choice("n", "Leave")
@@ -263,8 +265,8 @@ def can_go_on(able: Capabilities) -> bool:
     return able.load or able.resume
 
 
-async def is_wanted_again(
-    able: Capabilities, person: Person, attention: Attention, enter: Callable[[str], None]
+async def ask_to_restart(
+    able: Capabilities, person: Person, focus: KeyboardFocus, enter: Callable[[str], None]
 ) -> bool:
     """`able` is what it could do; `enter` takes what is entered meanwhile.
 
@@ -273,7 +275,7 @@ async def is_wanted_again(
     """
     choices = AGAIN if can_go_on(able) else ANEW
     try:
-        return await attention.while_waiting(_is_chosen(person, choices), enter)
+        return await focus.while_waiting(_is_chosen(person, choices), enter)
     except GivenUp as given_up:
         if given_up.leaves:
             return False
@@ -292,12 +294,12 @@ INTERRUPTED = 130
 class Seating(Struct, frozen=True, kw_only=True):
     """What an interactive session takes besides its plan."""
 
-    needs: Talks
-    front: Seat
+    needs: SessionNeeds
+    front: TerminalFront
     observer: Output
-    heard: Heard
-    rooms: Rooms
-    room: Room  # the first
+    heard: SessionOutput
+    rooms: HeldSessions
+    room: HeldSession  # the first
     replay: bool
     wishes: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
@@ -310,55 +312,38 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
     Raises:
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
     """
-    needs = seating.needs
+    front = seating.front
     try:
         async with (
-            kept(needs.guard),
-            Interrupts(seating.front.interrupt) as interrupts,
-            launch_servers(
-                plan,
-                seating.observer,
-                interrupts,
-                secrets=needs.secrets,
-                max_line=needs.max_line,
-                logs=needs.server_logs,
-            ) as servers,
+            conversation(plan, seating.needs, seating.observer, on_interrupt=front.interrupt) as launch,
             asyncio.TaskGroup() as tasks,
         ):
-            desk = Desk(
-                plan=plan,
-                needs=needs,
-                front=seating.front,
+            desk = InteractiveState(
+                launch=launch,
+                front=front,
                 observer=seating.observer,
                 heard=seating.heard,
                 rooms=seating.rooms,
                 here=seating.here,
-                servers=servers,
-                interrupts=interrupts,
             )
-            tasks.create_task(seating.front.run(), name="front")
+            tasks.create_task(front.run(), name="front")
             story = _Sitting(desk, seating)
-            keyboard = tasks.create_task(story.attention.pump(), name="keyboard")
-            is_orderly = False
+            keyboard = tasks.create_task(story.focus.pump(), name="keyboard")
             try:
-                code = await story.run(spawned)
-                is_orderly = True
+                return await story.run(spawned)
             finally:
-                servers.stopping(is_orderly=is_orderly)
                 keyboard.cancel()
-                seating.front.close()
-            check(interrupts)
-            return code
+                front.close()
     except BaseExceptionGroup as failures:
         raise first(failures) from None
 
 
 class _Sitting:
-    def __init__(self, desk: Desk, seating: Seating) -> None:
+    def __init__(self, desk: InteractiveState, seating: Seating) -> None:
         self._desk = desk
         self._showing = Showing(desk, commands.words())
-        self.attention = Attention(desk.front, self._while_starting)
-        self._turning = Turning(desk, self._showing, self.attention, seating.blocks)
+        self.focus = KeyboardFocus(desk.front, self._while_starting)
+        self._turning = InteractiveTurn(desk, self._showing, self.focus, seating.blocks)
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # what came while nothing was going on
         self._room = seating.room
         self._replay = seating.replay
@@ -368,21 +353,21 @@ class _Sitting:
         desk.heard.server_changed = self._showing.changed
 
     async def run(self, spawned: Spawned) -> int:
-        desk = self._desk
+        desk, launch = self._desk, self._desk.launch
         try:
             while True:
                 try:
-                    return await call_on(
-                        desk.plan, desk.needs, spawned, desk.observer, desk.interrupts, self._talk, None
+                    return await with_agent(
+                        launch.plan, launch.needs, spawned, desk.observer, self._talk, launch.interrupts
                     )
-                except Reconnect:
-                    self._log_in = once(desk.needs.log_in)
+                except RestartAgent:
+                    self._log_in = once(desk.launch.needs.log_in)
                     desk.say("the agent is started again, it knows the login now")
                 except (AgentError, WaitExpired, RemoteProtocolError) as error:
-                    if isinstance(error, AgentRefused) or not await desk.interrupts.watch(self._again(error)):
+                    if isinstance(error, AgentRefused) or not await desk.launch.interrupts.watch(self._again(error)):
                         raise
                 self._replay = False
-                spawned = desk.needs.respawn()
+                spawned = desk.launch.needs.respawn()
         finally:
             self._showing.close()
             self._room.leave()
@@ -393,7 +378,7 @@ class _Sitting:
             case Submitted(text):
                 self._turning.enter(text)
             case Interrupted() | Left():
-                self._desk.interrupts.interrupt()
+                self._desk.launch.interrupts.interrupt()
 
     async def _again(self, error: LaunchError) -> bool:
         """Whether an agent that died or hung is to be started again. One that never opened a session is not."""
@@ -404,7 +389,7 @@ class _Sitting:
         desk.current = None
         desk.failed(error)
         self._showing.mood = "down"
-        is_wanted = await is_wanted_again(able, desk.front.person, self.attention, self._turning.enter)
+        is_wanted = await ask_to_restart(able, desk.front.person, self.focus, self._turning.enter)
         if is_wanted and not can_go_on(able):
             self._room.leave()
             self._room = desk.rooms.fresh()
@@ -427,42 +412,31 @@ class _Sitting:
         finally:
             await current.leaving.aclose()
 
-    async def _enter(self, connection: Connection, room: Room, wishes: Sequence[Setting]) -> Current:
-        desk, needs = self._desk, self._desk.needs
-        leaving = AsyncExitStack()
+    async def _enter(self, connection: Connection, room: HeldSession, wishes: Sequence[Setting]) -> CurrentSession:
+        desk, leaving = self._desk, AsyncExitStack()
+        desk.heard.is_history_hidden = not self._replay
+        request = room.request(wishes, replay=self._replay)
+        opening = desk.launch.session(connection, request, self._log_in, changed=self._showing.changed)
         try:
-            serving = await leaving.enter_async_context(
-                served(desk.plan, connection, needs.means, desk.interrupts.hurry)
-            )
-            client = Client(
-                connection,
-                name=room.name,
-                gate=needs.means.gate,
-                services=serving.services,
-                completed=serving.completed,
-                changed=self._showing.changed,
-            )
-            wanted = room.wanted(wishes, replay=self._replay)
-            desk.heard.is_history_hidden = not self._replay
-            ready = await open_wanted(desk.plan, wanted, needs.secrets, connection, client, desk.servers, self._log_in)
+            session = await leaving.enter_async_context(opening)
             room.opened()
-            self._log_in = needs.log_in
+            self._log_in = desk.launch.needs.log_in
             desk.rooms.records()  # for completion
         except BaseException:
             await leaving.aclose()
             raise
-        return Current(connection, client, ready, room, leaving)
+        return CurrentSession(session, room, leaving)
 
-    async def _moved(self, current: Current, room: Room) -> Current:
+    async def _moved(self, current: CurrentSession, room: HeldSession) -> CurrentSession:
         """Go to another session, or stay where we are when it cannot be opened."""
         self._showing.mood = "starting"
         self._replay = True
         entering = self._enter(current.connection, room, ())
         try:
-            entered = await self.attention.while_waiting(entering, self._turning.enter)
-        except (LaunchError, Reconnect, GivenUp) as error:
+            entered = await self.focus.while_waiting(entering, self._turning.enter)
+        except (LaunchError, RestartAgent, GivenUp) as error:
             room.leave()
-            if isinstance(error, Reconnect) or (isinstance(error, LaunchError) and is_the_end(error)):
+            if isinstance(error, RestartAgent) or (isinstance(error, LaunchError) and is_the_end(error)):
                 raise
             current.client.attend()
             self._tell_why(error)
@@ -472,10 +446,10 @@ class _Sitting:
         self._desk.chosen.clear()
         return entered
 
-    async def _left(self, current: Current) -> None:
+    async def _left(self, current: CurrentSession) -> None:
         """The agent may forget what it holds for a session that was left."""
         await current.leaving.aclose()
-        connection, limit = current.connection, self._desk.plan.timeouts.session
+        connection, limit = current.connection, self._desk.launch.plan.timeouts.session
         if connection.agent.capabilities.close:
             call = connection.conversation.end("close", current.ready.session_id)
             try:
@@ -492,7 +466,7 @@ class _Sitting:
         if error.leaves:
             self._inbox.put_nowait(Left())
 
-    async def _converse(self, current: Current) -> Leave | Move:
+    async def _converse(self, current: CurrentSession) -> Leave | Move:
         while True:
             text = await self._next(current)
             if text is None:
@@ -506,17 +480,17 @@ class _Sitting:
             if outcome is not None:
                 return outcome
 
-    async def _carried_out(self, current: Current, text: str) -> Leave | Move | None:
+    async def _carried_out(self, current: CurrentSession, text: str) -> Leave | Move | None:
         running = commands.run(self._desk, current, text)
         try:
-            return await self.attention.while_waiting(running, self._turning.enter)
+            return await self.focus.while_waiting(running, self._turning.enter)
         except GivenUp as error:
             self._tell_why(error)
             return None
         finally:
             self._showing.refresh()
 
-    async def _next(self, current: Current) -> str | None:
+    async def _next(self, current: CurrentSession) -> str | None:
         """What is to be done next; None at the end of input, empty after a second Ctrl-C.
 
         Raises:
@@ -525,7 +499,7 @@ class _Sitting:
         if self._turning.queue:
             return self._turning.dequeued()
         while True:
-            with self.attention.of(self._inbox.put_nowait):
+            with self.focus.of(self._inbox.put_nowait):
                 event = await current.connection.unless_over(self._inbox.get())
             match event:
                 case Submitted(text):

@@ -12,10 +12,8 @@ from acp_launch.console.stderr import TYPED, harmless
 from acp_launch.console.stream.redacted import Output
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, RemoteProtocolError, SessionError, WaitExpired
 from acp_launch.interactive.front import Front, Mood, Status, Vocabulary, Word
-from acp_launch.interactive.output import Heard
-from acp_launch.launch.loop import Interrupts
-from acp_launch.launch.run import Talks, Wanted
-from acp_launch.launch.servers import LaunchServers
+from acp_launch.interactive.output import SessionOutput
+from acp_launch.launch.run import Launch, OpenSession, SessionRequest
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.lifecycle import Standing
 from acp_launch.secret.redact import redactor
@@ -30,7 +28,7 @@ from acp_launch.session.store import Keeper, Record, Registry, continued, fresh_
 # The sessions of a project and profile that a person can go to and come from: each held while somebody is in it.
 
 
-class Room:
+class HeldSession:
     """A session that is held by us."""
 
     def __init__(self, registry: Registry, plan: LaunchPlan, name: str, record: Record | None, held: ExitStack) -> None:
@@ -41,9 +39,11 @@ class Room:
         self._record = record
         self._held = held
 
-    def wanted(self, wishes: Sequence[Setting], *, replay: bool) -> Wanted:
+    def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
         """How it is opened now: anew the first time, continued afterwards."""
-        return Wanted(name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened)
+        return SessionRequest(
+            name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened
+        )
 
     def opened(self) -> None:
         """It is open, and on record: from here on it is continued."""
@@ -58,7 +58,7 @@ class Room:
         self._held.close()
 
 
-class Rooms:
+class HeldSessions:
     def __init__(
         self,
         registry: Registry,
@@ -72,7 +72,7 @@ class Rooms:
         self._hold, self._check = hold, check
         self._known: tuple[tuple[str, str], ...] = ()
 
-    def enter(self, name: str, *, is_new: bool) -> Room:
+    def enter(self, name: str, *, is_new: bool) -> HeldSession:
         """Go to the session of that name, or with `is_new` open it.
 
         Raises:
@@ -91,13 +91,13 @@ class Rooms:
         except BaseException:
             holding.close()
             raise
-        return Room(self._registry, self._plan, name, record, holding)
+        return HeldSession(self._registry, self._plan, name, record, holding)
 
-    def first(self, name: str, record: Record | None, held: ExitStack) -> Room:
+    def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
         """The one that the command line chose; `held` holds it already."""
-        return Room(self._registry, self._plan, name, record, held)
+        return HeldSession(self._registry, self._plan, name, record, held)
 
-    def fresh(self) -> Room:
+    def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
 
     def known(self) -> tuple[tuple[str, str], ...]:
@@ -114,30 +114,37 @@ class Rooms:
 TAB, DIM = "\t", "2"
 
 
-class Current(Struct, eq=False):
+class CurrentSession(Struct, eq=False):
     """The session somebody is in."""
 
-    connection: Connection
-    client: Client
-    ready: SessionReady
-    room: Room
+    session: OpenSession
+    room: HeldSession
     leaving: AsyncExitStack  # ends what was served to it
     turns: int = 0
     first_prompt: str = ""  # the beginning of it, which stands in for a title
     last: TurnEnd | None = None
 
+    @property
+    def connection(self) -> Connection:
+        return self.session.connection
 
-class Desk(Struct, kw_only=True, eq=False):
-    plan: LaunchPlan
-    needs: Talks
+    @property
+    def client(self) -> Client:
+        return self.session.client
+
+    @property
+    def ready(self) -> SessionReady:
+        return self.session.ready
+
+
+class InteractiveState(Struct, kw_only=True, eq=False):
+    launch: Launch
     front: Front
     observer: Output
-    heard: Heard
-    rooms: Rooms
+    heard: SessionOutput
+    rooms: HeldSessions
     here: Path  # where the command was typed
-    servers: LaunchServers
-    interrupts: Interrupts
-    current: Current | None = None
+    current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back
 
     def say(self, text: str, style: str = "") -> None:
@@ -181,7 +188,7 @@ class Leave(Struct, frozen=True):
 class Move(Struct, frozen=True):
     """Another session is wanted."""
 
-    room: Room
+    room: HeldSession
 
 
 Outcome = Leave | Move
@@ -195,12 +202,12 @@ DOWN = ("failed", "resting", "stopped")
 
 
 class Showing:
-    def __init__(self, desk: Desk, commands: tuple[Word, ...]) -> None:
+    def __init__(self, desk: InteractiveState, commands: tuple[Word, ...]) -> None:
         self._desk = desk
         self._commands = commands
         self._mood: Mood = "starting"
         self._due: asyncio.TimerHandle | None = None
-        self._agent = desk.plan.agent.command.name  # until it says who it is
+        self._agent = desk.launch.plan.agent.command.name  # until it says who it is
         self._session = ""  # the last there was: what is down has its name still
 
     @property
@@ -236,12 +243,12 @@ class Showing:
             self._session = (
                 "" if is_fresh(current.room.name) else current.room.name
             )  # one that nobody chose says little
-        servers = desk.servers.standings()
+        servers = desk.launch.servers.standings()
         usage = state.usage
         said = redactor.text
         return Status(
             agent=said(self._agent),
-            profile=desk.plan.profile,
+            profile=desk.launch.plan.profile,
             session=self._session,
             title=said(state.title),
             mode=said(state.mode),
@@ -261,8 +268,8 @@ class Showing:
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),
-            values=_values(state, desk.servers.standings(), self._sessions),
-            directories=(desk.plan.cwd, *desk.plan.additional_directories),
+            values=_values(state, desk.launch.servers.standings(), self._sessions),
+            directories=(desk.launch.plan.cwd, *desk.launch.plan.additional_directories),
         )
 
     @property

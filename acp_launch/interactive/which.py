@@ -9,7 +9,7 @@ from acp_launch.console.draw.region import Canvas
 from acp_launch.interactive.front import Front
 
 
-class Seat(Front, Protocol):
+class TerminalFront(Front, Protocol):
     """A front, and where the session is drawn; None where it is only written, line by line."""
 
     @property
@@ -20,11 +20,11 @@ class Seat(Front, Protocol):
 
 
 def possible() -> bool:
-    """Whether there is somebody to sit in front of it: stdin is a terminal."""
+    """Whether a user can be at the keyboard: stdin is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def front(history: Path) -> Seat:
+def choose_front(history: Path) -> TerminalFront:
     """To be called within the event loop. `history` is the file that keeps what is typed in this project."""
     if _is_able():
         from acp_launch.interactive.application import Application

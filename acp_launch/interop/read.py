@@ -1,7 +1,9 @@
 """
-Each tool's entries, by the keys its documentation names (November 2026). Pure.
+The entries of other tools' files, read by the keys in the tools' documentation (November 2026).
 
-What a key means is one function of `declared`; a key that is in no table is left out, and that is said.
+`entries` yields a `ToolEntry` for each server and agent. One function reads each key; `_KEYS` is the table of each
+tool. A key that is not in the table, or has a value of the wrong type, is left out with a note, never guessed.
+`translated` turns a tool's references into ours. `survey` lists the files of all tools on this machine.
 """
 
 import re
@@ -15,14 +17,9 @@ from msgspec import Struct
 from acp_launch.document.nodes import number_text
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import LaunchError, ProblemsError
-from acp_launch.interop.tools import TOOLS, Dialect, Machine, Source, Tool, places, read
+from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import is_private
-
-# What one entry of another tool says, in our words and still in that tool's way of writing. Pure.
-#
-# A value of the wrong type is left out with a word about it, never guessed at; a key without a counterpart likewise.
-
 
 Kind = Literal["server", "agent"]
 Transport = Literal["", "stdio", "http", "sse"]
@@ -40,8 +37,11 @@ _TRANSPORTS: Mapping[str, Transport] = {
 
 
 @dataclass
-class Declared:
-    """`left` is what has no place in ours: a key and why. `unfit` says why the entry cannot be taken at all."""
+class ToolEntry:
+    """An entry with our names for its keys, and the tool's own references in its texts.
+
+    `left` are keys that are left out, and why. `unfit` says why the entry cannot be imported at all.
+    """
 
     name: str
     kind: Kind = "server"
@@ -55,7 +55,7 @@ class Declared:
     more: dict[str, Any] = field(default_factory=dict)  # `timeouts`, `tools` and `required` as a profile has them
     passed: list[str] = field(default_factory=list)  # variables of the tool's own environment
     from_env: dict[str, tuple[str, str]] = field(default_factory=dict)  # header → text before it, variable
-    kept: list[str] = field(default_factory=list)  # variables whose values the tool has in a store of its own
+    kept: list[str] = field(default_factory=list)  # variables whose values are in the tool's own store
     left: list[tuple[str, str]] = field(default_factory=list)
     disabled: bool = False
     unfit: str = ""
@@ -64,11 +64,11 @@ class Declared:
         self.left.append((key, why))
 
 
-Reader = Callable[[Declared, str, Any], None]  # the entry, the key as it is written, its value
+Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is written, its value
 
 
 def text(value: Any) -> str | None:
-    """As it reaches a program; None for what is no single value."""
+    """Convert a value to the text that a program gets; None for a list or a mapping."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -76,7 +76,7 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def command(entry: Declared, key: str, value: Any) -> None:
+def command(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, Mapping):  # Zed's older form: a command with its own arguments
         command(entry, f"{key}.path", value.get("path"))
         args(entry, f"{key}.args", value.get("args", []))
@@ -92,24 +92,24 @@ def command(entry: Declared, key: str, value: Any) -> None:
     entry.command = found or ""
 
 
-def args(entry: Declared, key: str, value: Any) -> None:
+def args(entry: ToolEntry, key: str, value: Any) -> None:
     found = [text(item) for item in value] if isinstance(value, list) and len(value) <= MOST else [None]
-    if None in found:  # a missing argument would make it another command
+    if None in found:  # without one of its arguments it would be another command
         entry.unfit = f"its {key} is no list of texts"
         return
     entry.args = [item for item in found if item is not None]
 
 
-def env(entry: Declared, key: str, value: Any) -> None:
+def env(entry: ToolEntry, key: str, value: Any) -> None:
     entry.env |= _map(entry, key, value)
 
 
-def headers(entry: Declared, key: str, value: Any) -> None:
+def headers(entry: ToolEntry, key: str, value: Any) -> None:
     entry.headers |= _map(entry, key, value)
 
 
-def _map(entry: Declared, key: str, value: Any) -> dict[str, str]:
-    """A mapping of texts; acpx writes it as a list of names and values."""
+def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
+    """Read a mapping of texts; acpx writes it as a list of names and values."""
     if isinstance(value, list) and len(value) <= MOST:
         value = _pairs(entry, key, value)
     if not isinstance(value, Mapping) or len(value) > MOST:
@@ -124,7 +124,7 @@ def _map(entry: Declared, key: str, value: Any) -> dict[str, str]:
     return found
 
 
-def _pairs(entry: Declared, key: str, items: Sequence[Any]) -> dict[str, Any]:
+def _pairs(entry: ToolEntry, key: str, items: Sequence[Any]) -> dict[str, Any]:
     found = {}
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, Mapping) else None
@@ -137,25 +137,25 @@ def _pairs(entry: Declared, key: str, items: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def cwd(entry: Declared, key: str, value: Any) -> None:
+def cwd(entry: ToolEntry, key: str, value: Any) -> None:
     entry.cwd = _single(entry, key, value)
 
 
-def url(entry: Declared, key: str, value: Any) -> None:
+def url(entry: ToolEntry, key: str, value: Any) -> None:
     entry.url = _single(entry, key, value)
 
 
 def url_of(transport: Transport) -> Reader:
-    """A key that says by its name how the server is spoken to."""
+    """Make a reader for a url whose key implies the transport."""
 
-    def read(entry: Declared, key: str, value: Any) -> None:
+    def read(entry: ToolEntry, key: str, value: Any) -> None:
         url(entry, key, value)
         entry.transport = entry.transport or transport
 
     return read
 
 
-def transport(entry: Declared, key: str, value: Any) -> None:
+def transport(entry: ToolEntry, key: str, value: Any) -> None:
     word = re.sub("[^a-z]", "", value.lower()) if isinstance(value, str) else ""
     if word in _TRANSPORTS:
         entry.transport = _TRANSPORTS[word]
@@ -163,29 +163,29 @@ def transport(entry: Declared, key: str, value: Any) -> None:
         entry.unfit = f"its {key} is none that acp-launch knows"
 
 
-def disabled(entry: Declared, key: str, value: Any) -> None:
+def disabled(entry: ToolEntry, key: str, value: Any) -> None:
     entry.disabled = entry.disabled or value is True
 
 
-def enabled(entry: Declared, key: str, value: Any) -> None:
+def enabled(entry: ToolEntry, key: str, value: Any) -> None:
     entry.disabled = entry.disabled or value is False
 
 
-def required(entry: Declared, key: str, value: Any) -> None:
+def required(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, bool):
         entry.more["required"] = value
     else:
         entry.leave(key, "is neither true nor false")
 
 
-def silent(entry: Declared, key: str, value: Any) -> None:
-    """What says nothing to us: a description, an icon."""
+def silent(entry: ToolEntry, key: str, value: Any) -> None:
+    """Skip a key without effect for acp-launch, such as a description or an icon."""
 
 
 def timeout(what: Literal["start", "call"], unit: float) -> Reader:
-    """`unit` is how many seconds one of theirs is."""
+    """Make a reader for a timeout; `unit` is the tool's unit in seconds."""
 
-    def read(entry: Declared, key: str, value: Any) -> None:
+    def read(entry: ToolEntry, key: str, value: Any) -> None:
         seconds = value * unit if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if not 0.001 <= seconds <= 24 * 3600:
             entry.leave(key, "is no length of time")
@@ -196,12 +196,12 @@ def timeout(what: Literal["start", "call"], unit: float) -> Reader:
 
 
 def tools(what: Literal["allow", "deny"]) -> Reader:
-    def read(entry: Declared, key: str, value: Any) -> None:
+    def read(entry: ToolEntry, key: str, value: Any) -> None:
         names = value if isinstance(value, list) else []
         if value is None or (names == [] and isinstance(value, list)):
             return  # no restriction
         if not names or len(names) > MOST or not all(isinstance(name, str) and name.strip() for name in names):
-            # Not left out silently: a server with more tools than somebody wanted is another server.
+            # The whole entry is refused: without its restriction the server would offer more tools than the user wants.
             entry.unfit = f"its {key} is no list of names"
             return
         entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
@@ -209,7 +209,7 @@ def tools(what: Literal["allow", "deny"]) -> Reader:
     return read
 
 
-def _single(entry: Declared, key: str, value: Any) -> str:
+def _single(entry: ToolEntry, key: str, value: Any) -> str:
     found = text(value)
     if found is None:
         entry.unfit = f"its {key} is no text"
@@ -233,30 +233,30 @@ _COMMON: Mapping[str, Reader] = {
 }
 
 
-def _codex_variables(entry: Declared, key: str, value: Any) -> None:
-    """Names that are passed on from Codex's own environment."""
+def _codex_variables(entry: ToolEntry, key: str, value: Any) -> None:
+    """Read the names of variables that are passed on from Codex's own environment."""
     for item in value if isinstance(value, list) else []:
         name = item.get("name") if isinstance(item, Mapping) else item
         if isinstance(name, str):
             entry.passed.append(name)
 
 
-def _codex_bearer(entry: Declared, key: str, value: Any) -> None:
+def _codex_bearer(entry: ToolEntry, key: str, value: Any) -> None:
     if isinstance(value, str):
         entry.from_env["Authorization"] = ("Bearer ", value)
 
 
-def _codex_headers(entry: Declared, key: str, value: Any) -> None:
+def _codex_headers(entry: ToolEntry, key: str, value: Any) -> None:
     for header, name in value.items() if isinstance(value, Mapping) else ():
         if isinstance(name, str):
             entry.from_env[str(header)] = ("", name)
 
 
-def _goose_keys(entry: Declared, key: str, value: Any) -> None:
+def _goose_keys(entry: ToolEntry, key: str, value: Any) -> None:
     entry.kept += [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
-def _argv(entry: Declared, key: str, value: Any) -> None:
+def _argv(entry: ToolEntry, key: str, value: Any) -> None:
     command(entry, key, value if isinstance(value, list) else None)
 
 
@@ -306,23 +306,23 @@ _KEYS: Mapping[str, Mapping[str, Reader]] = {
     },
     "acpx": {**_COMMON, "argv": _argv},
 }
-_NO_PROGRAM = {"builtin", "platform", "frontend", "inline_python"}  # goose's own, without a server behind them
+_NO_PROGRAM = {"builtin", "platform", "frontend", "inline_python"}  # goose's own extensions, which are not servers
 
 
-def entries(tool: Tool, root: Any, project: str) -> Iterator[Declared]:
-    """Every server and agent a file of this tool declares, as they come; of one that two scopes declare, the nearer."""
+def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
+    """Yield every server and agent of a file in order; of two scopes with the same name, the nearer one."""
     nearer: set[tuple[Kind, str]] = set()
     for kind, holder in _holders(tool, root, project):
         found = [(name, value) for name, value in _named(holder) if (kind, name) not in nearer]
         nearer |= {(kind, name) for name, _ in found}
         for name, value in found:
-            entry = Declared(name, kind)
+            entry = ToolEntry(name, kind)
             _read(tool, entry, value)
             yield entry
 
 
 def inputs(tool: Tool, root: Any) -> frozenset[str]:
-    """The ids of what VS Code asks a person to type."""
+    """Return the ids of the inputs that VS Code asks the user for."""
     listed = root.get("inputs") if tool.name == "vscode" and isinstance(root, Mapping) else None
     asked = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     ids = (one.get("id") for one in asked if one.get("type") == "promptString")
@@ -350,7 +350,7 @@ def _named(holder: Any) -> Sequence[tuple[str, Any]]:
     return [(name if isinstance(name, str) else "", one) for name, one in names]
 
 
-def _read(tool: Tool, entry: Declared, value: Any) -> None:
+def _read(tool: Tool, entry: ToolEntry, value: Any) -> None:
     if not isinstance(value, Mapping):
         entry.unfit = "it is no mapping"
         return
@@ -368,21 +368,21 @@ def _read(tool: Tool, entry: Declared, value: Any) -> None:
     _complete(tool, entry)
 
 
-def _keys(tool: Tool, entry: Declared, value: Mapping[str, Any]) -> Mapping[str, Reader]:
+def _keys(tool: Tool, entry: ToolEntry, value: Mapping[str, Any]) -> Mapping[str, Reader]:
     keys = _KEYS[tool.name]
     if entry.kind == "agent":
         return {**keys, "type": _agent_type}
     if tool.name == "gemini" and "type" in value:
-        return {**keys, "url": url}  # its type says what the address is
+        return {**keys, "url": url}  # the entry states its transport
     return keys
 
 
-def _agent_type(entry: Declared, key: str, value: Any) -> None:
+def _agent_type(entry: ToolEntry, key: str, value: Any) -> None:
     if value != "custom":
         entry.unfit = "its command is not in the file: the editor installs it"
 
 
-def _complete(tool: Tool, entry: Declared) -> None:
+def _complete(tool: Tool, entry: ToolEntry) -> None:
     if entry.unfit:
         return
     if not entry.command.strip() and not entry.url:
@@ -395,15 +395,13 @@ def _complete(tool: Tool, entry: Declared) -> None:
         entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
 
 
-# What another tool takes from elsewhere, in its own way of writing, becomes a reference of ours. Pure.
+# References of the tools, by dialect. All other text is literal; a `${` in it is written `$${`.
 #
-# shell ${VAR} ${VAR:-default} Claude Code dollar $VAR ${VAR} ${VAR:-default} Gemini CLI, and goose in headers code
-# ${env:VAR} ${input:id} ${workspaceFolder} ${userHome} VS Code, Cursor braces {env:VAR} {file:path} opencode none
-# everything is text Claude Desktop, Codex, Zed, JetBrains, acpx, goose
-#
-# Whatever a tool passes on as it stands is text for us too: a `${` in it is written `$${`.
-
-
+#     shell    ${VAR} ${VAR:-default}                                 Claude Code
+#     dollar   $VAR ${VAR} ${VAR:-default}                            Gemini CLI, and goose in headers
+#     code     ${env:VAR} ${input:id} ${workspaceFolder} ${userHome}  VS Code, Cursor
+#     braces   {env:VAR} {file:path}                                  opencode
+#     none     everything is text                                     Claude Desktop, Codex, Zed, JetBrains, acpx, goose
 _SHELL = r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}"
 _PATTERNS: Mapping[Dialect, re.Pattern[str]] = {
     "none": re.compile(r"(?!)"),
@@ -417,11 +415,11 @@ _MARKS = {"pathSeparator": "/", "/": "/"}
 
 
 class Untranslatable(ValueError):  # noqa: N818 - it reads as what it is
-    """Raised for what has no counterpart here; the message continues a sentence that begins with its place."""
+    """Raised for a reference without a counterpart; the message continues a sentence that begins with its place."""
 
 
 def translated(text: str, dialect: Dialect, inputs: Container[str] = ()) -> str:
-    """`inputs` are the ids of what the tool asks a person for; each becomes `${secret:ID}`, whatever it is called.
+    """Translate a tool's references. `inputs` are the ids of its inputs; each becomes `${secret:ID}`.
 
     Raises:
         Untranslatable: part of it has no counterpart.
@@ -477,11 +475,8 @@ def _variable(name: str, default: str = "") -> str:
     return f"${{env:{name}{default}}}"
 
 
-# What other tools have configured on this machine: for a list of it, and for whoever begins a profile.
-
-
 class Finding(Struct, frozen=True):
-    """One file. `source` is None when it cannot be used, and `fault` says why."""
+    """A configuration file of a tool on this machine. `source` is None if it cannot be used; `fault` says why."""
 
     tool: Tool
     file: Path
@@ -491,8 +486,8 @@ class Finding(Struct, frozen=True):
     fault: str = ""
 
 
-def survey(machine: Machine, project: Path) -> Iterator[Finding]:
-    """Every file there is, tool by tool, the nearest first. Nothing raises: a file that is wrong says so."""
+def survey(machine: Host, project: Path) -> Iterator[Finding]:
+    """Find every file of every tool, the nearest first. A file that cannot be read has a `fault`; nothing is raised."""
     for tool in TOOLS.values():
         for file in places(tool, machine, project):
             if _is_there(file):

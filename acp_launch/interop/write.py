@@ -1,8 +1,12 @@
 """
-A profile becomes entries of another tool: its servers, and its agent where the tool starts agents. Pure.
+The export of a profile: its servers, and its agent if the tool starts agents, as entries of another tool. Pure.
 
-What the tool cannot say is left out, and why is said (`Exported.notes`): of a server whose command or address cannot
-be said nothing is left.
+`exported` converts a profile. A value that the tool cannot express is left out with a note (`Exported.notes`); a server
+is left out if its command or address cannot be expressed. `insert_entries` puts the entries into the tool's file;
+`standalone_text` writes them on their own.
+
+Secrets are never read here. If the tool takes secrets only from its environment, each secret gets a variable: that of
+the server if it is the variable's whole value, else its own name in upper case. `References` records them.
 """
 
 import json
@@ -25,16 +29,7 @@ from acp_launch.protocol.written import visible
 from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference, parse
 from acp_launch.secret.value import PREFIX, variable
 
-# A text of a profile becomes one of another tool, with that tool's own references; a secret's value is not known here.
-#
-# shell, dollar ${NAME} code ${env:NAME}; a secret of VS Code's is ${input:ID} braces {env:NAME} none nothing but text:
-# what is a reference cannot be said there
-#
-# Where a tool takes secrets from its environment only, each secret gets a variable: that of the server if it is the
-# whole of one, else its own name in upper case. `References` remembers which. Pure.
-
-
-_SPECIAL = {  # what a tool would take for a reference of its own
+_SPECIAL = {  # text that a tool would take for one of its references; see `read` for the dialects
     "none": re.compile("(?!)"),
     "shell": re.compile(r"\$\{[A-Za-z_]"),
     "dollar": re.compile(r"\$\{?[A-Za-z_]"),
@@ -43,8 +38,8 @@ _SPECIAL = {  # what a tool would take for a reference of its own
 }
 
 
-class Surroundings(Struct, frozen=True):
-    """What `${project}` and its like are here, for tools that have no word for them."""
+class ExportContext(Struct, frozen=True):
+    """The values of `${project}` and the like, for tools without such references."""
 
     project: str
     home: str
@@ -53,7 +48,7 @@ class Surroundings(Struct, frozen=True):
 
 
 class References:
-    """The secrets of one export, by what the tool calls them: a variable, or an input."""
+    """The secrets of one export by their names in the tool: variables, or inputs."""
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}  # variable → secret
@@ -61,7 +56,7 @@ class References:
         self._reserved: dict[str, str] = {}
 
     def reserve(self, text: str, wanted: str) -> None:
-        """The variable `wanted` is for the secret that is the whole `text`, before any other wants it."""
+        """Reserve the variable `wanted` for a secret that is its whole value."""
         parts = parse(text)
         if len(parts) == 1 and isinstance(parts[0], SecretReference):
             self._reserved.setdefault(wanted, parts[0].name)
@@ -75,27 +70,29 @@ class References:
         return _named(self.inputs, slug(secret.replace("/", "-")) or "secret", secret)
 
 
-def outward(
-    text: str, tool: Tool, around: Surroundings, references: References, *, key: str = "", called: str = ""
+def tool_text(
+    text: str, tool: Tool, context: ExportContext, references: References, *, key: str = "", called: str = ""
 ) -> str:
-    """`key` is where it stands: `env`, `headers`; `called` the variable of the server's that `text` is the value of.
+    """Write a profile's text with the tool's references.
+
+    `key` is its place: `env` or `headers`; `called` is the server's variable that has this value.
 
     Raises:
-        Untranslatable: the tool cannot say part of it.
+        Untranslatable: the tool cannot express part of it.
     """
     parts, dialect = parse(text), tool.dialect_of(key)
     whole = called if len(parts) == 1 else ""
-    return "".join(_said(part, tool, dialect, around, references, whole) for part in parts)
+    return "".join(_said(part, tool, dialect, context, references, whole) for part in parts)
 
 
 def only_variable(text: str, references: References, *, called: str = "") -> str | None:
-    """The variable that `text` is nothing but, for tools that name variables instead of writing references."""
+    """Return the variable that is the whole `text`, for tools that take names of variables; None if there is none."""
     parts = parse(text)
     return _variable(parts, references, called)
 
 
 def bearer_variable(text: str, references: References) -> str | None:
-    """The variable of `Bearer …`, likewise."""
+    """Return the variable in `Bearer …`; None if there is none."""
     head, *rest = parse(text) or ("",)
     return _variable(rest, references, "") if head == "Bearer " else None
 
@@ -110,13 +107,13 @@ def _variable(parts: Sequence[Part], references: References, called: str) -> str
     return None
 
 
-def _said(part: Part, tool: Tool, dialect: Dialect, around: Surroundings, references: References, called: str) -> str:
+def _said(part: Part, tool: Tool, dialect: Dialect, context: ExportContext, references: References, called: str) -> str:
     if isinstance(part, str):
         if _SPECIAL[dialect].search(part):
             raise Untranslatable(f"holds text that {tool.title} would take for a variable")
         return part
     if isinstance(part, VariableReference):
-        return _place(part.name, dialect, around)
+        return _place(part.name, dialect, context)
     if isinstance(part, SecretReference):
         if tool.name == "vscode":
             return f"${{input:{references.input(part.name)}}}"
@@ -140,20 +137,20 @@ def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -
     return f"${{{name}}}" if default is None else f"${{{name}:-{default}}}"
 
 
-def _place(name: str, dialect: Dialect, around: Surroundings) -> str:
+def _place(name: str, dialect: Dialect, context: ExportContext) -> str:
     own: Mapping[str, Mapping[str, str]] = {
         "code": {"project": "${workspaceFolder}", "cwd": "${workspaceFolder}", "home": "${userHome}"},
         "shell": {"home": "${HOME}"},
         "dollar": {"home": "${HOME}"},
         "braces": {"home": "{env:HOME}"},
     }
-    here = {"project": around.project, "cwd": around.project, "home": around.home}
-    further = {"profile": around.profile, "python": around.python}
+    here = {"project": context.project, "cwd": context.project, "home": context.home}
+    further = {"profile": context.profile, "python": context.python}
     return own.get(dialect, {}).get(name) or (here | further)[name]
 
 
 def _named(known: dict[str, str], wanted: str, secret: str) -> str:
-    """The name under which `secret` is known; a name stands for one secret only."""
+    """Choose the name of a secret; a name stands for one secret only."""
     name, number = wanted, 1
     while known.get(name, secret) != secret:
         number += 1
@@ -162,35 +159,35 @@ def _named(known: dict[str, str], wanted: str, secret: str) -> str:
     return name
 
 
-# A profile's texts in the words of one tool, with a note about each that has none there. Pure.
-
-
-_OURS = ("restart", "roots", "bridge", "inherit_env")  # of a server: nobody else does that
+_OURS = ("restart", "roots", "bridge", "inherit_env")  # keys of a server that no other tool has
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 
 
-class Saying(Struct):
+class EntryWriter(Struct):
+    """Writes texts of a profile for one tool, with a note for everything that the tool cannot express."""
+
     tool: Tool
-    around: Surroundings
+    context: ExportContext
     references: References
     notes: list[str]
 
     def text(self, text: str, key: str = "", called: str = "") -> str:
-        """
+        """Write one text.
+
         Raises:
-            Untranslatable: the tool cannot say part of it.
+            Untranslatable: the tool cannot express part of it.
         """
-        return outward(text, self.tool, self.around, self.references, key=key, called=called)
+        return tool_text(text, self.tool, self.context, self.references, key=key, called=called)
 
     def path(self, text: str, *, is_program: bool) -> str:
-        """What a profile says relative to its project; of a program only what is no name to look up."""
+        """Write a path that is relative to the project as an absolute one; the name of a program on PATH stays."""
         has_folder = "/" in text or "\\" in text
         if (is_program and not has_folder) or text.startswith(("/", "~", "\\", "$")) or re.match("[A-Za-z]:", text):
             return self.text(text)
         return self.text("${project}/" + text.removeprefix("./"))
 
     def texts(self, owner: str, key: str, written: Mapping[str, str]) -> dict[str, str]:
-        """Variables or headers; those that cannot be said are left out."""
+        """Write variables or headers; those that cannot be expressed are left out."""
         found = {}
         for name, text in written.items():
             try:
@@ -200,7 +197,7 @@ class Saying(Struct):
         return found
 
     def named(self, owner: str, written: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """Variables for a tool that passes on those it is told the names of: literals, and names."""
+        """Split variables for a tool that passes on variables by name: into literals, and names."""
         literals: dict[str, str] = {}
         names = []
         for name, text in written.items():
@@ -214,7 +211,7 @@ class Saying(Struct):
         return literals, names
 
     def mention(self, name: str, server: StdioServer) -> None:
-        """What only acp-launch does for a server."""
+        """Note the keys of a server that only acp-launch supports."""
         lost = [key for key in _OURS if getattr(server, key) != getattr(_DEFAULT, key)]
         if lost:
             self.notes.append(f"{name}: {', '.join(lost)} is left out: only acp-launch does that")
@@ -224,12 +221,12 @@ class Saying(Struct):
             self.notes.append(f"{name}: cwd is left out: {self.tool.title} knows none")
 
     def seconds(self, name: str, server: StdioServer, which: str) -> float | None:
-        """A time-out that is not ours by default; None otherwise."""
+        """Return a timeout in seconds; None if it is the default."""
         found = getattr(server.timeouts, which)
         return None if found is None or found == getattr(ServerTimeouts(), which) else float(found)
 
     def tools(self, name: str, server: StdioServer, which: str) -> list[str] | None:
-        """Tools by their names; None for no restriction. Where there is one that cannot be said, that is noted."""
+        """Return the names of allowed or denied tools; None without a restriction, or, with a note, for patterns."""
         globs: Sequence[str] = getattr(server.tools, which)
         if list(globs) == (["*"] if which == "allow" else []):
             return None
@@ -240,13 +237,13 @@ class Saying(Struct):
         return plain
 
     def unrestricted(self, name: str, server: StdioServer) -> None:
-        """A tool that cannot keep any tools from anybody."""
+        """Note a restriction of tools that cannot be expressed."""
         if server.tools != _DEFAULT.tools:
             self.notes.append(f"{name}: tools is left out: {self.tool.title} shows all of them")
 
 
-def without_nothing(**members: Any) -> dict[str, Any]:
-    """Members that have something to say."""
+def without_empty(**members: Any) -> dict[str, Any]:
+    """Return the members that are not empty."""
     return {key: value for key, value in members.items() if value not in (None, "", [], {})}
 
 
@@ -255,7 +252,7 @@ Remote = HttpServer | SseServer
 
 
 class Exported(Struct, frozen=True):
-    """`servers` and `agents` as the tool writes them; `variables` and `inputs` are secrets by what it calls them."""
+    """A profile in the tool's format. `variables` and `inputs` are its secrets by their names in the tool."""
 
     servers: Mapping[str, Entry]
     agents: Mapping[str, Entry]
@@ -264,190 +261,190 @@ class Exported(Struct, frozen=True):
     inputs: Mapping[str, str]
 
 
-def exported(profile: Profile, tool: Tool, around: Surroundings) -> Exported:
-    say = Saying(tool, around, References(), [])
+def exported(profile: Profile, tool: Tool, context: ExportContext) -> Exported:
+    writer = EntryWriter(tool, context, References(), [])
     for server in profile.mcp_servers.values():
         for name, text in server.env.items() if isinstance(server, StdioServer) else ():
-            say.references.reserve(text, name)
-    agents = _agent(say, profile.agent) if tool.agents else {}
-    servers = dict(_servers(say, profile.mcp_servers)) if tool.servers else {}
+            writer.references.reserve(text, name)
+    agents = _agent(writer, profile.agent) if tool.agents else {}
+    servers = dict(_servers(writer, profile.mcp_servers)) if tool.servers else {}
     if profile.mcp_servers and not tool.servers:
-        say.notes.append(f"the profile's MCP servers are left out: {tool.title} keeps its own elsewhere")
-    return Exported(servers, agents, tuple(say.notes), say.references.variables, say.references.inputs)
+        writer.notes.append(f"the profile's MCP servers are left out: {tool.title} keeps its own elsewhere")
+    return Exported(servers, agents, tuple(writer.notes), writer.references.variables, writer.references.inputs)
 
 
-def _agent(say: Saying, agent: Agent) -> dict[str, Entry]:
+def _agent(writer: EntryWriter, agent: Agent) -> dict[str, Entry]:
     try:
-        command = say.path(agent.command, is_program=True)
-        args = [say.text(text) for text in agent.args]
+        command = writer.path(agent.command, is_program=True)
+        args = [writer.text(text) for text in agent.args]
     except Untranslatable as why:
-        say.notes.append(f"the agent is left out: its command {why}")
+        writer.notes.append(f"the agent is left out: its command {why}")
         return {}
-    title = say.tool.title
-    say.notes.append(f"{title} starts the agent itself: acp-launch is not in between, and supervises nothing")
-    if say.tool.name == "acpx":
+    title = writer.tool.title
+    writer.notes.append(f"{title} starts the agent itself: acp-launch is not in between, and supervises nothing")
+    if writer.tool.name == "acpx":
         if agent.env:
-            say.notes.append(f"agent: env is left out ({', '.join(agent.env)}): acpx gives its agents its own")
-        return {say.around.profile: {"argv": [command, *args]}}
-    kind = {"type": "custom"} if say.tool.name == "zed" else {}
-    env = say.texts("agent", "env", agent.env)
-    return {say.around.profile: {**kind, "command": command, "args": args, "env": env}}
+            writer.notes.append(f"agent: env is left out ({', '.join(agent.env)}): acpx gives its agents its own")
+        return {writer.context.profile: {"argv": [command, *args]}}
+    kind = {"type": "custom"} if writer.tool.name == "zed" else {}
+    env = writer.texts("agent", "env", agent.env)
+    return {writer.context.profile: {**kind, "command": command, "args": args, "env": env}}
 
 
-def _servers(say: Saying, servers: Mapping[str, McpServer]) -> Iterator[tuple[str, Entry]]:
+def _servers(writer: EntryWriter, servers: Mapping[str, McpServer]) -> Iterator[tuple[str, Entry]]:
     for name, server in servers.items():
         try:
             if isinstance(server, StdioServer):
-                entry = _PROGRAMS.get(say.tool.name, _program)(say, name, server)
-                say.mention(name, server)
+                entry = _PROGRAMS.get(writer.tool.name, _program)(writer, name, server)
+                writer.mention(name, server)
             else:
-                entry = _REMOTES.get(say.tool.name, _remote)(say, name, server)
+                entry = _REMOTES.get(writer.tool.name, _remote)(writer, name, server)
         except Untranslatable as why:
-            say.notes.append(f"{name} is left out: it {why}")
+            writer.notes.append(f"{name} is left out: it {why}")
         else:
             yield name, entry
 
 
-def _started(say: Saying, server: StdioServer) -> Entry:
-    command = say.path(server.command, is_program=True)
-    return {"command": command, "args": [say.text(text) for text in server.args]}
+def _started(writer: EntryWriter, server: StdioServer) -> Entry:
+    command = writer.path(server.command, is_program=True)
+    return {"command": command, "args": [writer.text(text) for text in server.args]}
 
 
-def _cwd(say: Saying, server: StdioServer) -> str:
-    return say.path(server.cwd, is_program=False) if server.cwd else ""
+def _cwd(writer: EntryWriter, server: StdioServer) -> str:
+    return writer.path(server.cwd, is_program=False) if server.cwd else ""
 
 
-def _program(say: Saying, name: str, server: StdioServer) -> Entry:
-    """Claude Desktop, Claude Code, Zed: the shape that most have in common."""
+def _program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    """Write a program for Claude Desktop, Claude Code or Zed: the most common format."""
     kinds = {"claude": {"type": "stdio"}, "zed": {"source": "custom"}}
-    say.without_cwd(name, server)
-    say.unrestricted(name, server)
-    call = say.seconds(name, server, "call") if say.tool.name == "claude" else None
-    more = without_nothing(env=say.texts(name, "env", server.env), timeout=call and round(call * 1000))
-    return {**kinds.get(say.tool.name, {}), **_started(say, server), **more}
+    writer.without_cwd(name, server)
+    writer.unrestricted(name, server)
+    call = writer.seconds(name, server, "call") if writer.tool.name == "claude" else None
+    more = without_empty(env=writer.texts(name, "env", server.env), timeout=call and round(call * 1000))
+    return {**kinds.get(writer.tool.name, {}), **_started(writer, server), **more}
 
 
-def _program_of_an_editor(say: Saying, name: str, server: StdioServer) -> Entry:
-    kind = {"type": "stdio"} if say.tool.name == "vscode" else {}
-    say.unrestricted(name, server)
-    more = without_nothing(env=say.texts(name, "env", server.env), cwd=_cwd(say, server))
-    return {**kind, **_started(say, server), **more}
+def _program_of_an_editor(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    kind = {"type": "stdio"} if writer.tool.name == "vscode" else {}
+    writer.unrestricted(name, server)
+    more = without_empty(env=writer.texts(name, "env", server.env), cwd=_cwd(writer, server))
+    return {**kind, **_started(writer, server), **more}
 
 
-def _gemini_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    call = say.seconds(name, server, "call")
-    more = without_nothing(
-        env=say.texts(name, "env", server.env),
-        cwd=_cwd(say, server),
+def _gemini_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    call = writer.seconds(name, server, "call")
+    more = without_empty(
+        env=writer.texts(name, "env", server.env),
+        cwd=_cwd(writer, server),
         timeout=call and round(call * 1000),
-        includeTools=say.tools(name, server, "allow"),
-        excludeTools=say.tools(name, server, "deny"),
+        includeTools=writer.tools(name, server, "allow"),
+        excludeTools=writer.tools(name, server, "deny"),
     )
-    return {**_started(say, server), **more}
+    return {**_started(writer, server), **more}
 
 
-def _codex_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    literals, names = say.named(name, server.env)
-    more = without_nothing(
+def _codex_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    literals, names = writer.named(name, server.env)
+    more = without_empty(
         env=literals,
         env_vars=names,
-        cwd=_cwd(say, server),
-        startup_timeout_sec=say.seconds(name, server, "start"),
-        tool_timeout_sec=say.seconds(name, server, "call"),
-        enabled_tools=say.tools(name, server, "allow"),
-        disabled_tools=say.tools(name, server, "deny"),
+        cwd=_cwd(writer, server),
+        startup_timeout_sec=writer.seconds(name, server, "start"),
+        tool_timeout_sec=writer.seconds(name, server, "call"),
+        enabled_tools=writer.tools(name, server, "allow"),
+        disabled_tools=writer.tools(name, server, "deny"),
         required=None if server.required else False,
     )
-    return {**_started(say, server), **more}
+    return {**_started(writer, server), **more}
 
 
-def _opencode_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    started = _started(say, server)
-    say.without_cwd(name, server)
-    say.unrestricted(name, server)
-    start = say.seconds(name, server, "start")
-    more = without_nothing(environment=say.texts(name, "env", server.env), timeout=start and round(start * 1000))
+def _opencode_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    started = _started(writer, server)
+    writer.without_cwd(name, server)
+    writer.unrestricted(name, server)
+    start = writer.seconds(name, server, "start")
+    more = without_empty(environment=writer.texts(name, "env", server.env), timeout=start and round(start * 1000))
     return {"type": "local", "command": [started["command"], *started["args"]], "enabled": True, **more}
 
 
-def _goose_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    started = _started(say, server)
-    literals, names = say.named(name, server.env)
-    say.without_cwd(name, server)
-    call = say.seconds(name, server, "call")
-    more = without_nothing(timeout=call and round(call), available_tools=say.tools(name, server, "allow"))
+def _goose_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    started = _started(writer, server)
+    literals, names = writer.named(name, server.env)
+    writer.without_cwd(name, server)
+    call = writer.seconds(name, server, "call")
+    more = without_empty(timeout=call and round(call), available_tools=writer.tools(name, server, "allow"))
     if server.tools.deny:
-        say.notes.append(f"{name}: tools.deny is left out: goose can only be told which tools are allowed")
+        writer.notes.append(f"{name}: tools.deny is left out: goose can only be told which tools are allowed")
     head = {"enabled": True, "type": "stdio", "name": name, "description": ""}
     return {**head, "cmd": started["command"], "args": started["args"], "envs": literals, "env_keys": names, **more}
 
 
-def _acpx_program(say: Saying, name: str, server: StdioServer) -> Entry:
-    say.without_cwd(name, server)
-    say.unrestricted(name, server)
-    return {"name": name, **_started(say, server), "env": _pairs(say.texts(name, "env", server.env))}
+def _acpx_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
+    writer.without_cwd(name, server)
+    writer.unrestricted(name, server)
+    return {"name": name, **_started(writer, server), "env": _pairs(writer.texts(name, "env", server.env))}
 
 
-def _remote(say: Saying, name: str, server: Remote) -> Entry:
-    """Claude Code, VS Code, Cursor, Zed."""
+def _remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    """Write a remote server for Claude Code, VS Code, Cursor or Zed."""
     kinds: dict[str, Entry] = {"zed": {"source": "custom"}}
     kinds |= {tool: {"type": server.type} for tool in ("claude", "vscode")}
-    headers = say.texts(name, "headers", server.headers)
-    return {**kinds.get(say.tool.name, {}), "url": say.text(server.url), **without_nothing(headers=headers)}
+    headers = writer.texts(name, "headers", server.headers)
+    return {**kinds.get(writer.tool.name, {}), "url": writer.text(server.url), **without_empty(headers=headers)}
 
 
-def _no_remote(say: Saying, name: str, server: Remote) -> Entry:
-    raise Untranslatable(f"has a url, and {say.tool.title}'s file takes programs only")
+def _no_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    raise Untranslatable(f"has a url, and {writer.tool.title}'s file takes programs only")
 
 
-def _gemini_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = without_nothing(headers=say.texts(name, "headers", server.headers))
-    return {"httpUrl" if server.type == "http" else "url": say.text(server.url), **headers}
+def _gemini_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = without_empty(headers=writer.texts(name, "headers", server.headers))
+    return {"httpUrl" if server.type == "http" else "url": writer.text(server.url), **headers}
 
 
-def _codex_remote(say: Saying, name: str, server: Remote) -> Entry:
+def _codex_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
     if server.type == "sse":
         raise Untranslatable("speaks SSE, which Codex does not")
     literals, from_env, bearer = dict[str, str](), dict[str, str](), ""
     for header, text in server.headers.items():
-        if header.lower() == "authorization" and (variable := bearer_variable(text, say.references)):
+        if header.lower() == "authorization" and (variable := bearer_variable(text, writer.references)):
             bearer = variable
-        elif variable := only_variable(text, say.references):
+        elif variable := only_variable(text, writer.references):
             from_env[header] = variable
         else:
-            literals |= say.texts(name, "headers", {header: text})
-    more = without_nothing(
+            literals |= writer.texts(name, "headers", {header: text})
+    more = without_empty(
         bearer_token_env_var=bearer,
         http_headers=literals,
         env_http_headers=from_env,
         required=None if server.required else False,
     )
-    return {"url": say.text(server.url), **more}
+    return {"url": writer.text(server.url), **more}
 
 
-def _opencode_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = without_nothing(headers=say.texts(name, "headers", server.headers))
-    return {"type": "remote", "url": say.text(server.url), "enabled": True, **headers}
+def _opencode_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = without_empty(headers=writer.texts(name, "headers", server.headers))
+    return {"type": "remote", "url": writer.text(server.url), "enabled": True, **headers}
 
 
-def _goose_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = say.texts(name, "headers", server.headers)
-    keys = [variable for variable in say.references.variables if f"${{{variable}}}" in "".join(headers.values())]
+def _goose_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = writer.texts(name, "headers", server.headers)
+    keys = [variable for variable in writer.references.variables if f"${{{variable}}}" in "".join(headers.values())]
     kind = "streamable_http" if server.type == "http" else "sse"
-    head = {"enabled": True, "type": kind, "name": name, "description": "", "uri": say.text(server.url)}
+    head = {"enabled": True, "type": kind, "name": name, "description": "", "uri": writer.text(server.url)}
     return {**head, "headers": headers, "envs": {}, "env_keys": keys}
 
 
-def _acpx_remote(say: Saying, name: str, server: Remote) -> Entry:
-    headers = _pairs(say.texts(name, "headers", server.headers))
-    return {"name": name, "type": server.type, "url": say.text(server.url), "headers": headers}
+def _acpx_remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
+    headers = _pairs(writer.texts(name, "headers", server.headers))
+    return {"name": name, "type": server.type, "url": writer.text(server.url), "headers": headers}
 
 
 def _pairs(texts: Mapping[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "value": text} for name, text in texts.items()]
 
 
-_PROGRAMS: Mapping[str, Callable[[Saying, str, StdioServer], Entry]] = {
+_PROGRAMS: Mapping[str, Callable[[EntryWriter, str, StdioServer], Entry]] = {
     "vscode": _program_of_an_editor,
     "cursor": _program_of_an_editor,
     "gemini": _gemini_program,
@@ -456,7 +453,7 @@ _PROGRAMS: Mapping[str, Callable[[Saying, str, StdioServer], Entry]] = {
     "goose": _goose_program,
     "acpx": _acpx_program,
 }
-_REMOTES: Mapping[str, Callable[[Saying, str, Remote], Entry]] = {
+_REMOTES: Mapping[str, Callable[[EntryWriter, str, Remote], Entry]] = {
     "claude-desktop": _no_remote,
     "gemini": _gemini_remote,
     "codex": _codex_remote,
@@ -466,36 +463,33 @@ _REMOTES: Mapping[str, Callable[[Saying, str, Remote], Entry]] = {
 }
 
 
-# What a profile exports goes into a tool's text, or stands alone to be pasted; what is there already stays. Pure.
-
-
 _BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}
 
 
-class Piece(Struct, frozen=True):
-    """One entry: under which key, by which name, and how it stands to what is there."""
+class ExportEntry(Struct, frozen=True):
+    """One entry of the tool's file: its key, its name, and how it differs from the present one."""
 
     holder: str
     name: str
     value: Mapping[str, Any]
-    standing: str  # new, same, other
+    difference: str  # new, same, other
 
 
-def pieces(found: Exported, tool: Tool, root: Any) -> tuple[Piece, ...]:
-    """`root` is what the tool's file says now."""
+def pieces(found: Exported, tool: Tool, root: Any) -> tuple[ExportEntry, ...]:
+    """List the entries of an export; `root` is the present content of the tool's file."""
     groups = ((tool.agents, found.agents), (tool.servers, found.servers))
     return tuple(
-        Piece(holder, name, value, _standing(root, holder, name, value))
+        ExportEntry(holder, name, value, _difference(root, holder, name, value))
         for holder, entries in groups
         for name, value in entries.items()
     )
 
 
-def handed(text: str | None, tool: Tool, wanted: tuple[Piece, ...], inputs: Mapping[str, str]) -> str:
-    """`text` is the tool's; None where there is no file.
+def insert_entries(text: str | None, tool: Tool, wanted: tuple[ExportEntry, ...], inputs: Mapping[str, str]) -> str:
+    """Put entries into the text of a tool's file; `text` is None for a new file.
 
     Raises:
-        Misfit: something that is none of ours is in the way.
+        Misfit: a value of another type is in the way.
     """
     written = text if text and text.strip() else _BEGIN[tool.syntax]
     for piece in wanted:
@@ -506,8 +500,8 @@ def handed(text: str | None, tool: Tool, wanted: tuple[Piece, ...], inputs: Mapp
     return written
 
 
-def alone(found: Exported, tool: Tool) -> str:
-    """To be pasted: the entries, under the keys they belong to."""
+def standalone_text(found: Exported, tool: Tool) -> str:
+    """Write the entries on their own, under their keys, for the user to paste."""
     everything = {tool.agents: found.agents, tool.servers: found.servers}
     shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
     if tool.syntax == "toml":
@@ -522,7 +516,7 @@ def alone(found: Exported, tool: Tool) -> str:
     return visible(json.dumps(shown, indent=2, ensure_ascii=False)) + "\n"
 
 
-def _standing(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> str:
+def _difference(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> str:
     above = root.get(holder) if isinstance(root, Mapping) else None
     if isinstance(above, list):
         above = {one.get("name"): one for one in above if isinstance(one, Mapping)}
@@ -532,8 +526,8 @@ def _standing(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> st
     return "same" if isinstance(there, Mapping) and all(there.get(key) == value[key] for key in value) else "other"
 
 
-def _put(text: str, tool: Tool, piece: Piece) -> str:
-    """What checks that nothing else changed is where each of them is; of JSON it is here."""
+def _put(text: str, tool: Tool, piece: ExportEntry) -> str:
+    """Put one entry. Each format's module checks that nothing else changes; for JSON this function does."""
     if tool.syntax == "toml":
         return toml.put(text, piece.holder, piece.name, piece.value)
     if tool.syntax == "yaml":
@@ -551,7 +545,7 @@ def _put(text: str, tool: Tool, piece: Piece) -> str:
     return written
 
 
-def _index(text: str, piece: Piece) -> int | None:
+def _index(text: str, piece: ExportEntry) -> int | None:
     listed = formats.parse(text).root.get(piece.holder)
     names = (
         [one.get("name") if isinstance(one, Mapping) else None for one in listed] if isinstance(listed, list) else []

@@ -12,7 +12,7 @@ Ctrl-C, SIGTERM and SIGHUP while the event loop runs, and the end of the time th
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import TracebackType
@@ -42,7 +42,7 @@ class Interrupts:
 
     async def __aenter__(self) -> "Interrupts":
         self._loop = asyncio.get_running_loop()
-        leave.heed(self._take)
+        leave.set_listener(self._take)
         gc.freeze()  # what is there by now stays to the end, and need not be looked through again
         gc.enable()
         return self
@@ -85,6 +85,11 @@ class Interrupts:
         """What Ctrl-C does where there is no `on_interrupt`."""
         self._end(signal.SIGINT)
 
+    def check(self) -> None:
+        """Raise Stopped if a signal came, while the agent was being stopped for instance."""
+        if self.signal_number is not None:
+            raise Stopped("stopped", signal_number=self.signal_number)
+
     def stopping(self) -> None:
         """From here on a signal only makes us hurry."""
         self._story = None
@@ -99,7 +104,7 @@ class Interrupts:
         return True
 
     def _arrived(self, number: int) -> None:
-        leave.heard()
+        leave.acknowledge()
         if number == signal.SIGINT and self._on_interrupt is not None:
             self._on_interrupt()
             return
@@ -140,7 +145,7 @@ EVERY = 0.5
 EVERY_PORTABLY = 2.0
 
 
-async def keep(guard: Guard) -> None:
+async def keep_informed(guard: Guard) -> None:
     """Never returns: cancel it."""
     while True:
         guard.look()
@@ -148,17 +153,17 @@ async def keep(guard: Guard) -> None:
 
 
 @asynccontextmanager
-async def kept(guard: Guard) -> AsyncIterator[None]:
+async def guard_informed(guard: Guard) -> AsyncIterator[None]:
     """Listen to the guards, and keep the record of what runs, for as long as the block runs."""
     with listening(guard.guards):
-        vigil = asyncio.create_task(keep(guard))
+        informing = asyncio.create_task(keep_informed(guard))
         try:
             yield
         finally:
-            vigil.cancel()
-            await asyncio.wait({vigil})
-    if not vigil.cancelled():
-        vigil.result()  # a bug of ours, which must not be silent
+            informing.cancel()
+            await asyncio.wait({informing})
+    if not informing.cancelled():
+        informing.result()  # a bug of ours, which must not be silent
 
 
 @contextmanager
@@ -177,3 +182,24 @@ def listening(guards: Guards | None) -> Iterator[None]:
         for post in posts:
             post.forget()
             post.forget = lambda: None
+
+
+@asynccontextmanager
+async def supervised(
+    guard: Guard, on_interrupt: Callable[[], None] | None = None, *, budget: Budget | None = None
+) -> AsyncIterator[Interrupts]:
+    """What surrounds everything that has children and an event loop: the guards are told, signals are heard."""
+    async with guard_informed(guard), Interrupts(on_interrupt, budget=budget) as interrupts:
+        yield interrupts
+
+
+async def watched(guard: Guard, story: Callable[[Interrupts], Awaitable[T]]) -> T:
+    """Run `story` in such surroundings.
+
+    Raises:
+        Stopped: a signal came, at its very end for instance.
+    """
+    async with supervised(guard) as interrupts:
+        outcome = await story(interrupts)
+        interrupts.check()
+        return outcome

@@ -1,22 +1,34 @@
 """
-The story of a run on one page: attach → negotiate → offer → open → turn → stop.
+One launch: the order of its parts, on this page and once.
 
-The agent was spawned before this module was imported, so that its start and our imports overlap. It is visited once;
-a second time when a login on the terminal made it necessary to start it again.
+    the guards are told, signals are heard       `supervised`
+      servers are started                        `launch_servers`
+        the agent is attached, hands are shaken  `with_agent`
+          services are offered, a session opens  `Launch.session`
+            turns                                `Launch.turn`
+          services end
+        the agent is stopped, with all it started
+      servers are stopped
+
+Each part is left in the reverse order, whatever happened within it. What happens is told to an observer. A run of one
+prompt (`run_prompt`) and an interactive session are fronts of the same `conversation`, which does not know them.
+A verb that asks an agent for something else than turns needs `with_agent` only.
+
+The agent was spawned before this module was imported, so that its start and our imports overlap.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from acp_launch.bridge import offer
 from acp_launch.errors import AgentError, AgentRefused, AuthRequired, MachineError, RunExpired, Stopped, WaitExpired
-from acp_launch.launch.loop import Interrupts, kept
+from acp_launch.launch.loop import Interrupts, supervised
 from acp_launch.launch.servers import LaunchServers, launch_servers
-from acp_launch.launch.services import Means, served
+from acp_launch.launch.services import ServicePolicy, client_services
 from acp_launch.plan.model import LaunchPlan, ProcessPlan, RemotePlan, ServerPlan
 from acp_launch.problem import Problem, errors
 from acp_launch.process.child import GRACE, HASTY, attach, stop
@@ -36,17 +48,25 @@ from acp_launch.session.store import Record, drift
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
 
-# A visit to an agent that was spawned: attach → negotiate → what the story wants → stop. Whatever happens in the
-# middle, the last line is the same: the agent and everything it started are ended.
-
-
 NO_REASON = ": Internal error ("  # what an agent says that does not say why
 T = TypeVar("T")
 Story = Callable[[Connection], Awaitable[T]]
 
 
-class Visit(Struct, frozen=True, kw_only=True):
-    """What every talk with an agent needs."""
+class LogIn(Protocol):
+    async def __call__(self, connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
+        """Log in where the agent wants it, and return when the request may be tried again; or raise RestartAgent.
+
+        With `is_second` there was a login already: then this raises `wanted`, and says what else can be done.
+        """
+
+
+class RestartAgent(Exception):  # noqa: N818 - it reads as what is to be done
+    """Raised when a login was done that the agent learns of only when it is started anew (C-27)."""
+
+
+class AgentNeeds(Struct, frozen=True, kw_only=True):
+    """What talking to an agent takes besides its plan."""
 
     guard: Guard
     secrets: Mapping[str, Secret]
@@ -55,47 +75,131 @@ class Visit(Struct, frozen=True, kw_only=True):
     offers: Offers = Offers()
 
 
-async def visit(plan: LaunchPlan, needs: Visit, spawned: Spawned, observer: Observer, story: Story[T]) -> T:
-    """Shake hands with the agent, do what `story` says, and end the agent, however the story ended.
+class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
+    """What sessions with it take, one prompt long or interactive."""
+
+    services: ServicePolicy
+    log_in: LogIn
+    respawn: Callable[[], Spawned]  # the agent anew
+    server_logs: ServerLogs
+
+
+class SessionRequest(Struct, frozen=True, kw_only=True):
+    """Which session, and how it is to be set up."""
+
+    name: str
+    continued: Record | None  # None opens a new one
+    replay: bool  # whether its history is wanted
+    wishes: Sequence[Setting]  # its mode and options
+    opened: Callable[[SessionReady, Negotiated], None]  # keeps it in the store
+
+
+class OpenSession(Struct, frozen=True):
+    connection: Connection
+    client: Client
+    ready: SessionReady
+
+
+class Launch:
+    """Made by `conversation`. Its agent may be met more than once: after a login, or when it has died."""
+
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        needs: SessionNeeds,
+        observer: Observer,
+        interrupts: Interrupts,
+        servers: LaunchServers,
+    ) -> None:
+        self.plan, self.needs, self.observer = plan, needs, observer
+        self.interrupts, self.servers = interrupts, servers
+
+    @asynccontextmanager
+    async def session(
+        self,
+        connection: Connection,
+        request: SessionRequest,
+        log_in: LogIn,
+        *,
+        changed: Callable[[], None] = lambda: None,
+    ) -> AsyncIterator[OpenSession]:
+        """Open a session, and serve what was offered for as long as the block runs. `changed` hears of its state.
+
+        Raises:
+            LaunchError: as `open_requested`.
+        """
+        plan, needs = self.plan, self.needs
+        async with client_services(plan, connection, needs.services, self.interrupts.hurry) as serving:
+            client = Client(
+                connection,
+                name=request.name,
+                gate=needs.services.gate,
+                services=serving.services,
+                completed=serving.completed,
+                changed=changed,
+            )
+            ready = await open_requested(plan, request, needs.secrets, connection, client, self.servers, log_in)
+            yield OpenSession(connection, client, ready)
+
+    def turn(self, session: OpenSession, *, is_first: bool) -> Turn:
+        """A turn in it, to be run."""
+        over = self.servers.first_turn_over if is_first else lambda: None
+        silence = self.plan.timeouts.silence
+        return Turn(session.connection, session.client, session.ready.session_id, silence=silence, over=over)
+
+
+@asynccontextmanager
+async def conversation(
+    plan: LaunchPlan,
+    needs: SessionNeeds,
+    observer: Observer,
+    *,
+    on_interrupt: Callable[[], None] | None = None,
+    budget: Budget | None = None,
+) -> AsyncIterator[Launch]:
+    """Run what surrounds the agent of `plan`: guards, signals and servers. With `on_interrupt` SIGINT calls that.
 
     Raises:
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
     """
-    async with kept(needs.guard), Interrupts() as interrupts:
-        outcome = await call_on(plan, needs, spawned, observer, interrupts, story)
-        check(interrupts)
-        return outcome
+    async with (
+        supervised(needs.guard, on_interrupt, budget=budget) as interrupts,
+        launch_servers(
+            plan,
+            observer,
+            interrupts,
+            secrets=needs.secrets,
+            max_line=needs.max_line,
+            logs=needs.server_logs,
+        ) as servers,
+    ):
+        is_orderly = False
+        try:
+            yield Launch(plan, needs, observer, interrupts, servers)
+            is_orderly = True
+        finally:
+            servers.stopping(is_orderly=is_orderly)
+        interrupts.check()
 
 
-def explained(plan: LaunchPlan, error: AgentRefused) -> None:
-    """Add what can be done about it to a refusal that names a variable which the agent does not have."""
-    from acp_launch.session.advice import Advice  # most agents refuse nothing
-
-    has = {name for name, value in plan.agent.env.items() if any(value.parts)}
-    command = plan.agent.command.name
-    advice = Advice(profile=plan.called, is_built_in=plan.is_built_in, command=command, has=has)
-    if lacking := advice.lacking((error.message, *error.detail)):
-        error.fix, lines = advice.giving(lacking)
-        error.detail = (*error.detail, *lines)
-
-
-def check(interrupts: Interrupts) -> None:
-    """Raise `Stopped` if a signal came, the agent being stopped just then for instance."""
-    if interrupts.signal_number is not None:
-        raise Stopped("stopped", signal_number=interrupts.signal_number)
-
-
-async def call_on(
+async def with_agent(
     plan: LaunchPlan,
-    needs: Visit,
+    needs: AgentNeeds,
     spawned: Spawned,
     observer: Observer,
-    interrupts: Interrupts,
     story: Story[T],
-    servers: LaunchServers | None = None,
+    interrupts: Interrupts,
+    ending: Callable[[BaseException | None], None] = lambda error: None,
 ) -> T:
-    """The same within a launch, which may call on its agent more than once. `servers` are told when it is the last."""
-    is_orderly, grace = False, GRACE
+    """Shake hands with an agent that was spawned, run `story`, and stop the agent, however the story ended.
+
+    `ending` is told before the agent is stopped: the error of the story, or None after an orderly end.
+
+    Raises:
+        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+    """
+    failure: BaseException | None = None
+    grace = GRACE
     async with attach(spawned, log=needs.log) as child:
 
         async def met() -> T:
@@ -112,9 +216,9 @@ async def call_on(
                 return await story(connection)
 
         try:
-            outcome = await interrupts.watch(met())
-            is_orderly = interrupts.signal_number is None
+            return await interrupts.watch(met())
         except (WaitExpired, AgentRefused) as error:
+            failure = error
             last_words = child.stderr_tail()
             error.detail = (*error.detail, *last_words)
             grace = HASTY if isinstance(error, WaitExpired) else GRACE
@@ -123,42 +227,103 @@ async def call_on(
 
                 error.fix = more(plan.called, has_log=bool(last_words))
             raise
+        except BaseException as error:
+            failure = error
+            raise
         finally:
             interrupts.stopping()
-            if servers is not None:
-                servers.stopping(is_orderly=is_orderly)
+            ending(failure)
             await stop(child, grace=grace, hurry=interrupts.hurry)
-        return outcome
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """One prompt in one session."""
+
+    request: SessionRequest
+    blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, as far as the agent takes it
+    timeout: float | None  # seconds for the whole run
+    over: Callable[[TurnEnd], None]  # keeps in the store how it ended
+
+
+async def run_prompt(
+    plan: LaunchPlan, needs: SessionNeeds, prompt: Prompt, spawned: Spawned, observer: Observer
+) -> TurnEnd:
+    """Run one turn with the agent that was spawned for `plan`, and end the agent; its servers run meanwhile.
+
+    Raises:
+        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+        ServerError: a required server has never answered, so that the turn was done without it.
+    """
+    async with conversation(plan, needs, observer, budget=Budget(prompt.timeout)) as launch:
+        interrupts = launch.interrupts
+        log_in = unhurried(needs.log_in, interrupts.budget) if needs.services.elicit else needs.log_in
+
+        def ending(error: BaseException | None) -> None:
+            if not isinstance(error, RestartAgent):
+                launch.servers.stopping(is_orderly=error is None and interrupts.signal_number is None)
+
+        async def met(spawned: Spawned, log_in: LogIn) -> TurnEnd:
+            story = partial(_prompted, launch, prompt, log_in)
+            return await with_agent(plan, needs, spawned, observer, story, interrupts, ending)
+
+        try:
+            try:
+                return await met(spawned, log_in)
+            except RestartAgent:
+                return await met(needs.respawn(), once(log_in))
+        except (AgentError, WaitExpired) as error:
+            if (number := interrupts.signal_number) is None:
+                raise
+            raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
+
+
+async def _prompted(launch: Launch, prompt: Prompt, log_in: LogIn, connection: Connection) -> TurnEnd:
+    blocks, interrupts = prompt.blocks(connection.agent.capabilities), launch.interrupts
+    async with launch.session(connection, prompt.request, log_in) as session:
+
+        async def tried() -> TurnEnd:
+            turn = launch.turn(session, is_first=True)
+            with interrupts.turn(turn.cancel, partial(turn.cancel, LATE_GRACE)):
+                return await turn.run(blocks)
+
+        try:
+            end = await after_login(tried, connection, log_in)
+        except WaitExpired as error:
+            if not interrupts.budget.is_spent or isinstance(error, RunExpired):
+                raise
+            raise _late(interrupts.budget, error.message) from None
+    if interrupts.signal_number is not None:
+        raise Stopped("cancelled", signal_number=interrupts.signal_number)
+    if interrupts.budget.is_spent:
+        raise _late(interrupts.budget, "its turn was cancelled")
+    prompt.over(end)
+    await connection.observer.drain()
+    await launch.servers.proven()
+    return end
+
+
+def _late(budget: Budget, how: str) -> RunExpired:
+    return RunExpired(f"the run took longer than {budget}; {how}")
+
+
+def explained(plan: LaunchPlan, error: AgentRefused) -> None:
+    """Add what can be done about it to a refusal that names a variable which the agent does not have."""
+    from acp_launch.session.advice import Advice  # most agents refuse nothing
+
+    has = {name for name, value in plan.agent.env.items() if any(value.parts)}
+    command = plan.agent.command.name
+    advice = Advice(profile=plan.called, is_built_in=plan.is_built_in, command=command, has=has)
+    if lacking := advice.lacking((error.message, *error.detail)):
+        error.fix, lines = advice.giving(lacking)
+        error.detail = (*error.detail, *lines)
 
 
 # A session is opened as the plan has it: new or continued, with its servers, after a login if the agent wants one.
 
 
-class LogIn(Protocol):
-    async def __call__(self, connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
-        """Log in where the agent wants it, and return when the request may be tried again; or raise Reconnect.
-
-        With `is_second` there was a login already: then this raises `wanted`, and says what else can be done.
-        """
-
-
-class Reconnect(Exception):  # noqa: N818 - it reads as what is to be done
-    """Raised when a login was done that the agent learns of only when it is started anew (C-27)."""
-
-
-class Wanted(Struct, frozen=True, kw_only=True):
-    """Which session, and how it is to be set up."""
-
-    name: str
-    continued: Record | None  # None opens a new one
-    replay: bool  # whether its history is wanted
-    wishes: Sequence[Setting]  # its mode and options
-    opened: Callable[[SessionReady, Negotiated], None]  # keeps it in the store
-
-
-async def open_wanted(
+async def open_requested(
     plan: LaunchPlan,
-    wanted: Wanted,
+    request: SessionRequest,
     secrets: Mapping[str, Secret],
     connection: Connection,
     client: Client,
@@ -172,9 +337,9 @@ async def open_wanted(
     """
     agent = connection.agent
     how: How = "new"
-    if wanted.continued is not None:
-        how = how_to_continue(agent.capabilities, replay=wanted.replay, name=wanted.name)
-        if changed := drift(wanted.continued, agent):
+    if request.continued is not None:
+        how = how_to_continue(agent.capabilities, replay=request.replay, name=request.name)
+        if changed := drift(request.continued, agent):
             connection.observer.note(changed)
     taken = _taken(plan, agent, connection.observer)
     await servers.up()
@@ -182,14 +347,14 @@ async def open_wanted(
     stay = _stay(plan, agent, connection.observer, offer.entries(taken, secrets, servers.way))
 
     async def tried() -> SessionReady:
-        session_id = wanted.continued.session_id if wanted.continued else ""
+        session_id = request.continued.session_id if request.continued else ""
         limit, replay = plan.timeouts.session, _replay(plan.agent) if how == "load" else ""
         return await open_session(connection, client, stay, how=how, session_id=session_id, limit=limit, replay=replay)
 
     ready = await after_login(tried, connection, log_in)
-    wanted.opened(ready, agent)
+    request.opened(ready, agent)
     servers.opened()
-    await configure(connection, client.state, ready.session_id, wanted.wishes, limit=plan.timeouts.session)
+    await configure(connection, client.state, ready.session_id, request.wishes, limit=plan.timeouts.session)
     client.settled()
     return ready
 
@@ -208,7 +373,7 @@ async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection,
 
 
 def once(log_in: LogIn) -> LogIn:
-    """For an agent that was started again after a login: nobody is asked a second time."""
+    """Wrap `log_in` so that a second request fails instead of asking the user again (the agent was restarted)."""
 
     async def refused(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
         await log_in(connection, wanted, is_second=True)
@@ -227,7 +392,7 @@ def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str)
 
 
 def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
-    """For a login by a person, who takes the time it takes."""
+    """Wrap `log_in` so that a login by the user does not spend the time of the run."""
 
     async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
         with budget.paused():
@@ -278,102 +443,3 @@ def _untakeable(agent: str, server: RemotePlan) -> Problem:
     if server.required:
         return server.url.origin.problem(message, fix)
     return server.url.origin.problem(f"{message}; the session opens without it", fix)._replace(severity="warning")
-
-
-class Talks(Visit, frozen=True, kw_only=True):
-    """What a session needs, one prompt long or interactive."""
-
-    means: Means
-    log_in: LogIn
-    respawn: Callable[[], Spawned]  # the agent anew
-    server_logs: ServerLogs
-
-
-class Job(Talks, frozen=True, kw_only=True):
-    """One prompt in one session."""
-
-    wanted: Wanted
-    blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, as far as the agent takes it
-    timeout: float | None  # seconds for the whole run
-    over: Callable[[TurnEnd], None]  # keeps in the store how it ended
-
-
-async def launch(plan: LaunchPlan, job: Job, spawned: Spawned, observer: Observer) -> TurnEnd:
-    """Run one turn with the agent that was spawned for `plan`, and end the agent; its servers run meanwhile.
-
-    Raises:
-        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
-        ServerError: a required server has never answered, so that the turn was done without it.
-    """
-    async with (
-        kept(job.guard),
-        Interrupts(budget=Budget(job.timeout)) as interrupts,
-        launch_servers(
-            plan,
-            observer,
-            interrupts,
-            secrets=job.secrets,
-            max_line=job.max_line,
-            logs=job.server_logs,
-        ) as servers,
-    ):
-
-        async def story(connection: Connection, job: Job = job) -> TurnEnd:
-            return await _turn(plan, job, connection, interrupts, servers)
-
-        async def called() -> TurnEnd:
-            try:
-                return await call_on(plan, job, spawned, observer, interrupts, story, servers)
-            except Reconnect:
-                again = partial(story, job=replace(job, log_in=once(job.log_in)))
-                return await call_on(plan, job, job.respawn(), observer, interrupts, again, servers)
-
-        try:
-            end = await called()
-        except (AgentError, WaitExpired) as error:
-            if (number := interrupts.signal_number) is None:
-                raise
-            raise Stopped(f"cancelled; {error.message}", signal_number=number, detail=error.detail) from None
-        check(interrupts)
-        return end
-
-
-async def _turn(
-    plan: LaunchPlan, job: Job, connection: Connection, interrupts: Interrupts, servers: LaunchServers
-) -> TurnEnd:
-    blocks = job.blocks(connection.agent.capabilities)
-    async with served(plan, connection, job.means, interrupts.hurry) as serving:
-        client = Client(
-            connection,
-            name=job.wanted.name,
-            gate=job.means.gate,
-            services=serving.services,
-            completed=serving.completed,
-        )
-        log_in = unhurried(job.log_in, interrupts.budget) if job.means.elicit else job.log_in
-        ready = await open_wanted(plan, job.wanted, job.secrets, connection, client, servers, log_in)
-
-        async def prompted() -> TurnEnd:
-            over = servers.first_turn_over
-            turn = Turn(connection, client, ready.session_id, silence=plan.timeouts.silence, over=over)
-            with interrupts.turn(turn.cancel, partial(turn.cancel, LATE_GRACE)):
-                return await turn.run(blocks)
-
-        try:
-            end = await after_login(prompted, connection, log_in)
-        except WaitExpired as error:
-            if not interrupts.budget.is_spent or isinstance(error, RunExpired):
-                raise
-            raise _late(interrupts.budget, error.message) from None
-    if interrupts.signal_number is not None:
-        raise Stopped("cancelled", signal_number=interrupts.signal_number)
-    if interrupts.budget.is_spent:
-        raise _late(interrupts.budget, "its turn was cancelled")
-    job.over(end)
-    await connection.observer.drain()
-    await servers.proven()
-    return end
-
-
-def _late(budget: Budget, how: str) -> RunExpired:
-    return RunExpired(f"the run took longer than {budget}; {how}")

@@ -1,6 +1,6 @@
 """
-The servers of a launch as its story sees them: the stdio ones run beside the agent, are waited for, offered as shims,
-told about; of the others, which the agent connects to itself, it is asked whether anybody answers there.
+The MCP servers of a launch. The stdio ones run beside the agent, are waited for, offered as shims, and told about. The
+others, which the agent connects to itself, are asked whether they take connections.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class LaunchServers:
         self._news.set()
 
     async def tell(self) -> None:
-        """Pass on what was told between the agent's words: the observer may keep it until somebody drains it."""
+        """Pass on what was told between the agent's words: the observer may keep it until it is drained."""
         await self._news.wait()
         self._news.clear()
         await self._observer.drain()
@@ -198,8 +198,12 @@ class LaunchServers:
             raise _unproven(self._plan.called, plan, servers.last(plan))
 
     def stopping(self, *, is_orderly: bool) -> None:
-        """The agent is about to be stopped. After an orderly end its servers are stopped when it has let go of them,
-        else at once and with less patience."""
+        """The last agent is about to be stopped; only the first call counts.
+
+        After an orderly end its servers are stopped when it has let go of them, else at once and with less patience.
+        """
+        if self._is_stopping:
+            return
         self._is_stopping = True
         if self._inner is None:
             return

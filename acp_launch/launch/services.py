@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
 
 
-class Means(Struct, frozen=True, kw_only=True):
-    """With what it is done."""
+class ServicePolicy(Struct, frozen=True, kw_only=True):
+    """What serving the agent's requests needs, and may do."""
 
     offers: Offers
     gate: Gate
     env: Mapping[str, str]  # of the commands that are run for the agent
-    elicit: Elicit | None  # None when there is no one to ask
+    elicit: Elicit | None  # None if no user can be asked
 
 
-class Served(Struct, frozen=True):
+class ClientServices(Struct, frozen=True):
     """`completed` is to hear of each `elicitation/complete`."""
 
     services: Services
@@ -50,31 +50,33 @@ def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
 
 
 @asynccontextmanager
-async def served(plan: LaunchPlan, connection: Connection, means: Means, hurry: asyncio.Event) -> AsyncIterator[Served]:
+async def client_services(
+    plan: LaunchPlan, connection: Connection, policy: ServicePolicy, hurry: asyncio.Event
+) -> AsyncIterator[ClientServices]:
     """Serve what was offered, for as long as the block runs; leaving ends what still does, at once if `hurry` is."""
-    allowed, tell = means.gate.serve, connection.observer.served
+    allowed, tell = policy.gate.serve, connection.observer.served
     completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
 
     def files() -> Services:
         from acp_launch.session.files import Files
 
         roots = (plan.cwd, *plan.additional_directories)
-        return Files(roots, may_write=means.offers.write_files, allowed=allowed, tell=tell).services()
+        return Files(roots, may_write=policy.offers.write_files, allowed=allowed, tell=tell).services()
 
     def terminals() -> Services:
         from acp_launch.session.terminals import Terminals
 
-        made = Terminals(plan.cwd, means.env, allowed=allowed, tell=tell)
+        made = Terminals(plan.cwd, policy.env, allowed=allowed, tell=tell)
         ending.push_async_callback(made.close, hurry)
         return made.services()
 
     async with AsyncExitStack() as ending:
-        services = {**_later("fs/", files, means.offers), **_later("terminal/", terminals, means.offers)}
-        if means.elicit is not None:
-            eliciting = means.elicit(connection.agent.title or "the agent", connection.observer.note)
+        services = {**_later("fs/", files, policy.offers), **_later("terminal/", terminals, policy.offers)}
+        if policy.elicit is not None:
+            eliciting = policy.elicit(connection.agent.title or "the agent", connection.observer.note)
             services |= eliciting.services()
             completed = eliciting.completed
-        yield Served(services, completed)
+        yield ClientServices(services, completed)
 
 
 def _later(family: str, make: Callable[[], Services], offers: Offers) -> dict[str, Serve]:

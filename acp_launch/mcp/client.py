@@ -71,7 +71,7 @@ class Client:
         return jsonrpc.as_line(jsonrpc.notification("notifications/initialized", {}))
 
     def cancelled(self, number: int, reason: str) -> bytes:
-        """Nobody waits any more for the answer to request `number`, which may come all the same."""
+        """The answer to request `number` is not waited for any more; it may come all the same."""
         return jsonrpc.as_line(jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason}))
 
     def receive(self, line: bytes) -> Iterator[Event]:
@@ -136,7 +136,7 @@ FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 
 
 class Listener(Protocol):
-    """Whoever shows what a server tells besides its answers; must not block."""
+    """Shows what a server tells besides its answers; must not block."""
 
     def progress(self, progress: Progress) -> None: ...
     def said(self, said: Said) -> None: ...
@@ -382,7 +382,7 @@ async def tools(connection: Connection, server: Server, *, limit: float) -> list
 # `tools/call`, and what comes back.
 
 
-PATIENCE = 60.0  # seconds of silence, where nobody chose a limit
+PATIENCE = 60.0  # seconds of silence, if no limit was chosen
 
 
 class Limit(Struct, frozen=True):
@@ -394,7 +394,7 @@ class Limit(Struct, frozen=True):
 
 
 class ToolResult(Struct, frozen=True):
-    """`parts` are the texts as they are, and a line about each thing that is no text."""
+    """`parts` are the texts as they are, and a line about each thing that is not text."""
 
     parts: tuple[str, ...]
     is_error: bool

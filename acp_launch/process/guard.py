@@ -32,7 +32,7 @@ ANSWER = 10.0  # seconds for a guard to start a process; it takes less than one 
 NUDGE = 0.5  # seconds after which a silent guard is continued, in case it was stopped
 
 
-class Post:
+class GuardProcess:
     """One guard, as the launcher sees it."""
 
     def __init__(self, line: Line) -> None:
@@ -45,7 +45,7 @@ class Post:
 class Guards:
     """The guards of this process, the lower one first; a `spawn.Parent`."""
 
-    def __init__(self, posts: Sequence[Post], cgroup: Cgroup | None, upper: int) -> None:
+    def __init__(self, posts: Sequence[GuardProcess], cgroup: Cgroup | None, upper: int) -> None:
         """Hold the guards; `upper` is the pid of the upper one, our child."""
         self.posts = list(posts)
         self._upper = prepare.table().read(upper)
@@ -55,7 +55,7 @@ class Guards:
         self._answers: list[Spawned | Exception] = []
 
     @property
-    def living(self) -> list[Post]:
+    def living(self) -> list[GuardProcess]:
         return [post for post in self.posts if not post.is_dead]
 
     def pids(self) -> list[int]:
@@ -156,7 +156,7 @@ class Guards:
         if not guards:
             end_all_now()
 
-    def _ask(self, post: Post, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
+    def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
         """Send a request and wait for the answer; None if the guard has died. A guard that does not answer is
         killed."""
         post.line.say(request, streams)
@@ -170,13 +170,13 @@ class Guards:
             self._listen(post)
         return self._answers.pop() if self._answers else None
 
-    def _listen(self, post: Post) -> None:
+    def _listen(self, post: GuardProcess) -> None:
         for value in post.line.heard():
             self._learn(post, value)
         if post.line.is_over:
             self._bury(post)
 
-    def _learn(self, post: Post, value: object) -> None:
+    def _learn(self, post: GuardProcess, value: object) -> None:
         match value:
             case ("here", int(pid)):
                 post.process = prepare.table().read(pid)
@@ -190,7 +190,7 @@ class Guards:
             case ("broken", str(why)):
                 self.why = f"a guard failed: {why}"
 
-    def _bury(self, post: Post) -> None:
+    def _bury(self, post: GuardProcess) -> None:
         """Ensure that a dying guard is dead, so that its children have come to the other one, or to us."""
         self._close(post)
         block_until_gone([post.process] if post.process else [], within=FAREWELL)
@@ -207,7 +207,7 @@ class Guards:
                     os.waitpid(post.process.pid, os.WNOHANG)
 
     @staticmethod
-    def _close(post: Post) -> None:
+    def _close(post: GuardProcess) -> None:
         post.is_dead = True
         post.forget()
         post.line.close()
@@ -321,5 +321,5 @@ def _fork(mask: Iterable[int]) -> Guards:
             line.close()
         if about.pidfd != NONE_TO_BE_HAD:
             os.close(about.pidfd)
-    upper, lower = (Post(line) for line in ours)
+    upper, lower = (GuardProcess(line) for line in ours)
     return Guards([lower, upper], about.cgroup, pid)

@@ -1,12 +1,12 @@
 """
-From one file to all that a profile is made of, in merge order: what it extends, itself, the overlay of one person.
+The files of a profile in merge order: its parents, itself, and the user's overlay. `gather` reads them.
 
-Parents come before their children, those of one list from left to right. A file that several of them extend is merged
-once, where it comes first: so nothing that one parent changes is undone because another extends the same file.
+Parents come before their children, those of one list from left to right. A file that several profiles extend is merged
+once, at its first place, so nothing that one parent changes is undone because another extends the same file.
 
-A name means what it means where the *file* lies that says it, never the file itself; `discover` knows those places. A
-file of a project cannot lead out of it, by its path or by a link. Each file is read once: what is checked, kept, and
-shown to whoever decides about trust is the text that was read here.
+A name is resolved from the directory of the file that contains it, and never means that file itself; `discover` knows
+the places. A file of a project cannot lead out of the project, by its path or by a link. Each file is read once: the
+text that is checked, cached, and shown for a decision about trust is the text that was read here.
 """
 
 import os
@@ -19,30 +19,30 @@ from acp_launch.document.nodes import shorten
 from acp_launch.problem import Problem, did_you_mean, likeliest
 from acp_launch.profile import discover
 from acp_launch.profile.discover import Found, Origin, read, shown
-from acp_launch.profile.layers import Extends, Gathered, Layer, Part
+from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer
 
-MAX_DEPTH = 16  # parents above each other
+MAX_DEPTH = 16  # levels of parents
 MAX_FILES = 64  # without the overlay
-MAX_TEXT = 1024 * 1024  # characters in all files together; as many take seconds to parse
-MAX_VALUES = 20_000  # in all files together, aliases expanded; a profile of a thousand servers has as many
-MAX_PROBLEMS = 100  # ways that lead nowhere before no further one is tried
+MAX_TEXT = 1024 * 1024  # characters in all files together, which take seconds to parse
+MAX_VALUES = 20_000  # in all files together after alias expansion; a profile of a thousand servers has as many
+MAX_PROBLEMS = 100  # entries that cannot be followed; after that the walk ends
 
-Understand = Callable[[Layer], Part]
+ParseLayer = Callable[[Layer], ParsedLayer]
 
 
-def gather(found: Found, understand: Understand) -> Gathered:
-    """Read the profile that was found, and all that belongs to it; `understand` is asked about each text."""
-    walk = _Walk(found, understand)
+def gather(found: Found, parse_layer: ParseLayer) -> LayerSet:
+    """Read the profile and all files that belong to it; `parse_layer` parses each text."""
+    walk = _Walk(found, parse_layer)
     walk.profile()
-    return Gathered(tuple(walk.parts), tuple(walk.problems))
+    return LayerSet(tuple(walk.parts), tuple(walk.problems))
 
 
 class _Walk(Struct):
-    """Depth first. `trail` holds the files between the profile and where we are, by their real paths, with labels."""
+    """A depth-first walk. `trail` holds the files from the profile to the present one: real paths and labels."""
 
     found: Found
-    understand: Understand
-    parts: list[Part] = field(default_factory=list)
+    parse_layer: ParseLayer
+    parts: list[ParsedLayer] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     trail: dict[str, str] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
@@ -63,7 +63,7 @@ class _Walk(Struct):
             self._overlay(origin)
 
     def _overlay(self, origin: Origin) -> None:
-        """If it is there, it must be readable, whatever it is: nobody would miss one that was passed over."""
+        """Read the overlay. One that exists must be readable, since the user would not notice that it was skipped."""
         file = self.found.file
         for suffix in discover.SUFFIXES:
             overlay = file.with_name(f"{file.stem}{discover.OVERLAY}{suffix}")
@@ -74,10 +74,10 @@ class _Walk(Struct):
             self.problems += problems
             if text is not None:
                 layer = Layer(file=overlay, origin=origin, role="overlay", label=shown(overlay), text=text)
-                self.parts.append(self.understand(layer))
+                self.parts.append(self.parse_layer(layer))
 
     def _visit(self, layer: Layer) -> None:
-        part = self.understand(layer)
+        part = self.parse_layer(layer)
         self.files += 1
         self.characters += len(layer.text)
         self.values += part.document.tree.size if part.document else 0
@@ -115,7 +115,7 @@ class _Walk(Struct):
             self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
 
     def _is_too_much(self, child: Layer, extends: Extends) -> bool:
-        """A chain too long is passed over; too many files, or too much in them, end the walk."""
+        """Whether a limit is reached. Too long a chain skips this parent; too many or too large files end the walk."""
         if len(self.trail) > MAX_DEPTH:
             what = f"more than {MAX_DEPTH} profiles extend each other: {self._chain(extends.entry)}"
             self._refuse(child, extends, what, "put some of them into one")
@@ -128,7 +128,7 @@ class _Walk(Struct):
         return self.full
 
     def _target(self, child: Layer, extends: Extends) -> tuple[Path, Origin] | None:
-        """The file that is meant; None when the problem is noted."""
+        """Return the file that an entry means; None if there is a problem, which is recorded."""
         if extends.entry.startswith("."):
             return self._at_path(child, extends)
         for file, origin in discover.reachable(extends.entry, child.file, user=self.found.user):
@@ -160,7 +160,7 @@ class _Walk(Struct):
         return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}{self._way(name)}', fix
 
     def _way(self, last: str) -> str:
-        """How we came here, where that is not plain from the file the problem is in."""
+        """Describe the chain of files to this one, if the problem's own file does not show it."""
         return f" ({self._chain(last)})" if len(self.trail) > 1 else ""
 
     def _chain(self, last: str) -> str:
@@ -172,12 +172,12 @@ class _Walk(Struct):
 
 
 def _is_bounded(origin: Origin) -> bool:
-    """The user's own files may lead anywhere; those of a project come from anybody."""
+    """Whether files of this origin must stay in their project. They are untrusted; the user's own may lead anywhere."""
     return origin in ("project", "path")
 
 
 def _outside(file: Path, start: Path) -> tuple[str, str] | None:
-    """Why `file` cannot be used, when it is not in the project of `start`."""
+    """Say why `file` cannot be used; None if it lies in the project of `start`."""
     project, real = os.path.realpath(discover.boundary(start)), os.path.realpath(file)
     if Path(real).is_relative_to(project):
         return None

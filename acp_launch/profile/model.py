@@ -1,9 +1,9 @@
 """
-What a person may write in a profile, as frozen values (docs/profiles.md).
+The format of a profile, as frozen values (docs/profiles.md). Pure.
 
-pydantic says what is wrong with one (`check`) and turns it into JSON Schema (`schema`); a profile without mistakes is
-built without importing it. The string under a field is its description in `schema.json`. A key that does nothing yet
-is not here, so it is refused.
+pydantic says what is wrong with a profile (`check`) and turns the format into JSON Schema (`schema`); a profile
+without mistakes is built without importing it. The string under a field is its description in `schema.json`. A key
+that has no effect yet is not here, so it is refused.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ class Session(Shape, frozen=True, kw_only=True):
 
 
 class Match(Shape, frozen=True, kw_only=True):
-    # Every member that is written must match, by one of its globs; upper and lower case differ.
+    # Every key that is present must match, by one of its globs; upper and lower case differ.
     kind: Globs = ()
     """What kind of call the agent says it is: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`,
     `switch_mode` or `other`; or globs. Agents say `fetch` or `switch_mode` of things that are neither."""
@@ -83,7 +83,7 @@ class Match(Shape, frozen=True, kw_only=True):
 
 
 class Rule(Shape, frozen=True, kw_only=True):
-    # Exactly one of them is written, and is not empty: `permissions` sees to that.
+    # `rules` ensures that exactly one of them is present and not empty.
     allow: Match = field(default_factory=Match)
     """Calls that are allowed without asking."""
     deny: Match = field(default_factory=Match)
@@ -201,7 +201,7 @@ class Profile(Shape, frozen=True, kw_only=True):
     """The coding agent to start."""
     description: str = ""
     """One line for `acp-launch list`."""
-    extends: Globs = ()  # none in a profile that was checked: what it extends is part of it by then
+    extends: Globs = ()  # empty after the check, when the parents are merged into the profile
     """What this profile lies over: another one by its name, a file as `./path`, or a list of them."""
     workspace: Workspace = field(default_factory=Workspace)
     """Where the agent works."""

@@ -2,7 +2,7 @@
 JSON-RPC 2.0, one message a line: the envelope is decoded, what it carries stays bytes.
 
 `id`, `params`, `result` and `error` are `msgspec.Raw`: an id goes back exactly as it came (C-6: `1`, `"1"`, `0`
-and `null` are four different ids), and parameters are decoded once, by whoever knows their type.
+and `null` are four different ids), and parameters are decoded once, where their type is known.
 """
 
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def _is_json(line: bytes) -> bool:
 
 
 def batch(line: bytes) -> list[bytes] | None:
-    """The messages of a JSON-RPC batch (MCP 2025-03-26), each as it stands there; None when the line is none."""
+    """The messages of a JSON-RPC batch (MCP 2025-03-26), each as it stands there; None if it is not one."""
     if line[:64].lstrip()[:1] != b"[":
         return None
     from acp_launch.protocol import splice

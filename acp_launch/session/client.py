@@ -61,7 +61,7 @@ class Serving:
         return task is not None
 
     def cancel(self, session_id: str) -> None:
-        """The turn of a session is being cancelled: nobody is asked about it any longer."""
+        """The turn of a session is being cancelled: no question about it stays open."""
         for id, (question, task) in list(self._open.items()):
             if question.method == ELICITATION and question.session_id in ("", session_id):
                 del self._open[id]
@@ -117,9 +117,11 @@ class Client:
         self.calls = ToolCalls()
         self.state = SessionState()
         self.replayed = 0
+        self._replayed_turns = 0
+        self._last_replayed = ""  # the kind of the last update
         self.history_complete = False  # whether what was replayed so far ends with the agent's words
         self.history_late = False  # whether some of it came after the answer to `session/load`
-        self.denied = ""  # the last tool call that was denied because no one could be asked, unless work went on
+        self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._session: SessionReady | None = None
         self._session_id = ""
         self._connection = connection
@@ -158,6 +160,8 @@ class Client:
             return  # of a session that was left
         if update.replay:
             self.replayed += 1
+            self._replayed_turns += "user_message_chunk" == update.kind != self._last_replayed
+            self._last_replayed = update.kind
             self.history_late = self.history_late or (self._session is not None and update.kind in HISTORY)
             self.history_complete = update.kind == "agent_message_chunk" or (
                 self.history_complete and update.kind not in ("user_message_chunk", "agent_thought_chunk")
@@ -179,7 +183,7 @@ class Client:
 
     def loaded(self) -> SessionReady:
         """The history is in."""
-        self._session = replace(self.session, replayed=self.replayed)
+        self._session = replace(self.session, replayed=self.replayed, turns=self._replayed_turns)
         self._observer.ready(self._session)
         return self._session
 

@@ -122,7 +122,7 @@ AGENT = "the agent"
 
 
 class Listener(Protocol):
-    """Who handles what the agent sends; called in wire order and must not block."""
+    """Handles what the agent sends; called in wire order, must not block."""
 
     def updated(self, update: Updated) -> None: ...
     def opened(self, opened: Opened) -> None: ...
@@ -189,7 +189,7 @@ class Connection:
 
     @property
     def agent(self) -> acp.Negotiated:
-        """Who the agent is and what it can do, once it said so."""
+        """What the agent is and can do, once it said so."""
         assert self.negotiated is not None, "negotiate comes first"
         return self.negotiated
 
@@ -302,7 +302,7 @@ class Connection:
         return self.blamed(AgentError(f"the agent {how}{before}", detail=last_words))
 
     def blamed(self, error: LaunchError) -> LaunchError:
-        """The same error of an agent that ended, hung or is none, which tells first what was started."""
+        """The same error of an agent that ended, hung or is not one; it tells first what was started."""
         if command := self._command():
             told = f"command: {command}"
             error.detail = (told, *(line for line in error.detail if line != told))
@@ -339,7 +339,7 @@ async def negotiate(connection: Connection, *, limit: float, offers: Offers | No
     """Shake hands within `limit` seconds; without `offers` the agent is offered nothing.
 
     Raises:
-        AgentError: the agent ended, refused, or is no ACP agent: it printed text and did not answer in time.
+        AgentError: the agent ended, refused, or is not an ACP agent: it printed text and did not answer in time.
         RemoteProtocolError: it speaks another version (C-17).
         WaitExpired: it said nothing in time.
     """

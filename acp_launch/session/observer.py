@@ -1,4 +1,4 @@
-"""What a session tells whoever shows it: the console implements this, tests record it."""
+"""What a session tells its front: the console implements this, tests record it."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -21,10 +21,11 @@ class SessionReady(Struct, frozen=True):
     how: How
     replayed: int  # updates of the history
     result: Raw
+    turns: int = 0  # prompts in the history
 
 
 class Permission(Struct, frozen=True):
-    """A permission question and what was answered. `by` says who decided; `option_id` None means `cancelled`."""
+    """A permission question and what was answered. `by` names what decided; `option_id` None means `cancelled`."""
 
     title: str
     tool_call: dict[str, Any]
@@ -39,7 +40,7 @@ class TurnEnd(Struct, frozen=True):
 
     stop_reason: str
     usage: dict[str, Any] | None
-    denied: str  # the tool call nobody could be asked about, when that ended the work; else empty
+    denied: str  # the tool call that the user could not be asked about, when that ended the work; else empty
     title: str  # of the session, as the agent names it; empty when it does not
     result: Raw
 
@@ -55,7 +56,7 @@ class Observer(Protocol):
     def permission(self, permission: Permission) -> None: ...
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
-        """A tool call runs that nobody was asked about, although the policy does not allow it; `by` names the rule."""
+        """A tool call runs that was not asked about, although the policy does not allow it; `by` names the rule."""
 
     def served(self, step: FileServed | TerminalServed) -> None:
         """The agent had us read or write a file, or run a command."""

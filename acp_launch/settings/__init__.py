@@ -1,1 +1,11 @@
-"""The user's own knobs: directories, limits, where secrets are kept."""
+"""
+The user's settings: directories, limits, and where secrets are stored. A project cannot set them.
+
+In: `config.yaml` in the configuration directory, and `ACP_LAUNCH_*` variables. Out: `Settings`, or every Problem at
+once. Open `model` first.
+
+    model       the settings as frozen values
+    variables   the environment variables that are settings
+    load        find and read everything; also `grounds`, the projects around a directory
+    check       validate the file and the variables; imported only by users who have one of them
+"""

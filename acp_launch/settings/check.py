@@ -1,8 +1,8 @@
 """
-`config.yaml` and the variables become `Choices`, or every Problem at once.
+Validation of `config.yaml` and the variables: `choices` returns `Choices`, or every Problem at once.
 
-A variable wins over the file. `model` has the shapes, `rules` what shapes cannot say; here all of it gets its place: a
-line of the file, or the name of a variable.
+A variable wins over the file. `model` has the shapes; `broken` has the rules that shapes cannot express. Each fault
+gets its place: a line of the file, or the name of a variable. Pure.
 """
 
 import json
@@ -22,19 +22,15 @@ from acp_launch.settings.model import Choices, FileSettings, KeyringSettings, Se
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# What settings must keep to beyond the shape of their values. Pure.
-#
-# Each rule looks at raw values and passes over what has the wrong type: `user` speaks of that. So all of them run even
-# when half of the settings are wrong.
-
-
-SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs some, and nobody waits for longer
+# Rules look at raw values and skip those of the wrong type, which the shapes report. So all rules run even when half
+# of the settings are wrong.
+SHORTEST, LONGEST = Duration(1), Duration(600)  # seconds; a store needs time, and a user does not wait for longer
 _PLACEHOLDER = re.compile(r"(\$?)\{\s*([A-Za-z_][A-Za-z0-9_.:/-]*)?\s*\}")
 _COMMAND, _EXAMPLE = ("secrets", "command"), '[op, read, "op://dev/{name}/credential"]'
 
 
 def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
-    """Every rule the settings break; `root` is what the file and the variables say together."""
+    """Yield a fault for every broken rule; `root` is what the file and the variables say together."""
     secrets = _mapping(root, "secrets")
     yield from _timeout(secrets.get("timeout"))
     yield from _backend(_mapping(secrets, "keyring").get("backend"))
@@ -56,7 +52,7 @@ def _mapping(owner: Mapping[str, Plain], key: str) -> Mapping[str, Plain]:
 def _timeout(written: Plain) -> Iterator[Fault]:
     try:
         seconds = Duration.parse(written) if isinstance(written, str) else SHORTEST
-    except ValueError:  # `user` reports it
+    except ValueError:  # the shapes report it
         return
     if not SHORTEST <= seconds <= LONGEST:
         nearest = min(max(seconds, SHORTEST), LONGEST)
@@ -88,7 +84,7 @@ def _word(path: tuple[str | int, ...], word: str) -> Iterator[Fault]:
         what, fix = ("the program", "write the program to start") if path[-1] == 0 else ("this argument", "remove it")
         yield Fault(path, f"{what} is empty", fix)
     if path[-1] == 0 and "{name}" in word:
-        # A profile names its secrets: with a name such as ../x it would name the program, too.
+        # A profile chooses the names of its secrets; with a name such as ../x it would choose the program too.
         what = "the program cannot depend on the secret's name, for profiles choose that"
         yield Fault(path, what, "put {name} in an argument", offset=word.index("{name}"))
     for written in _PLACEHOLDER.finditer(word):
@@ -98,7 +94,7 @@ def _word(path: tuple[str | int, ...], word: str) -> Iterator[Fault]:
 
 
 def _is_mistaken(written: re.Match[str]) -> bool:
-    """`${HOME}` is a shell's business; `${name}` and references as in profiles are nobody's here."""
+    """Whether a placeholder is a mistake. `${HOME}` may be for a shell; `${name}` and profile references are wrong."""
     dollar, inside = written[1], written[2] or ""
     if dollar:
         return inside == "name" or ":" in inside
@@ -115,10 +111,10 @@ _SHAPES: Mapping[tuple[str | int, ...], type[Shape]] = {
 
 def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[Choices | None, list[Problem]]:
     """
-    What the user chose; no choices when there is a problem.
+    Return the user's choices and all problems; None instead of the choices if there is a problem.
 
-    `text` is empty without a settings file, and None when there is one that cannot be read: then the variables'
-    names are all that can be judged.
+    `text` is empty without a settings file, and None when the file cannot be read: then only the names of the
+    variables are checked.
     """
     usable, wrong = _usable(variables)
     document, problems = parse(text, file, SETTINGS) if text else (None, [])
@@ -131,14 +127,14 @@ def choices(text: str | None, file: str, variables: Mapping[str, str]) -> tuple[
 
 
 def _usable(variables: Mapping[str, str]) -> tuple[dict[str, str], list[Problem]]:
-    """The variables that can be looked into, and what is wrong with the others."""
+    """Return the variables that can be read, and the problems of the others."""
     wrong = {name: problem for name, text in variables.items() if (problem := _unusable(name, text))}
     return {name: text for name, text in variables.items() if name not in wrong}, list(wrong.values())
 
 
 def _unusable(name: str, text: str) -> Problem | None:
     if name not in environment.NAMES:
-        return _unknown(name)  # and not a word of what it holds: it may have been meant for a secret
+        return _unknown(name)  # its value is not shown, since it may be a secret
     if not text.isascii() and text != text.encode(errors="replace").decode():
         return Problem(name, 0, 0, "", "this variable does not hold UTF-8 text", "set it in a UTF-8 locale")
     if name == environment.COMMAND and _listed(text) is None:
@@ -180,7 +176,7 @@ def _validated(root: dict[str, Any], variables: Mapping[str, str]) -> tuple[Choi
 
 
 def _over(root: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    """What the file and the variables say together: a variable wins."""
+    """Merge the variables over the file."""
     said = dict(root)
     for name, text in variables.items():
         *sections, key = environment.path(name)

@@ -1,8 +1,9 @@
 """
-The user's own settings: directories from the environment, everything else from `config.yaml` and `ACP_LAUNCH_*`.
+Loading of the user's settings: directories from the environment, the rest from `config.yaml` and `ACP_LAUNCH_*`.
 
-Who has neither the file nor such a variable pays for looking, and no more; who has them, and had them when they were
-checked before, does not import what checks them.
+Without the file and the variables only the look-up costs time. With them, the modules that validate are imported only
+if the same content was not validated before. The file must be protected from other users, and must not lie in a
+project. `grounds` and `lies_in` find the projects around a directory.
 """
 
 import os
@@ -18,22 +19,19 @@ from acp_launch.problem import Problem
 from acp_launch.settings.model import Choices, Settings
 from acp_launch.settings.variables import present
 
-# Where the people of a project may write: nothing that lies there can speak for the user.
-#
-# A variable of the environment (`ACP_LAUNCH_*_DIR`, `XDG_*`, `HOME`) may lead a directory of ours into a project. What
-# is kept in it then came with the project, or could have.
-
-
-MARKS = (".git", ".acp-launch")  # a file in worktrees and submodules
+# Projects: others can write there, so nothing that lies in one can speak for the user. An environment variable
+# (`ACP_LAUNCH_*_DIR`, `XDG_*`, `HOME`) may put a directory of acp-launch into a project.
+MARKS = (".git", ".acp-launch")  # .git is a file in worktrees and submodules
 
 
 def grounds(start: Path) -> Iterator[Path]:
-    """The projects around a directory, itself included."""
+    """Return the project directories among a directory and its parents."""
     return (directory for directory in (start, *start.parents) if any(_is_there(directory / mark) for mark in MARKS))
 
 
 def lies_in(directory: Path, projects: Iterable[Path]) -> bool:
-    """Whether `directory` lies in one of them, wherever links lead. A home that is a project is the user's."""
+    """Whether `directory` lies in one of the projects after links are resolved. A home that is a project does not
+    count: it is the user's."""
     real, home = _real(directory), _home()
     roots = map(_real, projects)
     return any(real.is_relative_to(root) and not (home and home.is_relative_to(root)) for root in roots)
@@ -47,14 +45,14 @@ def _is_there(path: Path) -> bool:
 
 
 def _home() -> Path | None:
-    """As the system knows it: HOME may be what leads us astray."""
+    """Return the home directory from the user database, because HOME may have been set to mislead."""
     try:
         import pwd
     except ImportError:
         return _real(Path.home())
     try:
         return _real(Path(pwd.getpwuid(os.getuid()).pw_dir))
-    except KeyError:  # a container's user may have no name, and then no home that we can be sure of
+    except KeyError:  # a container's user may have no name, and then no home that can be relied on
         return None
 
 
@@ -67,7 +65,7 @@ FILE = "config.yaml"
 
 def load() -> Settings:
     """
-    What the user chose, or the defaults.
+    Load what the user chose, or the defaults.
 
     Raises:
         SettingsError: with every problem of the file and of the variables.
@@ -78,7 +76,7 @@ def load() -> Settings:
 
 
 def directory(kind: str) -> Path:
-    """CONFIG, STATE or CACHE: from the environment alone, for `config.yaml` lies in one of them."""
+    """Return the directory for CONFIG, STATE or CACHE from the environment alone; `config.yaml` lies in one of them."""
     if chosen := os.environ.get(f"ACP_LAUNCH_{kind}_DIR"):
         return Path(chosen).absolute()
     import platformdirs
@@ -96,12 +94,12 @@ def _choices(file: Path, cache: Path) -> Choices:
 
 
 def _text(file: Path) -> tuple[str | None, list[Problem]]:
-    """An empty text when there is no such file, none when it cannot be read."""
+    """Read the file: empty text if it does not exist, None if it cannot be read."""
     try:
         file.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return "", []
-    except OSError:  # `read` says what
+    except OSError:  # `read` reports it
         pass
 
     if lies_in(file, grounds(_here())):
@@ -112,7 +110,7 @@ def _text(file: Path) -> tuple[str | None, list[Problem]]:
 
 
 def _here() -> Path:
-    """What is left of it when the working directory is gone: nothing above it."""
+    """Return the working directory; the root directory if it was deleted."""
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -120,16 +118,19 @@ def _here() -> Path:
 
 
 def _checked(file: Path, text: str | None, unread: list[Problem], variables: dict[str, str], cache: Path) -> Choices:
-    """Problems of the file itself (`unread`) are found anew each time: they are not in its text."""
+    """Validate text and variables, or use the cached result.
+
+    Problems of the file itself (`unread`) are checked each time, because the cache knows only its text.
+    """
     import msgspec
 
-    from acp_launch.document.cache import Shelf
+    from acp_launch.document.cache import JsonCache
     from acp_launch.document.shape import build
 
-    shelf = Shelf(cache / "settings", ("settings/*.py",))
+    entries = JsonCache(cache / "settings", ("settings/*.py",))
     key = [text, variables]
-    is_ours = not lies_in(cache, grounds(_here()))  # else an entry may be of somebody's making
-    if is_ours and not unread and (known := shelf.recall(file, key, partial(build, Choices))):
+    is_ours = not lies_in(cache, grounds(_here()))  # otherwise the project could have written the entry
+    if is_ours and not unread and (known := entries.recall(file, key, partial(build, Choices))):
         return known
     from acp_launch.settings.check import choices
 
@@ -137,19 +138,17 @@ def _checked(file: Path, text: str | None, unread: list[Problem], variables: dic
     if chosen is None or unread:
         raise SettingsError([*unread, *problems])
     if is_ours:
-        shelf.keep(file, key, msgspec.to_builtins(chosen, enc_hook=str))
+        entries.keep(file, key, msgspec.to_builtins(chosen, enc_hook=str))
     return chosen
 
 
-# `config.yaml` as it lies on the disk: its text, or why it is not read.
-#
-# It may name a command that we run, so nobody but its owner may be able to change it: as with ssh's files, we refuse
-# one that others can write, or that lies in a directory where others could put one of their own. On Windows the
-# directory of a user is theirs by its access list, and nothing is checked.
+# `config.yaml` may name a command that acp-launch runs, so only its owner may be able to change it. As ssh does with
+# its files, acp-launch refuses a file that others can write, or whose directory others can write. On Windows the
+# access list of the user's directory protects it, and nothing is checked.
 
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:
-    """No text, and why, when it cannot be read; a text and problems when only its protection is wrong."""
+    """Read the file: None and the problem if that fails; text and problems if only its protection is wrong."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -178,7 +177,7 @@ def _readable(fault: OSError, file: Path) -> str:
 
 
 def _exposed(file: Path) -> Iterator[Problem]:
-    """The ways somebody else could change what we read: the file, its directory, and those a link leads to."""
+    """Yield a problem for each way in which another user could change the file: itself, its directory, link targets."""
     if os.name != "posix":
         return
     target = file.resolve()
@@ -194,7 +193,7 @@ def _exposed(file: Path) -> Iterator[Problem]:
 
 
 def _others_write(status: os.stat_result) -> bool:
-    """In a directory with the sticky bit (/tmp) nobody replaces what is another's."""
+    """Whether others can write it. In a directory with the sticky bit (/tmp) they cannot replace the user's files."""
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return False
     group = status.st_mode & stat.S_IWGRP and not _is_ours_alone(status.st_gid)
@@ -202,7 +201,7 @@ def _others_write(status: os.stat_result) -> bool:
 
 
 def _is_ours_alone(group: int) -> bool:
-    """Whether this is the group that many systems make for each user; with one, a umask of 002 is usual."""
+    """Whether this is the private group that many systems create for each user, where a umask of 002 is usual."""
     import grp
     import pwd
 

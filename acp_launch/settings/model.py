@@ -1,7 +1,7 @@
 """
-What a user can choose, and no project can (docs/settings.md "Settings"). Pure, and free of imports that cost.
+Settings that only the user can choose, not a project (docs/settings.md "Settings"). Pure, and imports little.
 
-`settings.user` says what is wrong with the file and the variables; a user without either does not import it.
+`check` says what is wrong with the file and the variables; it is imported only if there are any.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from msgspec import field
 from acp_launch.document.scalars import Duration, Size
 from acp_launch.document.shape import Shape
 
-# The longest line seen from a real agent is 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32.
+# The longest line seen from a real agent has 569 kB; acpx stops at 64 MiB, the TypeScript SDK at 32 MiB.
 MAX_LINE = Size(64 * 1024 * 1024)  # bytes
 _PATIENCE = Duration(10)  # seconds
 
@@ -26,14 +26,14 @@ class FileSettings(Shape, frozen=True, kw_only=True):
     path: str | None = None
     """The sealed file; default: `secrets.sealed` in the configuration directory."""
     key_file: str | None = None
-    """A file whose content opens it, instead of a passphrase."""
+    """A file whose content unlocks it, instead of a passphrase."""
 
 
 class SecretSettings(Shape, frozen=True, kw_only=True):
     store: Literal["keyring", "file", "command"] = "keyring"
-    """Where secrets are kept. There is no second one that is tried when it fails."""
+    """Where secrets are stored. If it fails, no other store is tried."""
     timeout: Duration = _PATIENCE
-    """Longest wait for the store."""
+    """The longest wait for the store."""
     keyring: KeyringSettings = field(default_factory=KeyringSettings)
     file: FileSettings = field(default_factory=FileSettings)
     command: tuple[str, ...] = ()
@@ -41,19 +41,19 @@ class SecretSettings(Shape, frozen=True, kw_only=True):
 
 
 class Choices(Shape, frozen=True, kw_only=True):
-    """All that `config.yaml` and the variables may say."""
+    """All choices of `config.yaml` and the variables."""
 
     max_line: Size = MAX_LINE
-    """Longest message we accept from an agent."""
+    """The longest message that is accepted from an agent."""
     secrets: SecretSettings = field(default_factory=SecretSettings)
-    """Where secrets are kept."""
+    """Where secrets are stored."""
 
 
 class Settings(Choices, frozen=True, kw_only=True):
     """
-    The choices, and the directories: those come from the environment alone, for `config.yaml` lies in one of them.
+    The choices, and the directories. Directories come from the environment alone: `config.yaml` lies in one of them.
 
-    A directory may not exist yet; whoever writes creates it, for the user alone.
+    A directory may not exist yet; the code that writes to it creates it, for the user alone.
     """
 
     config: Path

@@ -1,4 +1,4 @@
-"""The variables that are settings: `ACP_LAUNCH_MAX_LINE`, and `ACP_LAUNCH_SECRETS__KEY` for a key of that section."""
+"""Environment variables that are settings: `ACP_LAUNCH_MAX_LINE`, and `ACP_LAUNCH_SECRETS__KEY` for that section."""
 
 import os
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ COMMAND = f"{_SECTION}COMMAND"
 
 def present() -> dict[str, str]:
     """
-    Those that are set, with whatever else nearly begins like one of the section; an empty one counts as not set.
+    Return the variables that are set, including misspelt ones of the section; an empty one counts as not set.
 
     A secret's value (`ACP_LAUNCH_SECRET_NAME`) and the passphrase are never among them.
     """
@@ -21,10 +21,10 @@ def present() -> dict[str, str]:
 
 
 def path(name: str) -> tuple[str, ...]:
-    """`ACP_LAUNCH_SECRETS__STORE` → `secrets`, `store`."""
+    """Convert a variable's name to its path: `ACP_LAUNCH_SECRETS__STORE` → `secrets`, `store`."""
     return tuple(name.removeprefix(PREFIX).lower().split(DELIMITER))
 
 
 def setter(where: tuple[str | int, ...], variables: Mapping[str, str]) -> str | None:
-    """The variable that said what is at this path, if one did."""
+    """Return the variable that set the value at this path; None if none did."""
     return next((name for name in NAMES if name in variables and where[: len(path(name))] == path(name)), None)

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 
 from acp_launch.checks import answers
-from acp_launch.checks.profile import Part
+from acp_launch.checks.profile import ProfilePart
 from acp_launch.errors import AgentError, AuthRequired, ServerError, WaitExpired
 from acp_launch.mcp.client import Survey
 from acp_launch.mcp.message import Server
@@ -15,8 +15,8 @@ from acp_launch.protocol.acp import read_negotiated
 
 NEGOTIATED = read_negotiated(Raw(b'{"protocolVersion": 1, "agentCapabilities": {"loadSession": true}}'))
 STDIO = StdioPlan(name="s", command=Path("/bin/s"), args=(), env={}, cwd=Path("/"))
-SERVER = Part(server="s", stdio=STDIO)
-OPTIONAL = Part(server="s", stdio=STDIO, is_required=False)
+SERVER = ProfilePart(server="s", stdio=STDIO)
+OPTIONAL = ProfilePart(server="s", stdio=STDIO, is_required=False)
 
 
 def survey(**members: object) -> Survey:
@@ -29,19 +29,19 @@ def survey(**members: object) -> Survey:
 
 def test_an_agent_without_a_name_is_told_all_the_same() -> None:
     check = answers.agent(answers.Handshake(NEGOTIATED, 0.2, 60))
-    assert (check.standing, check.text) == ("ok", "(without a name), ACP 1; answered in 200 ms")
+    assert (check.verdict, check.text) == ("ok", "(without a name), ACP 1; answered in 200 ms")
     assert check.detail == ("can: load", "logins: none offered")
 
 
 def test_an_agent_near_its_limit_is_a_warning_before_it_is_a_failure() -> None:
     check = answers.agent(answers.Handshake(NEGOTIATED, 31, 60))
-    assert (check.standing, check.text) == ("warning", "(without a name), ACP 1; answered in 31.00 s, near its limit")
+    assert (check.verdict, check.text) == ("warning", "(without a name), ACP 1; answered in 31.00 s, near its limit")
     assert check.fix == "raise agent.timeouts.initialize (60 s) in the profile"
 
 
 def test_so_is_a_server() -> None:
     check = answers.server(SERVER, survey(), "p", hidden=0, after=16)
-    assert (check.standing, check.text) == (
+    assert (check.verdict, check.text) == (
         "warning",
         "srv 2, MCP 2025-11-25; 1 tool; ready in 16.00 s, near its limit",
     )
@@ -51,7 +51,7 @@ def test_so_is_a_server() -> None:
 def test_a_server_that_does_not_tell_its_tools_is_a_warning() -> None:
     found = survey(counts={}, timings={}, refused={"tools/list": "they are lost"})
     check = answers.server(SERVER, found, "p", hidden=0, after=0.01)
-    assert (check.standing, check.text, check.fix) == (
+    assert (check.verdict, check.text, check.fix) == (
         "warning",
         "srv 2, MCP 2025-11-25; nothing offered; ready in 10 ms; they are lost",
         "acp-launch logs p s",
@@ -59,27 +59,27 @@ def test_a_server_that_does_not_tell_its_tools_is_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "error", "standing", "code", "fix"),
+    ("part", "error", "verdict", "code", "fix"),
     [
-        (Part(), AgentError("died"), "problem", 4, "acp-launch logs p"),
-        (Part(), WaitExpired("late", fix="wait"), "problem", 4, "wait"),
-        (Part(), AuthRequired("login", fix="acp-launch login p"), "problem", 6, "acp-launch login p"),
+        (ProfilePart(), AgentError("died"), "problem", 4, "acp-launch logs p"),
+        (ProfilePart(), WaitExpired("late", fix="wait"), "problem", 4, "wait"),
+        (ProfilePart(), AuthRequired("login", fix="acp-launch login p"), "problem", 6, "acp-launch login p"),
         (SERVER, ServerError("died"), "problem", 8, "acp-launch logs p s"),
         (SERVER, WaitExpired("late"), "problem", 8, "acp-launch logs p s"),
         (OPTIONAL, ServerError("died"), "warning", 0, "acp-launch logs p s"),
     ],
 )
 def test_a_failure_has_the_exit_code_of_its_stage(
-    part: Part, error: AgentError, standing: str, code: int, fix: str
+    part: ProfilePart, error: AgentError, verdict: str, code: int, fix: str
 ) -> None:
     check = answers.failed(part, error, "p")
-    assert (check.standing, check.code, check.fix) == (standing, code, fix)
+    assert (check.verdict, check.code, check.fix) == (verdict, code, fix)
 
 
 def test_of_what_said_nothing_no_log_is_advised() -> None:
     """There is none: it begins with the first byte."""
     assert "logs" not in answers.failed(SERVER, ServerError("died"), "p", has_log=False).fix
-    assert "logs" not in answers.failed(Part(), AgentError("died"), "p", has_log=False).fix
+    assert "logs" not in answers.failed(ProfilePart(), AgentError("died"), "p", has_log=False).fix
     found = survey(counts={}, timings={}, refused={"tools/list": "they are lost"})
     assert "logs" not in answers.server(SERVER, found, "p", hidden=0, after=0.01, has_log=False).fix
 

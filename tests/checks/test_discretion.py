@@ -2,9 +2,9 @@
 
 import pytest
 
-from acp_launch.checks.check import Discretion
+from acp_launch.checks.check import Anonymizer
 
-ALICE = Discretion(["/home/alice", "/data/homes/alice"], ["alice", "alice"])
+ALICE = Anonymizer(["/home/alice", "/data/homes/alice"], ["alice", "alice"])
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,8 @@ def test_everything_in_json_is_treated_keys_included() -> None:
 @pytest.mark.parametrize("name", ["root", "node", "me", ""])
 def test_a_name_that_many_have_is_a_word_like_any_other(name: str) -> None:
     text = "/usr/bin/node of root, to me"
-    assert Discretion([f"/home/{name or 'x'}"], [name]).text(text) == text
+    assert Anonymizer([f"/home/{name or 'x'}"], [name]).text(text) == text
 
 
 def test_nothing_is_known_of_somebody_without_a_home() -> None:
-    assert Discretion([""], []).text("/x") == "/x"
+    assert Anonymizer([""], []).text("/x") == "/x"

@@ -15,7 +15,7 @@ CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_
 
 
 @pytest.mark.parametrize(
-    ("free", "files", "standing", "text", "code"),
+    ("free", "files", "verdict", "text", "code"),
     [
         (200 * MIB, None, "ok", "200 MiB free", 0),
         (99 * MIB, 5000, "warning", "99 MiB free", 0),
@@ -25,11 +25,11 @@ CHOOSE = "make room there, or choose another directory: export ACP_LAUNCH_STATE_
     ],
 )
 def test_a_disk_that_fills_up_is_told_before_it_is_full(
-    free: int, files: int | None, standing: str, text: str, code: int
+    free: int, files: int | None, verdict: str, text: str, code: int
 ) -> None:
     check = room("state", free, files)
-    assert (check.standing, check.text, check.code) == (standing, text, code)
-    assert check.fix == ("" if standing == "ok" else CHOOSE)
+    assert (check.verdict, check.text, check.code) == (verdict, text, code)
+    assert check.fix == ("" if verdict == "ok" else CHOOSE)
 
 
 def test_the_disk_of_a_directory_that_is_not_there_yet_is_that_of_its_parent(tmp_path: Path) -> None:
@@ -47,15 +47,15 @@ def test_sizes_are_read_at_a_glance() -> None:
 
 
 def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
-    assert open_files(64, None).standing == "ok"
+    assert open_files(64, None).verdict == "ok"
     few = open_files(64, 128)
-    assert (few.standing, few.text) == (
+    assert (few.verdict, few.text) == (
         "warning",
         "64, up to 128 for acp-launch itself: room for some 10 MCP servers",
     )
     assert few.fix == "raise the hard limit to 256 or more"
     none = open_files(20, 20)
-    assert (none.standing, none.code, none.fix) == ("problem", 3, few.fix)
+    assert (none.verdict, none.code, none.fix) == ("problem", 3, few.fix)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_how_many_servers_there_is_room_for_is_a_fact_and_told_when_they_are_few
 def test_a_profile_has_room_for_its_servers_and_as_many_again_or_is_told_so() -> None:
     assert [*server_room(80, 1024), *server_room(1_000_000, None), *server_room(0, 10)] == []
     (check,) = server_room(81, 1024)
-    assert (check.standing, check.text) == (
+    assert (check.verdict, check.text) == (
         "warning",
         "81 in the profile, and room for some 160 within 1,024 open files",
     )
@@ -85,7 +85,7 @@ def test_a_profile_has_room_for_its_servers_and_as_many_again_or_is_told_so() ->
 
 
 def test_processes_are_short_when_few_more_can_be_started() -> None:
-    assert [more_processes(left).standing for left in (None, 5000, 10, -3)] == ["ok", "ok", "warning", "warning"]
+    assert [more_processes(left).verdict for left in (None, 5000, 10, -3)] == ["ok", "ok", "warning", "warning"]
     assert more_processes(-3).text == "0 more"
 
 
@@ -105,13 +105,13 @@ def test_a_full_disk_is_noticed_by_writing_to_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     tmp_path.chmod(0o700)
     check = machine.directory("state", tmp_path)
-    assert (check.standing, check.code) == ("problem", 3)
+    assert (check.verdict, check.code) == ("problem", 3)
     assert check.text == f"{tmp_path} cannot be written: no space left on device"
     assert check.fix == "make room on its file system, or export ACP_LAUNCH_STATE_DIR=DIRECTORY"
 
 
 @pytest.mark.parametrize(
-    ("kind", "mode", "standing", "fix"),
+    ("kind", "mode", "verdict", "fix"),
     [
         ("state", 0o700, "ok", ""),
         ("state", 0o755, "warning", "chmod 700 {}"),
@@ -122,25 +122,25 @@ def test_a_full_disk_is_noticed_by_writing_to_it(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_what_others_may_do_to_a_directory_depends_on_what_is_in_it(
-    tmp_path: Path, kind: machine.Kind, mode: int, standing: str, fix: str
+    tmp_path: Path, kind: machine.Kind, mode: int, verdict: str, fix: str
 ) -> None:
     tmp_path.chmod(mode)
     check = machine.directory(kind, tmp_path)
-    assert (check.standing, check.fix) == (standing, fix.format(tmp_path))
+    assert (check.verdict, check.fix) == (verdict, fix.format(tmp_path))
     assert check.text.startswith(f"{tmp_path} ({mode:04o})")
     assert check.facts == {"path": str(tmp_path), "mode": f"{mode:04o}"}
 
 
 def test_nothing_is_left_in_a_directory_that_was_tried(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    assert machine.directory("state", tmp_path).standing == "ok"
+    assert machine.directory("state", tmp_path).verdict == "ok"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_of_another_user_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     check = machine.directory("state", tmp_path)
-    assert (check.standing, check.text) == ("problem", f"{tmp_path} belongs to another user")
+    assert (check.verdict, check.text) == ("problem", f"{tmp_path} belongs to another user")
 
 
 def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.launch.loop import kept
+from acp_launch.launch.loop import guard_informed
 from acp_launch.process import guard as guard_module
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
@@ -25,7 +25,7 @@ def say(what: object) -> None:
 
 
 async def run(guard: Guard) -> None:
-    async with kept(guard):
+    async with guard_informed(guard):
         while (line := (await asyncio.to_thread(sys.stdin.readline)).strip()) != "end" and line:
             verb, _, argv = line.partition(" ")
             if verb == "spawn":

@@ -13,7 +13,7 @@ import termios
 from pathlib import Path
 
 from acp_launch.errors import LaunchError
-from acp_launch.launch.loop import kept
+from acp_launch.launch.loop import guard_informed
 from acp_launch.process.foreground import foreground
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
@@ -30,7 +30,7 @@ async def lend(argv: list[str]) -> str:
     task = asyncio.create_task(foreground(program))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        async with kept(guard):
+        async with guard_informed(guard):
             return str(await task)
     except asyncio.CancelledError:
         return "cancelled"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from acp_launch.launch.loop import kept
+from acp_launch.launch.loop import guard_informed
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import live
@@ -29,7 +29,7 @@ def tell(step: TerminalServed) -> None:
 
 async def run(guard: Guard, argvs: list[list[str]]) -> None:
     terminals = Terminals(Path("/"), dict(os.environ), allowed=allowed, tell=tell)
-    async with kept(guard):
+    async with guard_informed(guard):
         for program, *args in argvs:
             await terminals.services()["terminal/create"]({"command": program, "args": args})
         pids = [spawned.pid for spawned in live()]

@@ -10,8 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from acp_launch.launch.loop import kept
-from acp_launch.process import child, detached
+from acp_launch.launch.loop import guard_informed
+from acp_launch.process import child as orphans
+from acp_launch.process import detached
 from acp_launch.process.guard import Guard
 from acp_launch.process.records import LaunchRecord
 from acp_launch.process.spawn import spawn
@@ -19,8 +20,8 @@ from acp_launch.process.tree import end_all_now
 
 
 async def visit(guard: Guard) -> None:
-    with child.reaped():
-        async with kept(guard):
+    with orphans.reaped():
+        async with guard_informed(guard):
             said = detached.start(json.loads(sys.argv[3]), os.environ)
             guard.look()
             upper = guard.guards.known()[-1].pid if guard.guards else None

@@ -16,6 +16,7 @@ import locale
 import os
 import pkgutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -59,8 +60,25 @@ def carry_out(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, st
     return Done(code, *written)
 
 
+def completed(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """The same for those who know `subprocess.run`."""
+    done = carry_out(arguments, env=env, cwd=cwd)
+    out, err = (text.decode(errors="surrogateescape") for text in (done.out, done.err))
+    return subprocess.CompletedProcess([*arguments], done.code, out, err)
+
+
 def shown(arguments: Sequence[str]) -> str:
     return " ".join(("acp-launch", *arguments))
+
+
+def argv(arguments: Sequence[str]) -> list[str]:
+    """As `python -m acp_launch` has it."""
+    return [str(Path(acp_launch.__file__).with_name("__main__.py")), *arguments]
+
+
+def streams() -> list[TextIOWrapper]:
+    """Over the descriptors 0, 1 and 2."""
+    return [_stream(0, "r"), _stream(1, "w"), _stream(2, "w")]
 
 
 def _exit_code() -> int:
@@ -98,11 +116,11 @@ def _descriptors(stdin: bytes | None) -> Iterator[list[bytes]]:
     """Put a caller's pipe and files at 0, 1 and 2. The list holds in the end what was written to stdout and stderr."""
     written: list[bytes] = []
     ours = sys.stdin, sys.stdout, sys.stderr
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, _readable(stdin) as given:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, readable(stdin) as given:
         kept = [os.dup(descriptor) for descriptor in range(3)]
         for descriptor, end in enumerate((given, out.fileno(), err.fileno())):
             os.dup2(end, descriptor)
-        theirs = [_stream(0, "r"), _stream(1, "w"), _stream(2, "w")]
+        theirs = streams()
         sys.stdin, sys.stdout, sys.stderr = theirs
         try:
             yield written
@@ -127,7 +145,8 @@ def _stream(descriptor: int, mode: str) -> TextIOWrapper:
 
 
 @contextmanager
-def _readable(content: bytes | None) -> Iterator[int]:
+def readable(content: bytes | None) -> Iterator[int]:
+    """A descriptor that gives this and ends, or /dev/null."""
     if content is None:
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123
             yield nothing.fileno()
@@ -184,7 +203,7 @@ def _interpreter(arguments: Sequence[str]) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     (alarm, again), begun = signal.getitimer(signal.ITIMER_REAL), time.monotonic()
     wakeup = signal.set_wakeup_fd(-1)
-    sys.argv = [str(Path(acp_launch.__file__).with_name("__main__.py")), *arguments]
+    sys.argv = argv(arguments)
     try:
         yield
     finally:
@@ -199,6 +218,12 @@ def _interpreter(arguments: Sequence[str]) -> Iterator[None]:
         gc.enable()
 
 
+def import_everything() -> None:
+    for module in pkgutil.walk_packages(acp_launch.__path__, "acp_launch."):
+        if not module.name.startswith(PROGRAMS):
+            importlib.import_module(module.name)
+
+
 class _Memory(NamedTuple):
     """What our package remembers for the length of a process."""
 
@@ -209,9 +234,7 @@ class _Memory(NamedTuple):
 @functools.cache
 def _memory() -> _Memory:
     """Looks at every module of ours, imported: what each is when imported it is to be again."""
-    for found in pkgutil.walk_packages(acp_launch.__path__, "acp_launch."):
-        if not found.name.startswith(PROGRAMS):
-            importlib.import_module(found.name)
+    import_everything()
     memory = _Memory([], [])
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "acp_launch":

@@ -18,13 +18,14 @@ import sys
 import termios
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from tests.cli import inprocess
+from tests.cli import forkserver, inprocess
 from tests.fixes import advised, misleading
 from tests.oracle import check_transcript
 
@@ -182,10 +183,12 @@ class Launcher:
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
     ) -> Ended:
-        """Run acp-launch to its end, in this process where that is enough (`NEEDS_A_PROCESS`)."""
-        if out != subprocess.PIPE or needs_a_process(arguments):
-            return self.apart(*arguments, stdin=stdin, out=out, **env)
-        return self.within(*arguments, stdin=stdin, **env)
+        """Run acp-launch to its end, as cheaply as what it does allows: `within`, or as a process of its own, which
+        comes from the fork server where Python's start does not matter."""
+        if out == subprocess.PIPE and not needs_a_process(arguments):
+            return self.within(*arguments, stdin=stdin, **env)
+        run = _forked if forkserver.suits({**self.env, **env}) else _started
+        return self._apart(run, arguments, stdin, out, env)
 
     def within(self, *arguments: str, stdin: bytes | None = None, **env: str) -> Ended:
         """Run acp-launch in this process: it starts no program, and hears no signal."""
@@ -196,20 +199,20 @@ class Launcher:
     def apart(
         self, *arguments: str, stdin: bytes | None = None, out: "IO[bytes] | int" = subprocess.PIPE, **env: str
     ) -> Ended:
-        """Run acp-launch as a process of its own."""
+        """Run acp-launch as `python -m acp_launch`."""
+        return self._apart(_started, arguments, stdin, out, env)
+
+    def _apart(
+        self,
+        run: "Callable[..., subprocess.CompletedProcess[bytes]]",
+        arguments: Sequence[str],
+        stdin: bytes | None,
+        out: "IO[bytes] | int",
+        env: Mapping[str, str],
+    ) -> Ended:
         environment, mark, transcript = self._place(env)
         try:
-            done = subprocess.run(
-                command(*arguments),
-                input=stdin,
-                stdin=None if stdin is not None else subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.PIPE,
-                cwd=self.project,
-                env=environment,
-                timeout=PATIENCE,
-                check=False,
-            )
+            done = run(trusting(arguments), env=environment, cwd=self.project, stdin=stdin, out=out)
             assert alive(mark) == []
         finally:
             kill_all(mark)
@@ -248,6 +251,30 @@ class Launcher:
         mark = uuid.uuid4().hex
         transcript = self.project.parent / f"transcript-{mark}"
         return {**self.env, MARK: mark, "ACP_TEST_TRANSCRIPT": str(transcript), **env}, mark, transcript
+
+
+def _started(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stdin: bytes | None,
+    out: "IO[bytes] | int",
+) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [sys.executable, "-m", "acp_launch", *arguments],
+        input=stdin,
+        stdin=None if stdin is not None else subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        cwd=cwd,
+        env=env,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+_forked = partial(forkserver.run, timeout=PATIENCE)
 
 
 def names(launch: Launcher) -> list[str]:

@@ -70,7 +70,7 @@ class Terminal:
 @contextmanager
 def on_terminal(*arguments: str, cwd: Path, env: Mapping[str, str]) -> Iterator[Terminal]:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-c", BECOME, *trusting(arguments)]
+    command = [sys.executable, "-I", "-S", "-c", BECOME, *trusting(arguments)]
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env=dict(env), start_new_session=True
     )

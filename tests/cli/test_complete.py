@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.cli.completing import verbs
-from acp_launch.cli.completing.line import Line, offered, wanted
+from acp_launch.cli import tab
+from acp_launch.cli.tab import Line
 from acp_launch.interop.tools import TOOLS
 from acp_launch.session.store import Record, Registry, open_registry
 from tests.cli import verbtable
@@ -60,12 +60,12 @@ def test_the_table_is_what_the_command_line_has() -> None:
 
 @pytest.mark.parametrize("name", verbtable.commands(), ids=lambda name: name or "acp-launch")
 def test_every_option_of_a_verb_is_offered_and_no_other(name: str) -> None:
-    table, command = verbs.verbs(), verbtable.commands()[name]
+    command = verbtable.commands()[name]
     spelled = [each for one in verbtable.parameters(command) for each in (*one.opts, *one.secondary_opts)]
     options = {each for each in spelled if each.startswith("-")}
-    asked_for = wanted([*name.split(), "-"], table)
+    asked_for = Line([*name.split(), "-"], tab.verbs())
     assert asked_for.kind == "option"
-    assert {each for option in offered(table[name], asked_for.line) for each in option.names} == {
+    assert {each for option in asked_for.offered() for each in option.names} == {
         *options,
         "--help",
         "-h",
@@ -76,18 +76,17 @@ def test_the_verbs_of_a_group_are_offered_and_no_others() -> None:
     commands = verbtable.commands()
     for name, command in commands.items():
         below = getattr(command, "commands", {})
-        assert list(verbs.below(verbs.verbs(), name)) == [word for word, each in below.items() if not each.hidden]
+        assert list(tab.below(tab.verbs(), name)) == [word for word, each in below.items() if not each.hidden]
 
 
 def test_every_kind_of_word_is_known() -> None:
     """A kind nobody answers would be a completion that is silently missing."""
-    from acp_launch.cli.completing.answer import FROM_SHELL
-    from acp_launch.cli.completing.sources import SOURCES
+    from acp_launch.cli.completion import SOURCES
 
-    known = {*FROM_SHELL, *SOURCES, verbs.FLAG, "text"}
-    for verb in verbs.verbs().values():
-        kinds = [*(argument.kind for argument in verb.arguments), *(option.kind for option in verb.options)]
-        assert [kind for kind in kinds if kind not in known and "|" not in kind] == []
+    known = {*tab.FROM_SHELL, *SOURCES, tab.FLAG, "text"}
+    for verb in tab.verbs().values():
+        kinds = {kind.removesuffix(tab.MORE) for kind in (*verb.arguments, *(option.kind for option in verb.options))}
+        assert {kind for kind in kinds if "|" not in kind} <= known
 
 
 @pytest.mark.parametrize(
@@ -134,14 +133,13 @@ def test_every_kind_of_word_is_known() -> None:
 )
 def test_the_last_word_is_known_by_what_is_before_it(typed: str, kind: str, word: str, lead: str) -> None:
     *before, last = typed.split(" ")
-    found = wanted([*filter(None, before), last], verbs.verbs())
+    found = Line([*filter(None, before), last], tab.verbs())
     assert (found.kind, found.word, found.lead) == (kind, word, lead)
 
 
 def test_an_option_is_offered_once_unless_it_may_be_given_again() -> None:
-    table = verbs.verbs()
-    line: Line = wanted(["run", "--new", "--attach", "x", "-o", "json", "-"], table).line
-    left = {name for option in offered(table["run"], line) for name in option.names}
+    line = Line(["run", "--new", "--attach", "x", "-o", "json", "-"], tab.verbs())
+    left = {name for option in line.offered() for name in option.names}
     assert "--attach" in left
     assert not {"--new", "--output", "-o"} & left
 
@@ -324,11 +322,11 @@ def test_a_disk_that_does_not_answer_is_given_up() -> None:
     """Reading a pipe that stays open and empty stands for it."""
     code = (
         "import os, sys\n"
-        "from acp_launch.cli.completing import answer, sources\n"
+        "from acp_launch.cli import completion, tab\n"
         "ours, theirs = os.pipe()\n"
-        "sources.SOURCES['profile'] = lambda line, settings: os.read(ours, 1)\n"
-        "answer.PATIENCE = 0.05\n"
-        "answer.answer(['zsh', 'run', ''])\n"
+        "completion.SOURCES['profile'] = lambda line, settings: os.read(ours, 1)\n"
+        "tab.PATIENCE = 0.05\n"
+        "tab.answer(['zsh', 'run', ''])\n"
         "print('and on')\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20, check=True)
@@ -345,10 +343,10 @@ def test_a_reader_that_is_gone_is_told_nothing(project: Launcher) -> None:
     assert (ended.code, ended.err) == (0, "")
 
 
-@pytest.mark.parametrize("words", [["run"], ["mcp", "tools", "demo"], ["run", "demo", "-s"], ["secret", "rm"]], ids=str)
+@pytest.mark.parametrize("words", [["run"], ["run", "demo", "-s"], ["secret", "rm"], ["secret", "set"]], ids=str)
 def test_a_completion_imports_nothing_it_does_not_need(words: list[str]) -> None:
     modules = loaded("__complete", "zsh", *words, "")
-    assert "acp_launch.cli.completing.sources" in modules
+    assert "acp_launch.cli.completion" in modules
     assert not {module for module in modules if module in FORBIDDEN or module == "acp_launch.cli.app"}
 
 

@@ -61,7 +61,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def profile(project: Path, name: str, description: str) -> None:
-    text = f"description: {description}\nmcp_servers:\n  one:\n    command: x\n  two.b:\n    command: y\n"
+    text = f"description: '{description}'\nmcp_servers:\n  one:\n    command: x\n  two.b:\n    command: y\n"
     (project / ".acp-launch" / f"{name}.yaml").write_text(text)
 
 

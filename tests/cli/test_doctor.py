@@ -698,14 +698,14 @@ def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher,
     found = checks(done)
     assert told(found["agent"]) == ("warning", "it did not come to an answer", "run it again, and let it finish")
     assert found["leftovers"]["standing"] == "ok"
-    assert "acp-launch: stopped; this is what was known by then\n" in done.err
+    assert "acp-launch: stopped; these are the results so far\n" in done.err
 
 
 def test_on_a_terminal_it_says_what_it_starts_and_ctrl_c_shows_what_is_known(launch: Launcher) -> None:
     own(launch, agent("mute"), mcp_servers={"s": server("probe_polite")})
     with on_terminal("doctor", "p", cwd=launch.project, env=launch.env) as terminal:
         terminal.until("acp-launch: starting agent, s")
-        terminal.until("acp-launch: no answer to initialize from the agent for 3 s; giving up at 2 min")
+        terminal.until("acp-launch: still waiting for the answer to initialize from the agent (3 s; timeout 2 min)")
         terminal.types("\x03")
         assert terminal.ends() == 130
     assert re.search(r"\nok +server s +The Polite One 1\.2, MCP 2025-11-25; ", terminal.text)

@@ -10,7 +10,7 @@ import pytest
 from acp_launch.cli.main import run
 from acp_launch.profile.discover import built_in, find
 from acp_launch.profile.load import load
-from acp_launch.profile.trust import accept, standing
+from acp_launch.profile.trust import accept, trust_state
 from acp_launch.settings.load import load as load_settings
 
 PROFILE = """\
@@ -282,7 +282,7 @@ def test_a_profile_that_was_trusted_has_to_be_trusted_again(project: Path, typed
     settings = load_settings()
     accept(load(find("p", start=project, settings=settings)), settings)
     assert typed("set", "p", "agent.args", "[x]").err == "acp-launch: before it runs again: acp-launch trust p\n"
-    assert standing(load(find("p", start=project, settings=settings)), settings).how == "changed"
+    assert trust_state(load(find("p", start=project, settings=settings)), settings).how == "changed"
 
 
 @pytest.mark.parametrize("key", ["", "agent.", "agent[x]", "\x1b[31m"])

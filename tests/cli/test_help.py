@@ -48,6 +48,10 @@ def test_every_section_of_a_page_is_in_what_is_shown(launch: Launcher) -> None:
     ]
 
 
+def test_an_empty_word_is_none(launch: Launcher) -> None:
+    assert asked(launch, " ") == asked(launch)
+
+
 def test_a_topic_is_found_in_any_case(launch: Launcher) -> None:
     assert asked(launch, "Trust") == asked(launch, "trust")
 
@@ -99,7 +103,7 @@ def test_a_page_is_in_the_users_pager_on_a_terminal_in_colours(launch: Launcher,
     with on_terminal("help", "trust", cwd=launch.project, env=env) as terminal:
         assert terminal.ends() == 3
     lines = (ROOT / "docs" / "trust.md").read_text().count("\n")
-    (told,) = re.findall(r"PAGED FRX (\d+) ", terminal.text)
+    (told,) = re.findall(r"PAGED -FX -R (\d+) ", terminal.text)
     assert int(told) > lines / 2
     assert re.search(r"\x1b\[[0-9;]*3[0-7]", terminal.raw.decode()), "blocks of code have colours"
     assert "blind" in terminal.text, "no child inherits a secret's variable"

@@ -13,12 +13,12 @@ from acp_launch.cli.main import run
 from acp_launch.errors import UsageError
 from acp_launch.interop import files
 from acp_launch.profile.agents import AGENTS, known
-from acp_launch.profile.begin import beginning, called, ignoring
 from acp_launch.profile.check import check
 from acp_launch.profile.discover import built_in, find
 from acp_launch.profile.load import load
+from acp_launch.profile.scaffold import beginning, called, ignoring
 from acp_launch.profile.schema import text as schema
-from acp_launch.profile.trust import standing
+from acp_launch.profile.trust import trust_state
 from acp_launch.settings.load import load as load_settings
 from tests.cli.terminal import on_terminal
 
@@ -112,7 +112,7 @@ def test_what_is_installed_is_not_told_to_be(project: Path, typed: Typed) -> Non
 def test_who_begins_a_profile_has_accepted_it(project: Path, typed: Typed) -> None:
     settings = load_settings()
     assert typed("--agent", "demo").code == 0
-    assert standing(load(find("demo", start=project, settings=settings)), settings).how == "accepted"
+    assert trust_state(load(find("demo", start=project, settings=settings)), settings).how == "accepted"
 
 
 def test_an_acceptance_that_cannot_be_kept_is_said_and_asked_for_later(
@@ -138,7 +138,7 @@ def test_what_others_wrote_is_not_accepted_with_it(project: Path, typed: Typed) 
         assert answer.err.endswith(
             f"next:\n    acp-launch trust {name}\n    acp-launch doctor {name}\n    acp-launch run {name}\n"
         )
-        assert standing(load(find(name, start=project, settings=settings)), settings).how == "new"
+        assert trust_state(load(find(name, start=project, settings=settings)), settings).how == "new"
 
 
 def test_a_command_line_becomes_an_agent(project: Path, typed: Typed) -> None:
@@ -358,7 +358,7 @@ def test_enter_all_the_way_makes_a_profile_that_runs(project: Path) -> None:
         terminal.until("Agent [1]: ")
         assert "   1.  demo      A scripted agent: no account, no network  ready" in terminal.text
         terminal.types("\n")
-        terminal.until("Place [1]: ")
+        terminal.until("Location [1]: ")
         terminal.types("\n")
         terminal.until("Name of the profile [demo]: ")
         terminal.types("\n")
@@ -376,9 +376,9 @@ def test_what_is_installed_comes_first_and_answers_are_asked_again(project: Path
         terminal.until("Agent [1]: ")
         assert "   1.  goose " in terminal.text
         terminal.types("99\n")
-        terminal.until("there is no number 99")
+        terminal.until("99 is not in the list: choose a number from 1 to")
         terminal.types("1\n")
-        terminal.until("Place [1]: ")
+        terminal.until("Location [1]: ")
         terminal.types("3\n")
         terminal.until("answer 1 or 2")
         terminal.types("1\n")
@@ -396,7 +396,7 @@ def test_what_is_installed_comes_first_and_answers_are_asked_again(project: Path
 @pytest.mark.parametrize("answers", [0, 1, 2])
 @pytest.mark.parametrize("leave", ["\x03", "\x04"], ids=["ctrl-c", "ctrl-d"])
 def test_who_leaves_leaves_nothing_behind(project: Path, answers: int, leave: str) -> None:
-    prompts = ["Agent [1]: ", "Place [1]: ", "Name of the profile [demo]: "]
+    prompts = ["Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "]
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
         for prompt in prompts[:answers]:
             terminal.until(prompt)
@@ -417,10 +417,10 @@ def test_servers_of_other_tools_are_taken_over_and_their_tokens_are_not_written(
     (config / "config.yaml").write_text("secrets: {store: file}\n")
     env = {**os.environ, "ACP_LAUNCH_PASSPHRASE": "correct horse battery staple"}
     with on_terminal("init", cwd=project, env=env) as terminal:
-        for prompt in ("Agent [1]: ", "Place [1]: ", "Name of the profile [demo]: "):
+        for prompt in ("Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "):
             terminal.until(prompt)
             terminal.types("\n")
-        terminal.until("Take over which, by number [none]: ")
+        terminal.until("Numbers of those to import [none]: ")
         assert "   1.  .mcp.json  github, docs" in terminal.text
         terminal.types("1\n")
         terminal.until("Take them over [yes]: ")
@@ -452,10 +452,14 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
     (project / ".vscode").mkdir()
     (project / ".vscode" / "mcp.json").write_text(json.dumps(HOSTILE))
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
-        for prompt, answer in (("Agent [1]: ", ""), ("Place [1]: ", place), ("Name of the profile [demo]: ", "mine")):
+        for prompt, answer in (
+            ("Agent [1]: ", ""),
+            ("Location [1]: ", place),
+            ("Name of the profile [demo]: ", "mine"),
+        ):
             terminal.until(prompt)
             terminal.types(f"{answer}\n")
-        terminal.until("Take over which, by number [none]: ")
+        terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
         terminal.until("Take them over [yes]: ")
         for shown in (
@@ -470,17 +474,17 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
         assert terminal.ends() == 0
     assert ("acp-launch trust mine\n" in terminal.text) == (place == "1")
     settings = load_settings()
-    found = standing(load(find("mine", start=project, settings=settings)), settings)
+    found = trust_state(load(find("mine", start=project, settings=settings)), settings)
     assert found.how == ("new" if place == "1" else "own")
 
 
 def test_what_is_shown_need_not_be_taken(project: Path) -> None:
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"docs": {"command": "docs", "cwd": "/x"}}}))
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
-        for prompt in ("Agent [1]: ", "Place [1]: ", "Name of the profile [demo]: "):
+        for prompt in ("Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "):
             terminal.until(prompt)
             terminal.types("\n")
-        terminal.until("Take over which, by number [none]: ")
+        terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
         terminal.until("Take them over [yes]: ")
         terminal.types("no\n")
@@ -493,12 +497,12 @@ def test_what_is_shown_need_not_be_taken(project: Path) -> None:
 def test_other_tools_are_asked_about_and_enter_leaves_them_alone(project: Path) -> None:
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"docs": {"command": "docs"}}}))
     with on_terminal("init", cwd=project, env=os.environ) as terminal:
-        for prompt in ("Agent [1]: ", "Place [1]: ", "Name of the profile [demo]: "):
+        for prompt in ("Agent [1]: ", "Location [1]: ", "Name of the profile [demo]: "):
             terminal.until(prompt)
             terminal.types("\n")
-        terminal.until("Take over which, by number [none]: ")
+        terminal.until("Numbers of those to import [none]: ")
         terminal.types("7\n")
-        terminal.until('give their numbers, or "none"')
+        terminal.until('type numbers from the list, or "none"')
         terminal.types("\n")
         assert terminal.ends() == 0
     assert not load(find("demo", start=project, settings=load_settings())).profile.mcp_servers

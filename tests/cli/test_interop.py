@@ -120,7 +120,7 @@ def test_each_credential_is_named_with_its_place_and_its_new_name(project: Launc
     assert done.err == (
         "acp-launch: gh: env.TOKEN is a GitHub token; it becomes the secret gh\n"
         f"acp-launch: kept in the sealed file ({store}): gh\n"
-        "acp-launch: the values still stand in .mcp.json; remove them there, and replace what others have seen\n"
+        "acp-launch: the tokens are still in .mcp.json: delete them there, and rotate any that were shared\n"
         "acp-launch: .acp-launch/p.yaml: gh imported\n"
     )
 
@@ -169,12 +169,12 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
     with on_terminal(*arguments, cwd=project.project, env=project.env) as terminal:
         terminal.until("Change it? [no]: ")
         terminal.types("y\n")
-        terminal.until("No, it is no secret; it stays as it is (n)")
+        terminal.until("No, it is not a secret; leave it as it is (n)")
         terminal.until("Keep it? [no]: ")
         terminal.types("n\n")
-        terminal.until("s: env.TOKEN is a GitHub token. Keep it?")
+        terminal.until("s: env.TOKEN is a GitHub token. Store it?")
         terminal.types("y\n")
-        terminal.until("s: env.API_KEY is an OpenAI key. Keep it?")
+        terminal.until("s: env.API_KEY is an OpenAI key. Store it?")
         terminal.types("n\n")
         assert terminal.ends() == 0
         shown = terminal.text
@@ -220,7 +220,7 @@ def test_another_server_of_the_same_name_stays_and_others_are_added(project: Lau
     done = taken(project, "--yes")
     assert done.code == 0
     assert done.err == (
-        "acp-launch: files is there already and differs; --force replaces it, --as NAME adds it under another name\n"
+        "acp-launch: files exists already and differs; --force replaces it, --as NAME adds it under another name\n"
         "acp-launch: .acp-launch/p.yaml: new imported\n"
     )
     assert "command: files-mcp" in profile(project).read_text()
@@ -269,7 +269,7 @@ def test_what_a_profile_inherits_is_there_already(project: Launcher) -> None:
     declared(project, {**PLAIN, "b": {"type": "http", "url": "https://b.example"}})
     done = taken(project, "--yes")
     assert (done.code, profile(project).read_text()) == (2, before)
-    assert done.err.startswith("acp-launch: b is there already and differs;")
+    assert done.err.startswith("acp-launch: b already exists and differs;")
 
 
 def test_a_secret_that_holds_something_else_is_not_overwritten(project: Launcher) -> None:
@@ -285,7 +285,7 @@ def test_what_cannot_be_translated_is_kept_as_a_comment(project: Launcher) -> No
     declared(project, {"my server!": {"command": "x", "envFile": "/x/.env", "env": {"A": "${A:-${B}}"}}})
     done = taken(project, "--yes")
     assert done.err == (
-        'acp-launch: "my server!" becomes my-server; a name is made of letters, digits, _ . and -\n'
+        'acp-launch: "my server!" is imported as my-server: a name may contain letters, digits, _ . and -\n'
         "acp-launch: my-server: envFile has no counterpart in a profile; it is kept as a comment\n"
         "acp-launch: my-server: env.A has a variable in the default of another; it is kept as a comment\n"
         "acp-launch: .acp-launch/p.yaml: my-server imported\n"
@@ -529,7 +529,7 @@ def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: 
     )
     done = project("import", "jetbrains", "--into", "p", "--yes", "--only", "One")
     assert done.code == 2
-    assert "an agent is there already and differs; --force replaces it\n" in done.err
+    assert "an agent exists already and differs; --force replaces it\n" in done.err
     assert done.err.endswith("nothing was written to .acp-launch/p.yaml\n    fix: --force replaces what is there\n")
     assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "One", "--force").code == 0
     assert "  command: one-agent  # kept as it is\n" in profile(project).read_text()

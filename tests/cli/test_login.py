@@ -16,6 +16,7 @@ import pytest
 from tests.cli.launcher import AGENTS, MARK, Ended, Launcher, alive, kill_all
 from tests.cli.terminal import Terminal, on_terminal
 
+SERVERS = AGENTS.parent / "servers"
 CTRL_C = "\x03"
 WAYS = ("agent", "terminal", "key")
 
@@ -34,8 +35,8 @@ class Account:
     def log_in(self) -> None:
         self._store.touch()
 
-    def offers(self, *ways: str, **agent: object) -> None:
-        self.launch.profile("login", str(self._store), *ways, agent=agent)
+    def offers(self, *ways: str, servers: dict[str, object] | None = None, **agent: object) -> None:
+        self.launch.profile("login", str(self._store), *ways, agent=agent, mcp_servers=servers or {})
 
     @contextmanager
     def at_terminal(self, *arguments: str) -> Iterator[Terminal]:
@@ -334,7 +335,7 @@ def test_logging_out_where_it_is_not_offered(account: Account) -> None:
 def test_ctrl_c_gives_up_waiting_for_the_agent(account: Account) -> None:
     account.offers("deaf")
     with account.at_terminal("login", "p") as terminal:
-        terminal.until('logging in with "Deaf"; Ctrl-C gives up\n')
+        terminal.until('logging in with "Deaf"; Ctrl-C cancels\n')
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
     assert terminal.text.endswith("acp-launch: stopped\n")
@@ -344,7 +345,7 @@ def test_a_person_chooses_and_the_program_on_the_terminal_does_it(account: Accou
     """C-24, C-26, C-27: the configured command with the method's arguments, then a fresh agent."""
     account.offers(*WAYS)
     with account.at_terminal("login", "p") as terminal:
-        terminal.until("Log in with which?")
+        terminal.until("Log in with:")
         terminal.types("3\n")
         terminal.until("ask, new: ")
         terminal.types("please\n")
@@ -366,10 +367,10 @@ def test_a_run_logs_in_when_the_agent_wants_it_and_goes_on_with_its_prompt(accou
     """C-30."""
     account.offers("agent")
     with account.at_terminal("run", "p", "hi") as terminal:
-        terminal.until("Log in with which?")
+        terminal.until("Log in with:")
         terminal.types("1\n")
         assert terminal.ends() == 0
-    assert "▐ The agent test-agent wants a login\n▐   1. Browser: Opens a page\n" in terminal.text
+    assert "▐ The agent test-agent needs a login\n▐   1. Browser: Opens a page\n" in terminal.text
     assert terminal.text.rstrip().endswith("You said: hi")
 
 
@@ -377,11 +378,24 @@ def test_a_run_starts_its_agent_again_after_a_login_on_the_terminal(account: Acc
     """C-27."""
     account.offers("agent", "terminal")
     with account.at_terminal("run", "p", "hi") as terminal:
-        terminal.until("Log in with which?")
+        terminal.until("Log in with:")
         terminal.types("2\n")
         terminal.until("ask, new: ")
         terminal.types("please\n")
         assert terminal.ends() == 0
+    assert terminal.text.rstrip().endswith("You said: hi")
+
+
+def test_servers_outlive_the_agent_that_is_started_again_after_a_login(account: Account) -> None:
+    """The second agent is given them; a required one that was stopped with the first would fail the run."""
+    server = {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / "polite.py")], "required": True}
+    account.offers("terminal", servers={"polite": server})
+    with account.at_terminal("run", "p", "hi") as terminal:
+        terminal.until("Log in with:")
+        terminal.types("1\n")
+        terminal.until("ask, new: ")
+        terminal.types("please\n")
+        assert terminal.ends() == 0, terminal.text
     assert terminal.text.rstrip().endswith("You said: hi")
 
 
@@ -402,7 +416,7 @@ def test_a_run_with_nobody_to_ask_names_the_command_that_logs_in(account: Accoun
 def test_a_person_who_wants_none_is_let_go(account: Account) -> None:
     account.offers(*WAYS)
     with account.at_terminal("login", "p") as terminal:
-        terminal.until("Log in with which?")
+        terminal.until("Log in with:")
         terminal.types("\n")
         assert terminal.ends() == 6
     assert terminal.text.endswith(
@@ -454,7 +468,7 @@ def test_a_command_of_the_agents_choosing_is_shown_whole_and_run_only_when_allow
         assert terminal.ends() == code
     shown = f"WAY='an old one' {shutil.which('touch')} {account.launch.project / 'account'}"
     assert (
-        '▐ "Old way" is a command of the agent\'s choosing, not of your profile:\n'
+        '▐ "Old way" is a command that the agent chose, not your profile:\n'
         f"      {shown}\n▐     in {account.launch.project}\n" in terminal.text
     )
     assert account.is_in is (code == 0)

@@ -144,12 +144,12 @@ def test_what_is_left_behind_is_marked_and_reap_ends_it(launch: Launcher, runnin
     kill_all_three(running, guards_of(launch))
     shown = launch_unchecked(launch, "ps")
     assert "p (run)" in shown
-    assert "left behind: acp-launch reap ends them" in shown
+    assert "left behind; to stop: acp-launch reap" in shown
     (found,) = listed(launch)
     assert (found["state"], found["pid"]) == ("left behind", None)
     done = launch("reap")
     assert (done.code, done.err) == (0, "")
-    assert re.fullmatch(r"ended \d+ process(es)? that a run of p left behind: .+ \(\d+\)\n", done.out.decode())
+    assert re.fullmatch(r"stopped \d+ process(es)? left behind by a run of p: .+ \(\d+\)\n", done.out.decode())
     assert alive(running.mark) == []
     assert launch("reap").err == "nothing was left behind\n"
     assert listed(launch) == []
@@ -177,7 +177,7 @@ def test_the_next_run_ends_what_the_last_one_left_behind_and_says_so(launch: Lau
     launch.profile("polite")
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (0, b"You said: hi\n")
-    assert re.fullmatch(r"acp-launch: ended \d+ process(es)? that a run of p left behind\n", done.err)
+    assert re.fullmatch(r"acp-launch: stopped \d+ process(es)? left behind by a run of p\n", done.err)
     assert alive(running.mark) == []
 
 

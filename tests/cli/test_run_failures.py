@@ -190,11 +190,11 @@ def test_an_agent_that_wants_a_login_first_lists_its_ways(launch: Launcher, mome
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("refusal", "the agent refused to go on; the prompt and what came after it will not be part of the next one"),
+        ("refusal", "the agent refused to continue; it drops this prompt and its answer from the session"),
         ("max_tokens", "the agent stopped: its token limit is reached"),
         ("max_turn_requests", "the agent stopped: its limit of model requests in one turn is reached"),
         ("cancelled", "the turn was cancelled"),
-        ("bored_now", "the agent ended the turn for a reason of its own: bored_now"),
+        ("bored_now", "the agent ended the turn for an unknown reason: bored_now"),
     ],
 )
 def test_a_turn_that_ends_short_is_exit_9_with_its_reason(launch: Launcher, reason: str, said: str) -> None:

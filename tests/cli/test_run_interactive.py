@@ -161,7 +161,7 @@ def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path
         terminal.types(f"hang{ENTER}")
         terminal.until("End me with a signal.")
         terminal.types(CTRL_C)
-        terminal.until("cancelling the turn; giving up in 3 s, Ctrl-C stops at once")
+        terminal.until("cancelling the turn (timeout 3 s); Ctrl-C stops at once")
         terminal.until("the agent went on for 3 s after its turn was cancelled")
         terminal.until("[y] Start it again")
         terminal.types("y")

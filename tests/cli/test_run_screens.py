@@ -367,7 +367,7 @@ def test_what_is_typed_in_one_go_for_two_lines_of_a_form_goes_to_both(tmp_path: 
         terminal.types(ENTER)
         terminal.until('"Ticket" REL-7')
         terminal.types(ESCAPE)
-        terminal.until("It is not sent. Decline it?")
+        terminal.until("The form is not sent. Decline it?")
         terminal.until("[c] cancel")
         terminal.types("c")
         assert finishes(terminal, "form")[-1] == "The form was not filled in (cancel)."
@@ -383,11 +383,11 @@ def test_a_form_is_left_unsent_as_it_says_and_the_session_goes_on(
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "form")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]].startswith('▐ "Name"'), "the first field")
-        terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
+        terminal.until("To leave without sending: Ctrl-D on an empty line, at any field.")
         fills(terminal, "Name", "Aurora")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Ticket" [DEMO-1]', "the second field")
         terminal.types(way)
-        terminal.until("It is not sent. Decline it?")
+        terminal.until("The form is not sent. Decline it?")
         terminal.until("[c] cancel")
         terminal.types(key)
         assert finishes(terminal, "form")[-1] == f"The form was not filled in ({action})."
@@ -398,10 +398,10 @@ def test_a_form_of_lines_is_left_unsent_as_it_says_and_the_session_goes_on(tmp_p
     with sitting(cwd=tmp_path, env={"TERM": "dumb"}) as terminal:
         terminal.until(">")
         terminal.types("form\n")
-        terminal.until("Ctrl-D on an empty line leaves it unsent, at any field.")
+        terminal.until("To leave without sending: Ctrl-D on an empty line, at any field.")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == '▐ "Name"', "the first field")
         terminal.types(CTRL_D)
-        terminal.until("It is not sent. Decline it?")
+        terminal.until("The form is not sent. Decline it?")
         terminal.until("d/c:")
         terminal.types("d\n")
         terminal.until("The form was not filled in (decline).")
@@ -422,7 +422,7 @@ def test_a_link_is_opened_in_the_browser_only_with_consent(tmp_path: Path) -> No
         terminal.types("d")
         assert finishes(terminal, "link")[-1] == "The page was not opened (decline)."
         sends(terminal, "link")
-        terminal.until_it(lambda: "[o] open it in the browser" in terminal.shown, "the second question")
+        terminal.until_it(lambda: "[o] open in the browser" in terminal.shown, "the second question")
         (address,) = [row.strip() for row in after(terminal, "link") if row.startswith("      https://")]
         assert address.startswith("https://example.com/demo?session=")
         terminal.types("o")

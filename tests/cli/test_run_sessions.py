@@ -41,7 +41,7 @@ def test_a_named_session_is_opened_once_and_then_loaded_with_its_history_hidden(
     assert first.methods == ["initialize", "session/new", "session/prompt"]
     second = launch("run", "p", "again", "--session", "work")
     assert (second.code, second.out) == (0, b"live 1\n")
-    assert second.err == "acp-launch: continuing session work (5 updates of its history)\n"
+    assert second.err == "acp-launch: resumed work (3 turns)\n"
     load = {"sessionId": "session-1", "cwd": str(launch.project), "mcpServers": []}
     assert second.params("session/load") == load
     third = launch("run", "p", "more", "--session", "work", "--output", "json")
@@ -88,7 +88,7 @@ def test_what_an_agent_says_late_of_a_history_is_asked_for_and_apart(launch: Lau
     for output in ("text", "quiet"):
         done = launch("run", "p", "hi", "--session", "work", "--output", output)
         assert (done.code, done.out) == (0, b"You said: hi\n")
-        assert done.err == "acp-launch: continuing session work (3 updates of its history)\n"
+        assert done.err == "acp-launch: resumed work (2 turns)\n"
         assert done.methods == ["initialize", "session/load", "_acp-launch/replayed", "session/prompt"]
 
 

@@ -13,7 +13,7 @@ from tests.cli.launcher import PATIENCE, Launcher, Running, alive
 
 SIGNALS = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGHUP])
 
-CANCELLING = "acp-launch: cancelling the turn; giving up in 3 s, Ctrl-C stops at once\n"
+CANCELLING = "acp-launch: cancelling the turn (timeout 3 s); Ctrl-C stops at once\n"
 OUTLIVES_ITS_INPUT = """
 import signal
 from pathlib import Path

@@ -83,7 +83,7 @@ def test_ctrl_c_cancels_the_turn_and_leaves_the_terminal_whole(tmp_path: Path, e
         terminal.until("1 2 3")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
-    assert "acp-launch: cancelling the turn; giving up in 3 s, Ctrl-C stops at once" in terminal.text
+    assert "acp-launch: cancelling the turn (timeout 3 s); Ctrl-C stops at once" in terminal.text
     assert terminal.text.count("acp-launch: cancelled") == 1
     shown, hidden = terminal.raw.rfind(b"\x1b[?25h"), terminal.raw.rfind(b"\x1b[?25l")
     assert shown > hidden, "the cursor is visible again"

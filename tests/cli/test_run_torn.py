@@ -81,7 +81,7 @@ def test_a_question_that_offers_no_answer_is_denied_with_a_word(tmp_path: Path, 
     with sitting("--trust", torn(tmp_path), cwd=tmp_path, env={"TERM": term}) as terminal:
         terminal.until(">")
         terminal.types(f"none{ENTER}")
-        terminal.until("the agent offers no answer that can be given; it is denied")
+        terminal.until("the agent offers no valid answer; denied")
         terminal.until("'cancelled'")
         terminal.types(CTRL_D)
         assert terminal.ends() == 0

@@ -59,7 +59,7 @@ def files_holding(text: str, *roots: Path) -> list[Path]:
 def test_what_is_piped_in_is_kept_where_the_settings_say(sealed: Launcher) -> None:
     done = sealed("secret", "set", "github", stdin=TOKEN.encode() + b"\n")
     file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
-    assert (done.code, done.out, done.err) == (0, b"", f"github: kept in the sealed file ({file})\n")
+    assert (done.code, done.out, done.err) == (0, b"", f"github: stored in the sealed file ({file})\n")
     assert value_of(sealed, "github") == TOKEN
     assert files_holding(TOKEN, Path(sealed.env["HOME"]), sealed.project) == []
 
@@ -154,7 +154,7 @@ def test_two_names_with_one_variable_are_a_warning(sealed: Launcher) -> None:
     kept(sealed, "team/bank")
     done = sealed("secret", "set", "team_bank", stdin=b"a-value")
     assert done.err.splitlines()[1:] == [
-        "acp-launch: warning: ACP_LAUNCH_SECRET_TEAM_BANK would stand for team/bank too, and come before both"
+        "acp-launch: warning: ACP_LAUNCH_SECRET_TEAM_BANK would override team/bank, too"
     ]
 
 
@@ -163,7 +163,7 @@ def test_a_person_types_it_at_a_hidden_prompt(sealed: Launcher) -> None:
         terminal.until("github: ")
         terminal.types(f"{TOKEN}\n")
         assert terminal.ends() == 0
-    assert "kept in the sealed file" in terminal.text
+    assert "stored in the sealed file" in terminal.text
     assert TOKEN not in terminal.text
     assert value_of(sealed, "github") == TOKEN
 
@@ -185,10 +185,10 @@ def test_without_a_keyring_the_choices_are_explained(launch: Launcher) -> None:
     first, *rest = done.err.splitlines()
     assert first.startswith('acp-launch: the secret "github" cannot be kept: ')
     assert [
-        f"    a secret can be kept elsewhere; this is chosen in {config}:",
-        "        secrets: {store: file}        one sealed file, opened by a passphrase or a key file",
+        f"    to store secrets elsewhere, set one of these in {config}:",
+        "        secrets: {store: file}        an encrypted file, opened by a passphrase or a key file",
         '        secrets: {store: command, command: [pass, show, "acp-launch/{name}"]}        a program that prints it',
-        "    or it comes from the environment, in CI for instance: export ACP_LAUNCH_SECRET_GITHUB=...",
+        "    or set it in the environment, for instance in CI: export ACP_LAUNCH_SECRET_GITHUB=...",
     ] == rest[:4]
 
 
@@ -288,7 +288,7 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
         f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
         "    fix: acp-launch secret set team/docs\n"
-        "1 problem; 1 of 2 secrets cannot be had\n"
+        "1 problem; 1 of 2 secrets are not available\n"
     )
     kept(sealed, "team/docs", "docs-value")
     assert sealed("secret", "check").code == 0

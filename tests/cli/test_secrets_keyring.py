@@ -25,7 +25,7 @@ def home(launch: Launcher, desktop: Desktop) -> Launcher:
 
 def kept(launch: Launcher, name: str, value: str = TOKEN) -> None:
     done = launch("secret", "set", name, stdin=value.encode())
-    assert (done.code, done.err) == (0, f"{name}: kept in the keyring (Secret Service)\n")
+    assert (done.code, done.err) == (0, f"{name}: stored in the keyring (Secret Service)\n")
 
 
 def test_set_once_then_found_by_a_run(home: Launcher) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.inprocess import completed
+from tests.cli.launcher import needs_a_process
 from tests.cli.terminal import on_terminal
 from tests.interactive.screen import on_screen
 
@@ -29,6 +31,8 @@ def run(project: Path) -> Run:
     def run(*arguments: str, cwd: Path = project, **env: str) -> "subprocess.CompletedProcess[str]":
         argv = [sys.executable, "-m", "acp_launch", *arguments]
         environment = {**os.environ, **env}
+        if not needs_a_process(arguments):
+            return completed(arguments, env=environment, cwd=cwd)
         return subprocess.run(
             argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
         )
@@ -87,7 +91,7 @@ def test_looking_at_it_needs_no_trust(project: Path, run: Run) -> None:
         assert run(*looking).returncode == 0, looking
 
 
-def test_every_verb_that_would_start_something_refuses(project: Path, run: Run) -> None:
+def test_every_verb_that_would_start_something_refuses(project: Path) -> None:
     write(project, mcp_servers={"notes": {**DEMO, "args": ["-I", "-m", "acp_launch.demo.server"]}})
     for starting in (
         ("run", "review", "hi"),
@@ -98,7 +102,7 @@ def test_every_verb_that_would_start_something_refuses(project: Path, run: Run) 
         ("logout", "review"),
         ("session", "list", "review", "--agent"),
     ):
-        refused = run(*starting)
+        refused = completed(starting, env=os.environ, cwd=project)
         assert refused.returncode == 7, (starting, refused.stderr)
         assert "you have not trusted it yet" in refused.stderr
 

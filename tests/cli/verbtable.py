@@ -1,5 +1,5 @@
 """
-`cli/completing/verbs.txt`, made from the verbs there are.
+`cli/shells/verbs.txt`, made from the verbs there are.
 
     python -m tests.cli.verbtable       writes it anew, after a verb or an option was added
 
@@ -15,12 +15,11 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from acp_launch.cli.app import app
-from acp_launch.cli.completing import verbs
-from acp_launch.cli.completing.verbs import FLAG, MORE, PROGRAM
+from acp_launch.cli.tab import FLAG, MORE, PROGRAM, TABLE
 from acp_launch.interop.tools import TOOLS
 from acp_launch.profile.agents import AGENTS
 
-FILE = Path(verbs.__file__).with_name("verbs.txt")
+FILE = Path(TABLE)
 Command = TyperCommand | TyperGroup  # whichever click typer brings: some versions have their own
 Parameter = TyperArgument | TyperOption
 BY_METAVAR = {

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from acp_launch.checks.check import Check, Discretion, exit_code, ok, problem, warning
+from acp_launch.checks.check import Anonymizer, Check, exit_code, ok, problem, warning
 from acp_launch.console import doctor
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 
-NOBODY = Discretion([], [])
+ANONYMOUS = Anonymizer([], [])
 TOKEN = "s3cret-value-of-ours"
 
 
@@ -23,7 +23,7 @@ def one_secret(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def shown(*found: Check, coloured: bool = False) -> list[str]:
-    return list(doctor.lines(found, NOBODY, coloured=coloured))
+    return list(doctor.lines(found, ANONYMOUS, coloured=coloured))
 
 
 def test_every_check_has_a_line_and_what_is_wrong_has_the_next_command() -> None:
@@ -58,7 +58,7 @@ def test_strangers_words_are_one_line_that_moves_no_cursor_and_has_an_end() -> N
 def test_no_secret_and_no_credential_is_shown() -> None:
     token = "ghp_" + "a1B2c3D4e5F6" * 3
     (line, detail, fix, _) = shown(
-        Check(name="agent", standing="warning", text=f"v{TOKEN}", detail=(f"key {token}",), fix=f"export X={TOKEN}")
+        Check(name="agent", verdict="warning", text=f"v{TOKEN}", detail=(f"key {token}",), fix=f"export X={TOKEN}")
     )
     assert (line, detail.strip(), fix.strip()) == ("warning  agent  v***", "key ***", "fix: export X=***")
 
@@ -91,7 +91,7 @@ def test_json_is_one_object_with_bounded_facts(capsysbinary: pytest.CaptureFixtu
     told = checks[0]["facts"]
     assert (len(told["many"]), len(told["long"]), told["***"], told["none"]) == (100, 401, "***", None)
     assert len(json.dumps(told["deep"])) < 40
-    assert err == b"acp-launch: stopped; this is what was known by then\n"
+    assert err == b"acp-launch: stopped; these are the results so far\n"
 
 
 def test_the_exit_code_is_that_of_the_stage_a_run_would_meet_first() -> None:

@@ -48,13 +48,13 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  variables  TOKEN  p.yaml:4:46, ${secret:t}",
         "             2 inherited",
         "  directory  ROOT  (the session's)",
-        "  restart    on-failure, 5 in a row, after 200ms to 10s (x2); counted anew after 10s",
+        "  restart    on-failure, 5 in a row, after 200ms to 10s (x2); the count resets after 10s",
         "  timeouts   start 30s, call none",
         "mcp server tuned (stdio, not required)  p.yaml:9:15",
         "  command    python  p.yaml:6:14",
         "  variables  1 inherited  p.yaml:8:18",
         "  directory  sub  p.yaml:7:10",
-        "  restart    always, 3 in a row, after 1s to 1m (x1.5); counted anew after 1h  p.yaml:10",
+        "  restart    always, 3 in a row, after 1s to 1m (x1.5); the count resets after 1h  p.yaml:10",
         "  timeouts   start 2m, call 500ms  p.yaml:11",
         "  tools      allow get_*, search; deny get_secret  p.yaml:12",
         "  roots      the session's directories, whatever the agent declares  p.yaml:13:12",
@@ -69,7 +69,7 @@ def test_a_plan_says_how_each_server_is_kept_alive_and_what_it_may_do(tmp_path: 
         "  command    python  p.yaml:15:21",
         "  variables  A  p.yaml:15:58",
         "  directory  ROOT  (the session's)",
-        "  bridge     none: the agent starts it, secrets and all  p.yaml:15:42",
+        "  bridge     none: the agent starts this server and gets its secrets  p.yaml:15:42",
     ]
 
 
@@ -130,7 +130,7 @@ mcp_servers:
         "agent",
         "  variables  PYTHONSAFEPATH  acp-launch",
         "mcp server apart (stdio)",
-        "  directory  (an empty one of its own; cwd chooses another)",
+        "  directory  (a private, empty one; set cwd to choose another)",
         "mcp server within (stdio)",
         "  variables  PYTHONSAFEPATH  acp-launch",
         "  directory  /project  /project/p.yaml:5:71",

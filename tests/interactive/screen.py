@@ -175,7 +175,7 @@ def on_screen(
     for name in ("COLUMNS", "LINES"):
         environment.pop(name, None)
     process = subprocess.Popen(
-        [sys.executable, "-c", BECOME, *argv],
+        [sys.executable, "-I", "-S", "-c", BECOME, *argv],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -134,7 +134,7 @@ SCENES = {
     "mention": Scene(("look at @", "notes.txt", "check.sh"), menu("look at @", "check.sh")),
     "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Who is told", "ada@example.com"), form),
     "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Start it again"), crash),
-    "continued": Scene(("> add 20 22", "continuing session fix-42", "ready"), continued, (), False),
+    "continued": Scene(("> add 20 22", "resumed fix-42", "ready"), continued, (), False),
 }
 
 

@@ -12,26 +12,26 @@ from hypothesis import strategies as st
 
 from acp_launch.errors import ProfileError, UsageError
 from acp_launch.interop import merge
-from acp_launch.interop.drafts import Incoming, filled, gathered
+from acp_launch.interop.drafts import DraftSet, collect_drafts, filled
 from acp_launch.interop.read import survey
-from acp_launch.interop.tools import MOST, MOST_JSON, TOOLS, Machine, read, sources
+from acp_launch.interop.tools import MOST, MOST_JSON, TOOLS, Host, read, sources
 from acp_launch.secret.detect import issued
 from tests.interop.test_readers import entries, left, unfit
 
 TOKEN = "ghp_Ab1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1Wx2"
 
 
-def claude(servers: Any) -> Incoming:
-    return gathered([(TOOLS["claude"], {"mcpServers": servers})], "/project")
+def claude(servers: Any) -> DraftSet:
+    return collect_drafts([(TOOLS["claude"], {"mcpServers": servers})], "/project")
 
 
-def faults(found: Incoming) -> dict[str, str]:
+def faults(found: DraftSet) -> dict[str, str]:
     return {one.original: one.unfit for one in merge.fitting(found.drafts) if one.unfit}
 
 
 @pytest.mark.parametrize("root", [None, [], "x", 1, {"mcpServers": None}, {"mcpServers": 1}, {"projects": [1]}])
 def test_a_file_of_another_shape_holds_nothing(root: Any) -> None:
-    assert gathered([(TOOLS["claude"], root)], "/project").drafts == ()
+    assert collect_drafts([(TOOLS["claude"], root)], "/project").drafts == ()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_credential_is_moved_from_every_place_it_stands_in() -> None:
 
 
 def test_a_restriction_that_cannot_be_read_is_not_dropped() -> None:
-    found = gathered([(TOOLS["gemini"], {"mcpServers": {"s": {"command": "x", "includeTools": "only"}}})], "/p")
+    found = collect_drafts([(TOOLS["gemini"], {"mcpServers": {"s": {"command": "x", "includeTools": "only"}}})], "/p")
     assert unfit(found) == {"s": "its includeTools is no list of names"}
 
 
@@ -206,7 +206,7 @@ def test_a_file_is_known_by_its_name_or_by_what_it_holds(tmp_path: Path, name: s
 
 
 def test_what_is_neither_a_tool_nor_a_file_is_told_what_there_is(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, {}, "linux")
+    machine = Host(tmp_path, {}, "linux")
     with pytest.raises(UsageError) as error:
         sources("clade", machine, tmp_path, tmp_path)
     assert error.value.message == '"clade" is neither a tool nor a file'
@@ -224,7 +224,7 @@ def test_a_survey_goes_on_past_a_file_that_is_wrong(tmp_path: Path) -> None:
     (home / ".gemini" / "settings.json").write_text("{")
     project.mkdir()
     (project / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "x"}, "b": 1}}')
-    found = list(survey(Machine(home, {}, "linux"), project))
+    found = list(survey(Host(home, {}, "linux"), project))
     assert [(one.tool.name, one.servers, bool(one.fault)) for one in found] == [
         ("claude", ("a",), False),
         ("gemini", (), True),
@@ -252,7 +252,7 @@ JSON = st.recursive(
 @given(st.sampled_from(sorted(TOOLS)), JSON)
 def test_whatever_a_file_says_nothing_raises_and_no_token_is_left(tool: str, value: Any) -> None:
     holder = TOOLS[tool].servers or TOOLS[tool].agents
-    found = gathered([(TOOLS[tool], {holder: {"s": value, "t": {"command": "x", "env": value}}})], "/project")
+    found = collect_drafts([(TOOLS[tool], {holder: {"s": value, "t": {"command": "x", "env": value}}})], "/project")
     names = ["name"] * len(found.tokens)
     for one in merge.fitting(found.drafts):
         if not one.unfit:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.interop.drafts import Drafting, Incoming, filled, gathered
+from acp_launch.interop.drafts import DraftBuilder, DraftSet, collect_drafts, filled
 from acp_launch.interop.tools import TOOLS, Source, read
 from acp_launch.secret.value import Secret
 
@@ -29,24 +29,24 @@ def source(tool: str) -> Source:
     return read(CONFIGS / FILES[tool], TOOLS[tool])
 
 
-def imported(tool: str) -> Incoming:
-    return gathered([(TOOLS[tool], source(tool).root)], "/project")
+def imported(tool: str) -> DraftSet:
+    return collect_drafts([(TOOLS[tool], source(tool).root)], "/project")
 
 
-def entries(found: Incoming) -> dict[str, Any]:
+def entries(found: DraftSet) -> dict[str, Any]:
     names = found.names()
     return {one.name: filled(one.shape, names) for one in found.drafts if not one.unfit and not one.disabled}
 
 
-def left(found: Incoming) -> dict[str, tuple[tuple[str, str], ...]]:
+def left(found: DraftSet) -> dict[str, tuple[tuple[str, str], ...]]:
     return {one.name: one.left for one in found.drafts if one.left}
 
 
-def unfit(found: Incoming) -> dict[str, str]:
+def unfit(found: DraftSet) -> dict[str, str]:
     return {one.original: one.unfit for one in found.drafts if one.unfit}
 
 
-def secrets(found: Incoming) -> dict[str, Secret | str]:
+def secrets(found: DraftSet) -> dict[str, Secret | str]:
     """What each secret holds, or why nobody knows."""
     pairs = zip(found.names(), found.tokens, strict=True)
     return {name: token.secret if token.secret is not None else token.why for name, token in pairs}
@@ -283,14 +283,14 @@ def test_of_claude_codes_projects_only_this_one_counts_and_comes_first() -> None
         "mcpServers": {"a": {"command": "user"}, "b": {"command": "user"}},
         "projects": {"/project": {"mcpServers": {"a": {"command": "mine"}}}, "/x": {"mcpServers": {"c": {}}}},
     }
-    found = gathered([(TOOLS["claude"], root)], "/project")
+    found = collect_drafts([(TOOLS["claude"], root)], "/project")
     assert entries(found) == {"a": {"command": "mine"}, "b": {"command": "user"}}
 
 
 @pytest.mark.parametrize("tool", FILES)
 def test_no_value_of_a_credential_is_in_anything_that_can_be_shown(tool: str) -> None:
     found = imported(tool)
-    texts = [repr(found), str(found), repr(Drafting())]
+    texts = [repr(found), str(found), repr(DraftBuilder())]
     for value in ("BSAq7Rk29fLmZt41vXw83NcD", "c0rrect-h0rse", "lin_api_Ab12", "Zq81-kkLm-29fj"):
         assert not any(value in text for text in texts)
 
@@ -298,8 +298,8 @@ def test_no_value_of_a_credential_is_in_anything_that_can_be_shown(tool: str) ->
 ENTRY: dict[str, Any] = {"command": "x"}
 
 
-def of_claude(**entry: Any) -> Incoming:
-    return gathered([(TOOLS["claude"], {"mcpServers": {"s": {**ENTRY, **entry}}})], "/project")
+def of_claude(**entry: Any) -> DraftSet:
+    return collect_drafts([(TOOLS["claude"], {"mcpServers": {"s": {**ENTRY, **entry}}})], "/project")
 
 
 @pytest.mark.parametrize("key", ["env", "headers"])
@@ -345,7 +345,7 @@ def written(tmp_path: Path, tool: str) -> Path:
 @pytest.mark.parametrize("tool", ["claude", "codex", "goose"])
 def test_a_number_is_taken_over_as_it_is_written(tool: str, tmp_path: Path) -> None:
     """A version of 1.50 is none of 1.5."""
-    found = entries(gathered([(TOOLS[tool], read(written(tmp_path, tool), TOOLS[tool]).root)], "/project"))["s"]
+    found = entries(collect_drafts([(TOOLS[tool], read(written(tmp_path, tool), TOOLS[tool]).root)], "/project"))["s"]
     assert found["args"] == ["1.50"]
     more = {"F": "007", "G": "0x1F", "H": "+5"} if tool == "goose" else {}
     assert found["env"] == {**NUMBERS, **more}

@@ -8,16 +8,24 @@ from typing import Any
 import pytest
 
 from acp_launch.document.yaml import parse
-from acp_launch.interop.drafts import filled, gathered
+from acp_launch.interop.drafts import collect_drafts, filled
 from acp_launch.interop.formats import Misfit
 from acp_launch.interop.formats import parse as parse_json
-from acp_launch.interop.tools import TOOLS, Machine, Tool, own_place, places
-from acp_launch.interop.write import Exported, Piece, Surroundings, alone, exported, handed, pieces
+from acp_launch.interop.tools import TOOLS, Host, Tool, own_place, places
+from acp_launch.interop.write import (
+    ExportContext,
+    Exported,
+    ExportEntry,
+    exported,
+    insert_entries,
+    pieces,
+    standalone_text,
+)
 from acp_launch.profile.check import check
 from acp_launch.profile.model import Profile
 from tests.interop.test_readers import FILES, entries, imported
 
-AROUND = Surroundings("/project", "/home/me", "work", "/usr/bin/python3")
+AROUND = ExportContext("/project", "/home/me", "work", "/usr/bin/python3")
 PROFILE = """
 version: 1
 agent:
@@ -189,7 +197,7 @@ def test_what_a_tool_says_comes_back_as_it_was(tool: str) -> None:
         servers["python"]["cwd"] = "/project/mcp_tools"
     text = json.dumps({"version": 1, "agent": {"command": "x"}, "mcp_servers": servers})
     found = exported(profile(text), TOOLS[tool], AROUND)
-    again = gathered([(TOOLS[tool], _read_back(TOOLS[tool], alone(found, TOOLS[tool])))], "/project")
+    again = collect_drafts([(TOOLS[tool], _read_back(TOOLS[tool], standalone_text(found, TOOLS[tool])))], "/project")
     names = ["s"] * len(again.tokens)
     back = {one.name: filled(one.shape, names) for one in again.drafts if one.kind == "server"}
     kept = {name: _nameless(entry) for name, entry in servers.items() if name in found.servers}
@@ -230,15 +238,15 @@ def _read_back(tool: Tool, text: str) -> Any:
 def test_an_entry_is_added_to_a_real_file_and_everything_else_stays(tool: str) -> None:
     chosen, found = TOOLS[tool], export(tool)
     before = (Path(__file__).parent / "configs" / FILES[tool]).read_text()
-    wanted = tuple(one for one in pieces(found, chosen, _read_back(chosen, before)) if one.standing == "new")
-    made = handed(before, chosen, wanted, found.inputs)
+    wanted = tuple(one for one in pieces(found, chosen, _read_back(chosen, before)) if one.difference == "new")
+    made = insert_entries(before, chosen, wanted, found.inputs)
     assert wanted
     lines = iter(made.splitlines())
     lost = [line for line in before.splitlines() if line.strip().strip(",") and not _comes(line, lines)]
     assert lost == []
-    assert all(one.standing == "same" for one in pieces(found, chosen, _read_back(chosen, made)) if one in wanted)
+    assert all(one.difference == "same" for one in pieces(found, chosen, _read_back(chosen, made)) if one in wanted)
     again = pieces(found, chosen, _read_back(chosen, made))
-    assert [one.standing for one in again if one.name in {each.name for each in wanted}] == ["same"] * len(wanted)
+    assert [one.difference for one in again if one.name in {each.name for each in wanted}] == ["same"] * len(wanted)
 
 
 def _comes(line: str, lines: Any) -> bool:
@@ -248,20 +256,20 @@ def _comes(line: str, lines: Any) -> bool:
 
 def test_an_entry_of_the_same_name_is_replaced_only_where_it_stands() -> None:
     text = '{\n  // mine\n  "servers": {\n    "github": {"command": "mine"}, // here\n    "b": 1\n  }\n}\n'
-    piece = Piece("servers", "github", {"command": "x"}, "other")
-    made = handed(text, TOOLS["vscode"], (piece,), {})
+    piece = ExportEntry("servers", "github", {"command": "x"}, "other")
+    made = insert_entries(text, TOOLS["vscode"], (piece,), {})
     assert made == text.replace('{"command": "mine"}', '{\n      "command": "x"\n    }')
 
 
 def test_a_file_in_which_a_key_comes_twice_is_left_alone() -> None:
     text = '{"servers": {"a": {}, "x": {}}, "servers": [1]}'
     with pytest.raises(Misfit):
-        handed(text, TOOLS["vscode"], (Piece("servers", "x", {"command": "x"}, "new"),), {})
+        insert_entries(text, TOOLS["vscode"], (ExportEntry("servers", "x", {"command": "x"}, "new"),), {})
 
 
 @pytest.mark.parametrize(("platform", "folder"), [("linux", ".config"), ("darwin", "Library/Application Support")])
 def test_every_tool_has_a_place_on_every_system(platform: str, folder: str) -> None:
-    machine = Machine(Path("/home/me"), {}, platform)
+    machine = Host(Path("/home/me"), {}, platform)
     found = places(TOOLS["claude-desktop"], machine, Path("/p"))
     assert found == (Path("/home/me", folder, "Claude", "claude_desktop_config.json"),)
     assert all(places(tool, machine, Path("/p")) for tool in TOOLS.values())
@@ -269,14 +277,14 @@ def test_every_tool_has_a_place_on_every_system(platform: str, folder: str) -> N
 
 def test_the_directories_a_person_chose_are_looked_into() -> None:
     chosen = {"XDG_CONFIG_HOME": "/c", "CODEX_HOME": "/x", "CLAUDE_CONFIG_DIR": "/d"}
-    machine = Machine(Path("/home/me"), chosen, "linux")
+    machine = Host(Path("/home/me"), chosen, "linux")
     assert places(TOOLS["zed"], machine, Path("/p"))[-1] == Path("/c/zed/settings.json")
     assert places(TOOLS["codex"], machine, Path("/p"))[-1] == Path("/x/config.toml")
     assert places(TOOLS["claude"], machine, Path("/p"))[-1] == Path("/d/.claude.json")
 
 
 def test_an_entry_goes_to_the_project_where_that_is_the_custom_and_else_to_the_user(tmp_path: Path) -> None:
-    machine = Machine(Path("/home/me"), {}, "linux")
+    machine = Host(Path("/home/me"), {}, "linux")
     assert own_place(TOOLS["claude"], machine, tmp_path) == tmp_path / ".mcp.json"
     assert own_place(TOOLS["zed"], machine, tmp_path) == Path("/home/me/.config/zed/settings.json")
     (tmp_path / ".zed").mkdir()
@@ -293,7 +301,7 @@ def test_an_export_goes_into_the_file_that_is_there_by_whatever_name_the_tool_re
     tool: str, scope: str, tmp_path: Path
 ) -> None:
     """A second file beside it would be read, too, or instead of it."""
-    machine = Machine(tmp_path / "home", {}, "linux")
+    machine = Host(tmp_path / "home", {}, "linux")
     project = tmp_path / "project"
     read = [
         file
@@ -312,7 +320,7 @@ def test_an_export_goes_into_the_file_that_is_there_by_whatever_name_the_tool_re
 
 
 def test_of_two_names_that_are_there_the_first_is_written_to(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, {}, "linux")
+    machine = Host(tmp_path, {}, "linux")
     places = tmp_path / ".config" / "opencode"
     places.mkdir(parents=True)
     for name in ("opencode.jsonc", "opencode.json"):

@@ -369,7 +369,7 @@ def test_a_status_is_known_whichever_guards_die(victims: list[str], guard: Guard
     """Of children before and after; and the wait for one that lives goes on."""
 
     async def run() -> None:
-        async with asyncio.timeout(PATIENCE), loop.kept(guard):
+        async with asyncio.timeout(PATIENCE), loop.guard_informed(guard):
             before = spawn.spawn(["/bin/sh", "-c", "read _; exit 7"], env={}, cwd=Path("/"))
             async with attach(before) as child:
                 by_name = dict(zip(("lower", "upper"), processes(guard), strict=True))
@@ -492,7 +492,7 @@ def test_an_environment_of_megabytes_arrives_whole(guard: Guard, tmp_path: Path)
     end_now(spawned)
 
 
-def test_the_vigil_looks_again_and_again(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_is_kept_up_again_and_again(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "EVERY", 0.001)
     looks: asyncio.Queue[None]
 
@@ -500,7 +500,7 @@ def test_the_vigil_looks_again_and_again(guard: Guard, monkeypatch: pytest.Monke
         nonlocal looks
         looks = asyncio.Queue()
         monkeypatch.setattr(guard, "look", lambda: looks.put_nowait(None))
-        async with asyncio.timeout(PATIENCE), loop.kept(guard):
+        async with asyncio.timeout(PATIENCE), loop.guard_informed(guard):
             for _ in range(5):
                 await looks.get()
 

@@ -19,7 +19,8 @@ from .launches import bury, launched
 from .liveness import PATIENCE, Liveness, program
 
 GONE = 2**22 + 1  # larger than any pid
-MINE = "00112233445566aa"  # the id of a launch
+# The id of a launch. Each test process has its own, since all that carry an id are ended.
+MINE = f"aa{os.urandom(7).hex()}"
 REAP = """
 import sys
 from pathlib import Path

@@ -61,7 +61,7 @@ def test_what_is_recalled_equals_what_was_checked(tmp_path: Path, text: str) -> 
     file.write_text(text)
     first = load(found(file), cache=tmp_path / "cache")
     again = load(found(file), cache=tmp_path / "cache")
-    assert isinstance(again.positions, cache.Written)
+    assert isinstance(again.positions, cache.CachedPositions)
     assert again.profile == first.profile
     assert repr(again.profile) == repr(first.profile)  # the types too: Duration, Template, tuple
 
@@ -128,7 +128,7 @@ def test_another_version_of_the_code_checks_anew(tmp_path: Path, monkeypatch: py
     file = tmp_path / "p.yaml"
     file.write_text(SMALLEST)
     load(found(file), cache=tmp_path / "cache")
-    monkeypatch.setattr("acp_launch.document.cache.Shelf._stamp", lambda shelf: ["another"])
+    monkeypatch.setattr("acp_launch.document.cache.JsonCache._stamp", lambda entries: ["another"])
     assert cache.recall(tmp_path / "cache", found(file)) is None
 
 

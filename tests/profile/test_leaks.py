@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from acp_launch.document.yaml import parse
-from acp_launch.profile.leaks import leaks, literals, strays
+from acp_launch.profile.leaks import in_comments, leaks, literals
 from acp_launch.secret.reference import SecretReference
 from acp_launch.secret.reference import parse as references
 
@@ -239,7 +239,7 @@ def strayed(text: str) -> list[tuple[int, int, str]]:
         if document
         else []
     )
-    found = list(strays(text, told))
+    found = list(in_comments(text, told))
     assert {(fault.path, fault.severity) for _, fault in found} <= {((), "error")}
     assert TOKEN not in str(found) and OTHER not in str(found)
     return [(line, column, f"{fault.message} | {fault.fix}") for (line, column), fault in found]
@@ -345,7 +345,7 @@ def test_a_comment_may_explain_and_hold_a_place(comment: str) -> None:
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "profiles").glob("*.yaml")), ids=lambda file: file.name)
-def test_nothing_strays_in_the_built_in_profiles(file: Path) -> None:
+def test_the_built_in_profiles_hold_no_credential_anywhere(file: Path) -> None:
     assert strayed(file.read_text(encoding="utf-8")) == []
 
 

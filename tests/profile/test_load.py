@@ -11,7 +11,7 @@ import pytest
 from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.errors import ProfileError
 from acp_launch.profile.discover import Found
-from acp_launch.profile.load import Written, examine, inspect, load, shown
+from acp_launch.profile.load import CachedPositions, examine, inspect, load, shown
 
 
 def at(file: Path) -> Found:
@@ -121,7 +121,7 @@ def test_examining_finds_the_same_in_a_profile_and_in_one_from_the_cache(tmp_pat
     for known in (False, True):
         loaded, problems = examine(at(file), cache=cache)
         assert loaded is not None and loaded.problems == ()
-        assert isinstance(loaded.positions, Written) is known
+        assert isinstance(loaded.positions, CachedPositions) is known
         assert [str(problem) for problem in problems] == [
             f'{file}:4:18: agent.env.A_TOKEN: warning: "changeme" is a placeholder, not a token\n'
             '    fix: acp-launch secret set a-token, then write "${secret:a-token}" here'
@@ -140,11 +140,11 @@ def test_credentials_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.Mon
     """Whether the profile may be kept, and what is told of it, is one question."""
     asked: list[str] = []
 
-    def strays(text: str, told: object) -> Iterator[object]:
+    def in_comments(text: str, told: object) -> Iterator[object]:
         asked.append(text)
         return iter(())
 
-    monkeypatch.setattr("acp_launch.profile.leaks.strays", strays)
+    monkeypatch.setattr("acp_launch.profile.leaks.in_comments", in_comments)
     file = tmp_path / "work.yaml"
     file.write_text("version: 1\nagent: {command: x}\n")
     examine(at(file), cache=tmp_path / "cache")

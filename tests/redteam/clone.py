@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.cli.inprocess import completed
+
 Ended = subprocess.CompletedProcess[str]
 PATIENCE = 60  # seconds
 EVIL = {"command": "./tool"}
@@ -80,8 +82,12 @@ class Clone:
             timeout=PATIENCE,
         )
 
+    def decides(self, *arguments: str, cwd: "Path | None" = None, **env: str) -> Ended:
+        """What acp-launch answers without starting anything, not even itself."""
+        return completed(arguments, env={**self.environment(), **env}, cwd=cwd or self.root)
+
     def accepts(self, name: str = "review", **how: Any) -> None:
-        ended = self.acp_launch("trust", name, "--yes", **how)
+        ended = self.decides("trust", name, "--yes", **how)
         assert ended.returncode == 0, ended.stderr
 
     def starts(self, name: str = "review", **how: Any) -> None:
@@ -92,7 +98,7 @@ class Clone:
 
     def refuses(self, *arguments: str, why: str, code: int = 7, **how: Any) -> str:
         """Nothing was started, and the reason is said. What was said, in one line."""
-        ended = self.acp_launch(*(arguments or ("run", "review", "hello")), **how)
+        ended = self.decides(*(arguments or ("run", "review", "hello")), **how)
         said = " ".join(ended.stderr.split())
         assert not self.sang, f"it ran: {said}"
         assert (ended.returncode, ended.stdout) == (code, ""), said

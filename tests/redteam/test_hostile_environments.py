@@ -95,12 +95,12 @@ def test_a_cache_in_the_project_does_not_say_what_a_profile_means(clone: Clone) 
     text = json.loads(entry.read_bytes())
     text["answer"]["merged"]["agent"] |= {"command": "./tool", "args": []}
     entry.write_text(json.dumps(text))
-    here = clone.acp_launch("plan", "review", ACP_LAUNCH_CACHE_DIR=str(planted))
+    here = clone.decides("plan", "review", ACP_LAUNCH_CACHE_DIR=str(planted))
     assert "tool" not in here.stdout, "what is shown is what the text says"
     ended = clone.acp_launch("run", "review", "where", ACP_LAUNCH_CACHE_DIR=str(planted))
     assert (ended.returncode, clone.sang) == (0, False)
     shutil.copy(entry, Path(os.environ["ACP_LAUNCH_CACHE_DIR"]) / "profiles")
-    assert "tool" in clone.acp_launch("plan", "review").stdout, "such an entry would do it, were it believed"
+    assert "tool" in clone.decides("plan", "review").stdout, "such an entry would do it, were it believed"
     clone.refuses(why=CHANGED)  # and even then it is not what was accepted
 
 
@@ -122,7 +122,7 @@ def test_a_damaged_acceptance_counts_as_none(clone: Clone) -> None:
     for damage in (b"", b"null", b"[]", b"{", whole[:-9], whole.replace(b'"version"', b'"v"'), b"\xff" * 99):
         kept.write_bytes(damage)
         clone.refuses(why=NEW)
-        assert clone.acp_launch("trust", "--list").returncode == 0
+        assert clone.decides("trust", "--list").returncode == 0
     clone.accepts()
     clone.starts()
 
@@ -167,7 +167,7 @@ def test_a_store_that_cannot_be_read_starts_nothing_and_says_why(
     kept.unlink()
     make(kept)
     clone.refuses(why=why.format(kept), code=3)
-    listed = clone.acp_launch("trust", "--list")
+    listed = clone.decides("trust", "--list")
     assert (listed.returncode, listed.stdout) == (0, "")
 
 

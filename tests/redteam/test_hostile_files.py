@@ -82,7 +82,7 @@ def test_a_text_that_is_made_to_harm_is_a_problem_in_bounded_time(clone: Clone, 
     clone.write(text)
     clone.refuses(why=why, code=2)
     clone.refuses("run", "--trust", "review", "hello", why=why, code=2)
-    assert clone.acp_launch("list").returncode == 0
+    assert clone.decides("list").returncode == 0
 
 
 def a_pipe(path: Path) -> None:

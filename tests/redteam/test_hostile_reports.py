@@ -16,12 +16,12 @@ from tests.cli.terminal import on_terminal
 from tests.interactive.screen import on_screen
 from tests.redteam.clone import CHANGED, DOUBTFUL, EVIL, GOOD, NEW, Clone, profile
 
-LOOK_TWICE = "look twice: not everything is in ASCII, and may look like something else: "
+LOOK_TWICE = "look closely: non-ASCII characters may look like others: "
 
 
 def report(clone: Clone, *arguments: str) -> list[str]:
     """What is shown of a profile before anybody is asked."""
-    ended = clone.acp_launch("trust", *(arguments or ("review",)))
+    ended = clone.decides("trust", *(arguments or ("review",)))
     assert (ended.returncode, ended.stdout, clone.sang) == (7, "", False), ended.stderr
     return ended.stderr.splitlines()
 
@@ -69,7 +69,7 @@ def test_what_is_too_long_to_show_is_counted(clone: Clone) -> None:
     assert len(line) < 20_100
     command = f"{clone.root}/tool {'a' * 50_000} '; rm -rf ~'"
     assert line.endswith(f"aaa … and {len(command) - 20_000:,} more characters")
-    assert "  look twice: not all of it is shown here; read the file before you accept it" in lines
+    assert "  look closely: too long to show in full; read the file before you accept it" in lines
 
 
 def test_the_end_of_a_long_command_is_shown_and_what_comes_after_it(clone: Clone) -> None:
@@ -105,9 +105,7 @@ def test_a_server_that_cannot_start_yet_is_shown_with_its_secrets(clone: Clone) 
     clone.write(profile(GOOD, mcp_servers={"helper": helper}))
     said = clone.refuses(why=NEW)
     here = f"in {clone.root}, the session's directory"
-    assert (
-        f'server helper: ./later steal which is not there yet sets T: "${{secret:github}}" {here} not required' in said
-    )
+    assert f'server helper: ./later steal not installed sets T: "${{secret:github}}" {here} not required' in said
     assert "secrets github" in said
 
 
@@ -120,8 +118,8 @@ def test_what_of_the_environment_is_passed_on_is_shown(clone: Clone) -> None:
     clone.write(profile({**GOOD, "inherit_env": ["HOME"]}, mcp_servers=servers))
     said = clone.refuses(why=NEW)
     tool, here = f"{clone.root}/tool", f"in {clone.root}, the session's directory"
-    assert "gets of your environment HOME in " in said
-    assert f"server some: {tool} gets of your environment AWS_*, SSH_AUTH_SOCK" in said
+    assert "gets from your environment: HOME in " in said
+    assert f"server some: {tool} gets from your environment: AWS_*, SSH_AUTH_SOCK" in said
     assert f"server all: {tool} gets your whole environment" in said
     assert f"server none: {tool} {here} asks" in said
 
@@ -135,11 +133,11 @@ def test_what_may_be_another_thing_tomorrow_is_shown_as_it_is_written(clone: Clo
         )
     )
     said = clone.refuses(why=NEW, TOOL="/bin/true")
-    assert "runs /bin/true '${env:MORE:-x}' written ${env:TOOL:-./evil}" in said
-    assert f"in {clone.root}, written ${{env:WHERE:-.}}" in said
+    assert "runs /bin/true '${env:MORE:-x}' from ${env:TOOL:-./evil}" in said
+    assert f"in {clone.root}, from ${{env:WHERE:-.}}" in said
     path = 'sets PATH, which can make programs run: "${project}/bin:/bin"'
-    assert f"server s: {clone.root}/tool written ${{cwd}}/tool {path}" in said
-    assert f"in {clone.root}, written ${{cwd}}" in said
+    assert f"server s: {clone.root}/tool from ${{cwd}}/tool {path}" in said
+    assert f"in {clone.root}, from ${{cwd}}" in said
     assert "reads from your environment: TOOL, MORE, WHERE" in said
 
 
@@ -203,7 +201,7 @@ def test_a_credential_that_is_written_down_is_neither_shown_nor_kept(clone: Clon
     clone.accepts()
     assert all(token.encode() not in file.read_bytes() for file in clone.store.iterdir())
     clone.write(profile({**GOOD, "env": {"T": token.replace("a1B2", "b1A2")}}))
-    assert "a credential that is written in it, which is not shown" in clone.refuses(why=CHANGED)
+    assert "only a credential written in the profile (not shown)" in clone.refuses(why=CHANGED)
 
 
 @pytest.mark.sample(1)
@@ -242,7 +240,7 @@ def test_two_normal_forms_of_one_name_are_two_profiles(clone: Clone) -> None:
 
 def test_letters_of_another_alphabet_in_an_address_are_named(clone: Clone) -> None:
     clone.write(profile(GOOD, mcp_servers={"web": {"type": "http", "url": "https://g\u0456thub.com/mcp"}}))
-    ended = clone.acp_launch("trust", "review")
+    ended = clone.decides("trust", "review")
     assert ended.returncode in (2, 7), "an address may be refused altogether"
     assert LOOK_TWICE in ended.stderr or "url" in ended.stderr
 
@@ -260,7 +258,7 @@ def test_a_file_whose_name_drives_the_terminal_does_not(clone: Clone) -> None:
         ended = clone.acp_launch(*verb)
         assert "\x1b" not in ended.stdout + ended.stderr, verb
         assert "\\x1b[2J" in ended.stdout + ended.stderr, verb
-    ended = clone.acp_launch("trust", "--revoke", name)
+    ended = clone.decides("trust", "--revoke", name)
     assert (ended.returncode, "\x1b" in ended.stderr) == (0, False)
 
 
@@ -274,8 +272,8 @@ def test_what_cannot_be_resolved_here_is_shown_as_it_is_written(clone: Clone) ->
         )
     )
     said = clone.refuses(why=NEW)
-    assert r"runs no-such-program-anywhere 'x\ny' which is not there yet" in said
-    assert "in nowhere, which is not there yet" in said
+    assert r"runs no-such-program-anywhere 'x\ny' not installed" in said
+    assert "in nowhere, which does not exist yet" in said
     assert f"server there: {clone.root}/tool" in said
 
 
@@ -296,7 +294,7 @@ def test_a_change_has_its_colours_on_a_terminal_and_no_others(clone: Clone) -> N
 
 def test_doubts_are_told_first_and_accepting_anyway_is_refused(clone: Clone) -> None:
     clone.write().chmod(0o666)
-    lines = clone.acp_launch("trust", "review", "--yes").stderr.splitlines()
+    lines = clone.decides("trust", "review", "--yes").stderr.splitlines()
     assert lines[:2] == [
         "acp-launch: .acp-launch/review.yaml would:",
         "  .acp-launch/review.yaml can be written by everybody",
@@ -411,9 +409,9 @@ def test_the_directory_that_results_is_shown_and_where_it_comes_from(clone: Clon
     tool = f"{clone.root}/tool"
     for shown in (
         f"server here: {tool} in {clone.root}, the session's directory",
-        f"server there: {tool} in {tmp_path}, written ${{home}}",
+        f"server there: {tool} in {tmp_path}, from ${{home}}",
         f"server below: {tool} in {clone.root}/.acp-launch",
-        f"server gone: {tool} in nowhere, which is not there yet",
+        f"server gone: {tool} in nowhere, which does not exist yet",
         f"server theirs: {tool} in {clone.root}, the session's directory started by the agent",
     ):
         assert shown in said

@@ -86,7 +86,7 @@ def test_one_byte_that_says_something_else_makes_it_inert_and_a_comment_does_not
     clone.accepts()
     lineage(clone, changed, comment="#1\n")
     clone.accepts()
-    assert "it was accepted as it is" in clone.acp_launch("trust", "review").stderr
+    assert "it was accepted as it is" in clone.decides("trust", "review").stderr
     clone.starts()
     lineage(clone, changed, argument="2")
     said = clone.refuses(why=CHANGED)
@@ -179,7 +179,7 @@ def test_a_link_out_of_the_project_is_refused(clone: Clone, role: str) -> None:
     code = 7 if role in ("profile", "directory") else 2
     clone.refuses(why="out of the project", code=code)
     clone.refuses("run", "--trust", "review", "hello", why="out of the project", code=code)
-    assert clone.acp_launch("trust", "review", "--yes").returncode == code
+    assert clone.decides("trust", "review", "--yes").returncode == code
 
 
 def test_a_link_within_the_project_is_what_it_leads_to(clone: Clone) -> None:
@@ -251,7 +251,7 @@ def test_a_path_is_the_same_file_however_it_is_written(clone: Clone, tmp_path: P
     clone.accepts()
     for way in ways:
         clone.starts(way)
-    assert clone.acp_launch("trust", "--revoke", ways[1]).returncode == 0
+    assert clone.decides("trust", "--revoke", ways[1]).returncode == 0
     for way in ways:
         clone.refuses("run", way, "hello", why=NEW)
 

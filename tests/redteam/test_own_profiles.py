@@ -239,7 +239,7 @@ def test_no_verb_starts_a_server_of_ones_own_in_the_clone(clone: Clone, verb: st
 def test_a_server_that_is_a_program_of_the_project_runs_in_it(clone: Clone) -> None:
     for command in ("./tool", "${project}/tool", "${cwd}/tool"):
         own(clone, mcp_servers={"s": {"command": command, "restart": {"policy": "never"}}})
-        planned = json.loads(clone.acp_launch("plan", "mine", "--json").stdout)["mcp_servers"][0]
+        planned = json.loads(clone.decides("plan", "mine", "--json").stdout)["mcp_servers"][0]
         assert (planned["cwd"], planned["cwd_from"]) == (str(clone.root), "session")
 
 
@@ -253,7 +253,7 @@ def test_an_agent_that_imports_nothing_from_its_directory_is_left_alone(clone: C
     assert clone.sang, "the modules beside a script of one's own"
     for words in (["sh", "-c", "true"], ["python3", "-I", str(script)], ["cat"], ["env", "python3", str(script), "-c"]):
         own(clone, {"command": words[0], "args": words[1:]})
-        env = json.loads(clone.acp_launch("plan", "mine", "--json").stdout)["agent"]["env"]
+        env = json.loads(clone.decides("plan", "mine", "--json").stdout)["agent"]["env"]
         assert "PYTHONSAFEPATH" not in env, words
 
 
@@ -299,7 +299,11 @@ def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(
     clone: Clone, sitter: Path, cleaner: str
 ) -> None:
     process = subprocess.Popen(
-        clone.argv("run", "mine", "hello"), cwd=clone.root, env=clone.environment(), stderr=subprocess.DEVNULL
+        clone.argv("run", "mine", "count 100000"),  # longer than any of this takes
+        cwd=clone.root,
+        env=clone.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     (clone.own / "good.yaml").write_text(profile(GOOD, mcp_servers={"s": server(["cat"], required=False)}))
     with sitter.open() as line:

@@ -238,7 +238,7 @@ def test_programs_of_a_backend_neither_take_our_stdin_nor_print_on_our_stdout(tm
     assert done.stderr.decode().splitlines() == [
         *["a program's noise", "noise", "heard b''"] * 2,  # once before the value is asked for, once to keep it
         "kept 8 characters",
-        "github: kept in the keyring (tests.secret.draining.Draining)",
+        "github: stored in the keyring (tests.secret.draining.Draining)",
     ]
 
 

@@ -1,4 +1,4 @@
-"""How words of an agent's stand in a question: no secret in them, harmless, and never taken for words of ours."""
+"""Text of agents in a question: without secrets, harmless, and never mistaken for text of ours."""
 
 from acp_launch.console.stderr import harmless
 from acp_launch.secret.redact import redactor
@@ -9,7 +9,7 @@ SHORT = 200  # of a name
 
 
 def shown(text: str, *, longest: int = SHORT) -> str:
-    """On one line, cut with a word about it."""
+    """Return `text` on one line; a cut says how much is missing."""
     return cut(harmless(" ".join(redactor.text(text).split()), keep=""), longest)
 
 
@@ -18,6 +18,6 @@ def cut(text: str, longest: int) -> str:
 
 
 def quote(person: Person, text: str, tone: Tone = "quote") -> None:
-    """Line by line, each marked; nothing for an empty text."""
+    """Print the text line by line, each marked; nothing for an empty text."""
     for line in cut(harmless(redactor.text(text)).strip(), LONGEST).splitlines():
         person.say(f"  | {line}", tone)

@@ -1,4 +1,4 @@
-"""Filling in a form for an agent: field by field, and nothing is sent before all of it was looked at (C-74)."""
+"""A form of an agent. The user fills it in field by field, and nothing is sent before a review of the whole (C-74)."""
 
 import re
 
@@ -9,11 +9,11 @@ from acp_launch.session.elicitation.answer import EMPTY, LEAVE_OUT, Field, Fille
 from acp_launch.session.elicitation.pattern import is_readable
 from acp_launch.session.person import Choice, Person
 
-# A field of a form in words: what it asks for, which answers are right, and how a value is written.
+# A field of a form as text: its prompt, the valid answers, and the spelling of a value.
 
 
-LISTED = 100  # options; of more only the first are shown, and any can be typed
-# Not `tokens`, of which agents have a number.
+LISTED = 100  # options; further ones are not shown, but can be typed
+# Not `tokens`: a field of an agent may ask for a number of tokens.
 _SECRET = re.compile(r"pass(word|wd|phrase|code)|secret|token(?!s)|credential|(api|private|access).?key", re.IGNORECASE)
 _KINDS = {
     "number": "A number",
@@ -35,7 +35,7 @@ def label(field: Field) -> str:
 
 
 def hint(field: Field, *, has_default: bool) -> str:
-    """One line, of whole sentences; empty for a text of any kind that is required."""
+    """Describe the valid answers in one line; empty for a required text of any kind."""
     kind = _KINDS.get(field.kind) or _FORMATS.get(field.format) or "Text"
     said = [*([f"{kind}{_bounds(field)}"] if kind != "Text" or _bounds(field) else []), *_pattern(field)]
     if not field.is_required:
@@ -44,14 +44,14 @@ def hint(field: Field, *, has_default: bool) -> str:
 
 
 def options(field: Field) -> list[str]:
-    """A line for each, numbered; the value too where it says something else than the title."""
+    """Return a numbered line for each option; the value follows where it differs from the title."""
     lines = [f"{number}. {_option(field, number - 1)}" for number, _ in enumerate(field.options[:LISTED], 1)]
     more = len(field.options) - LISTED
     return [*lines, f"and {more:,} more"] if more > 0 else lines
 
 
 def wants_secret(field: Field) -> bool:
-    """Whether it looks as if it did, which no form may."""
+    """Return whether the field seems to ask for a secret, which forms must not do."""
     return _SECRET.search(f"{field.name} {field.title}") is not None
 
 
@@ -61,7 +61,7 @@ def holds_secret(value: Value) -> bool:
 
 
 def as_typed(field: Field, value: Value | None) -> str:
-    """As somebody would type it; empty for none."""
+    """Return the value as the user would type it; empty for None."""
     if value is None:
         return ""
     if value == []:
@@ -70,7 +70,7 @@ def as_typed(field: Field, value: Value | None) -> str:
 
 
 def as_sent(field: Field, value: Value | None) -> str:
-    """Whole, for a last look."""
+    """Return the whole value for the review."""
     if value is None:
         return "(left out)"
     if value in ("", []):
@@ -115,8 +115,8 @@ DECLINE = Choice("d", "decline")
 CANCEL = Choice("c", "cancel")
 
 
-class Dismissed(Exception):  # noqa: N818 - it reads as what happened
-    """Raised when a question is: the form is cancelled."""
+class Dismissed(Exception):  # noqa: N818 - not an error: the user ended the input
+    """Raised when the user dismisses a question: the form is cancelled."""
 
 
 class Forms:
@@ -125,7 +125,7 @@ class Forms:
         self._agent_name = shown(agent_name)
 
     async def fill(self, form: Form) -> Filled:
-        """Everything in it was typed by the person, or was a default they took."""
+        """Fill in the form. Every value was typed by the user, or is a default that the user accepted."""
         async with self._person.floor():
             self._introduce(form)
             if form.missing:
@@ -133,7 +133,7 @@ class Forms:
             try:
                 return await self._complete(form)
             except Dismissed:
-                key = await self._person.choose("It is not sent. Decline it?", [DECLINE, CANCEL])
+                key = await self._person.choose("The form is not sent. Decline it?", [DECLINE, CANCEL])
                 return Filled("decline" if key == DECLINE.key else "cancel")
 
     def _introduce(self, form: Form) -> None:
@@ -141,14 +141,16 @@ class Forms:
         for text in (form.title, form.message, form.description):
             quote(self._person, text)
         if form.fields and not form.missing:
-            self._person.say("Ctrl-D on an empty line leaves it unsent, at any field.", "dim")
+            self._person.say("To leave without sending: Ctrl-D on an empty line, at any field.", "dim")
         if form.left_out:
             names = ", ".join(map(shown, form.left_out))
-            self._person.say(f"Left out, for acp-launch does not know how to ask for it: {names}", "dim")
+            self._person.say(f"Left out, because acp-launch does not support the field type: {names}", "dim")
 
     async def _refuse(self, form: Form) -> Filled:
         names = ", ".join(map(shown, form.missing))
-        self._person.say(f"It cannot be sent, for acp-launch does not know how to ask for: {names}", "warning")
+        self._person.say(
+            f"The form cannot be sent: acp-launch does not support the type of required fields: {names}", "warning"
+        )
         key = await self._person.choose("Decline it?", [DECLINE, CANCEL])
         return Filled("decline" if key == DECLINE.key else "cancel")
 
@@ -160,12 +162,12 @@ class Forms:
             if key == SEND.key and not (problem := whole(form, given)):
                 return Filled("accept", given)
             if key == SEND.key:
-                self._person.say(f"It cannot be sent: {shown(problem, longest=LONGEST)}.", "warning")
+                self._person.say(f"The form cannot be sent: {shown(problem, longest=LONGEST)}.", "warning")
             elif key != EDIT.key:
                 return Filled("decline" if key == DECLINE.key else "cancel")
 
     async def _asked(self, form: Form, given: dict[str, Value]) -> dict[str, Value]:
-        """All fields, with what is `given` as defaults."""
+        """Ask for all fields; `given` holds the defaults."""
         answers: dict[str, Value] = {}
         for number, field in enumerate(form.fields, 1):
             self._present(field, f"{number} of {len(form.fields)}", has_default=field.name in given)
@@ -178,14 +180,14 @@ class Forms:
         self._person.say(f"{place}: {label(field)}", "heading")
         quote(self._person, field.description)
         if wants_secret(field):
-            self._person.say("Forms are no place for secrets: the agent sees what you type.", "warning")
+            self._person.say("Do not type a secret here: the agent sees it.", "warning")
         for line in options(field):
             self._person.say(f"    {line}", "quote")
         if said := hint(field, has_default=has_default):
             self._person.say(said, "dim")
 
     async def _answer(self, field: Field, given: Value | None) -> Value | None:
-        """Asked again until it is right."""
+        """Ask until the answer is valid."""
         default = as_typed(field, given)
         while True:
             text = await self._person.line(f'"{label(field)}"', default=default)
@@ -199,11 +201,12 @@ class Forms:
 
     async def _reviewed(self, form: Form, given: dict[str, Value]) -> str | None:
         if not form.fields:
-            return await self._person.choose("It asks for nothing but your consent.", [SEND, DECLINE, CANCEL])
+            prompt = "The form has no fields; it asks for your consent."
+            return await self._person.choose(prompt, [SEND, DECLINE, CANCEL])
         self._person.say(f"This goes to {self._agent_name}:", "heading")
         for field in form.fields:
             value = given.get(field.name)
             self._person.say(f"    {label(field)}: {as_sent(field, value)}", "quote")
             if value is not None and holds_secret(value):
-                self._person.say(f'"{label(field)}" holds a secret of this launch.', "warning")
+                self._person.say(f'"{label(field)}" contains a secret of this launch.', "warning")
         return await self._person.choose("Send it?", [SEND, EDIT, DECLINE, CANCEL])

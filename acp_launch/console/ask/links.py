@@ -1,4 +1,4 @@
-"""Visiting a page for an agent: the whole address and its host are shown, and nothing is fetched without consent."""
+"""A page that an agent asks the user to visit. The whole address and its host are shown; it is opened with consent."""
 
 import os
 import re
@@ -19,17 +19,17 @@ from acp_launch.secret.value import is_private
 from acp_launch.session.elicitation.answer import Action, Link
 from acp_launch.session.person import Choice, Person
 
-# The address of a page, as a person has to see it before they go there: whole, and nothing in it misleads.
+# The address of a page as the user must see it before visiting: whole, and without misleading parts.
 
 
-LONGEST = 8000  # characters; servers take no longer ones, and a person reads none of them
+LONGEST = 8000  # characters; servers reject longer ones, and users cannot check them
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?|\[[0-9a-f:.]+\]")
 _LOCAL = re.compile(r"localhost|.*\.localhost|127\.[0-9.]+|\[::1\]")
-_ODD = re.compile(r"[\s\\<>\"^`{|}]")  # what browsers repair, each in its own way
+_ODD = re.compile(r"[\s\\<>\"^`{|}]")  # browsers repair these, each in its own way
 
 
 class Address(Struct, frozen=True):
-    """`url` is what is shown and what is opened: the host in it is in ASCII. `warnings` are whole sentences."""
+    """An address to open. `url` is shown and opened; its host is in ASCII. `warnings` are whole sentences."""
 
     url: str
     host: str
@@ -37,13 +37,13 @@ class Address(Struct, frozen=True):
 
 
 class Unfit(Struct, frozen=True):
-    """Why an address is not opened, as the end of a sentence about the link."""
+    """An address that must not be opened. `reason` completes "The link …"."""
 
     reason: str
 
 
 def read(url: str) -> Address | Unfit:
-    """What an agent gave as a URL."""
+    """Read a URL of an agent."""
     if problem := _at_sight(url):
         return Unfit(problem)
     try:
@@ -51,9 +51,9 @@ def read(url: str) -> Address | Unfit:
         port = parts.port
         host = _ascii(parts.hostname or "")
     except ValueError:  # UnicodeError, of a host that cannot be written in ASCII, is one
-        return Unfit("is no web address")
+        return Unfit("is not a web address")
     if parts.scheme not in ("http", "https"):
-        return Unfit(f'begins with "{parts.scheme}:", and only http and https are opened')
+        return Unfit(f'begins with "{parts.scheme}:"; only http and https can be opened')
     if not _HOST.fullmatch(host):
         return Unfit("names no host")
     user, at, _ = parts.netloc.rpartition("@")
@@ -65,14 +65,14 @@ def _at_sight(url: str) -> str:
     if len(url) > LONGEST:
         return f"is {len(url):,} characters long"
     if redactor.text(url) != url:
-        return "holds a secret of this launch"
+        return "contains a secret of this launch"
     if not url.isprintable() or harmless(url) != url or _ODD.search(url):
-        return "holds characters that belong in no web address"
-    return "" if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url) else "is no web address"
+        return "contains characters that are not valid in a web address"
+    return "" if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url) else "is not a web address"
 
 
 def _ascii(host: str) -> str:
-    """As it is asked for in DNS; an IPv6 address in brackets."""
+    """Return the host as DNS wants it; an IPv6 address in brackets."""
     if ":" in host:
         return f"[{host}]"
     return host if host.isascii() else host.encode("idna").decode("ascii")
@@ -81,28 +81,28 @@ def _ascii(host: str) -> str:
 def _warnings(parts: SplitResult, host: str) -> list[str]:
     said = []
     if not (parts.hostname or "").isascii() or "xn--" in host:
-        said.append("The host's name has letters that are not plain a to z: it may only look like one you know.")
+        said.append("The host name has letters other than a to z: it may imitate a host you know.")
     if "@" in parts.netloc:
-        said.append("What stands before the @ is not the host.")
+        said.append("The text before the @ is not the host.")
     if parts.scheme == "http" and not _LOCAL.fullmatch(host):
-        said.append("It is not encrypted: others on the way can read and change it.")
+        said.append("The connection is not encrypted: others on the network can read and change it.")
     return said
 
 
-# Which program shows a page to the person at this machine, and starting it so that it stays theirs.
+# The program that shows a page to the user, started so that it outlives this process.
 
 
-# They need the terminal, which is ours; `www-browser` is whichever of them is installed.
+# These need the terminal, which is in use; `www-browser` is the installed one of them.
 TEXTUAL = {"browsh", "carbonyl", "chawan", "cha", "edbrowse", "elinks", "links", "links2", "lynx", "w3m", "www-browser"}
 DESKTOP = (("xdg-open",), ("gio", "open"), ("x-www-browser",))
 WITHOUT_DESKTOP = (("wslview",),)  # Linux under Windows: opens the browser there
 
 
 def command(env: Mapping[str, str]) -> list[str] | None:
-    """What opens a page when its address is put in for `%s`; None when there is nothing that does.
+    """Return the command that opens a page, with `%s` for its address; None if there is none.
 
-    `$BROWSER` as others read it: several commands with `:` between, the first that is there; one that belongs on a
-    terminal is passed over.
+    `$BROWSER` is read as other programs read it: commands separated by `:`, of which the first installed one is used.
+    Browsers that run in the terminal are skipped.
     """
     for argv in _candidates(env):
         found = shutil.which(argv[0], path=env.get("PATH", os.defpath))
@@ -113,9 +113,9 @@ def command(env: Mapping[str, str]) -> list[str] | None:
 
 
 def start(argv: list[str], url: str, env: Mapping[str, str]) -> str:
-    """Open a page. Why it could not be started; empty when it was. What comes of it is not known.
+    """Open a page. Return why it could not be started; empty if it was. The result of the visit is not known.
 
-    Values that stand in our environment for secrets of profiles are none of its business.
+    Variables with secrets of profiles are removed from its environment.
     """
     theirs = {name: value for name, value in env.items() if not is_private(name)}
     return detached.start([argument.replace("%s", url) for argument in argv], theirs)
@@ -134,7 +134,7 @@ def _candidates(env: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
 
 
 def _split(said: str) -> tuple[str, ...]:
-    """Without the `&` that asks to be started in the background: everything is."""
+    """Split a command line, without a final `&`: every browser is started in the background."""
     try:
         argv = shlex.split(said)
     except ValueError:
@@ -142,14 +142,14 @@ def _split(said: str) -> tuple[str, ...]:
     return tuple(argv[:-1] if argv[-1:] == ["&"] else argv)
 
 
-OPEN = Choice("o", "open it in the browser")
-MYSELF = Choice("m", "I open it myself")
+OPEN = Choice("o", "open in the browser")
+MYSELF = Choice("m", "I will open it myself")
 DECLINE = Choice("d", "decline")
 CANCEL = Choice("c", "cancel")
 
 
 class Links:
-    """Asks `person`; `env` is where the browser is looked for, and what it is given."""
+    """Asks `person`. `env` names the browser, and is passed to it."""
 
     def __init__(self, person: Person, agent_name: str, *, env: Mapping[str, str] = os.environ) -> None:
         self._person = person
@@ -157,7 +157,7 @@ class Links:
         self._env = env
 
     async def visit(self, link: Link) -> Action:
-        """`accept` is consent, and no word about what the page did. A link that is not fit to be opened is declined."""
+        """Ask for consent. `accept` says nothing about the result of the visit. Unfit links are declined."""
         async with self._person.floor():
             self._person.say(f"The agent {self._agent_name} asks you to visit a page:", "heading")
             quote(self._person, link.message)
@@ -179,7 +179,7 @@ class Links:
         for warning in address.warnings:
             self._person.say(warning, "warning")
         if opener is None:
-            self._person.say("There is no browser here to open it with; it can be opened by hand.", "dim")
+            self._person.say("No browser was found; open the address by hand.", "dim")
         choices = ([OPEN] if opener else []) + [MYSELF, DECLINE, CANCEL]
         match await self._person.choose("Visit it?", choices):
             case OPEN.key if opener:
@@ -194,6 +194,6 @@ class Links:
     def _open(self, opener: list[str], url: str) -> None:
         problem = start(opener, url, self._env)
         if problem:
-            self._person.say(f"{opener[0]} could not be started ({problem}). Open the address by hand.", "warning")
+            self._person.say(f"{opener[0]} did not start ({problem}). Open the address by hand.", "warning")
         else:
             self._person.say(f"Opening it with {opener[0]}. If no page appears, open the address by hand.", "dim")

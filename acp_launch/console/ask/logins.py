@@ -1,4 +1,4 @@
-"""The ways to log in to an agent: as a list, as questions to a person, and what the agent says meanwhile."""
+"""The ways to log in to an agent: as a table, and as questions to the user; and the agent's stderr meanwhile."""
 
 import json
 import shlex
@@ -14,12 +14,12 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.advice import secret_name
 from acp_launch.session.person import Choice, Person
 
-KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # for one method each; n is a no everywhere
+KEYS = "123456789abcdefghijklmopqrstuvwxyz"  # one per method; n always means no
 YES, NO = Choice("y", "Yes, run it"), Choice("n", "No")
 
 
 class Logins:
-    """A `session.login.Adviser`: asks `person`, and lets them hear the agent while it logs in."""
+    """A `session.login.Adviser` that asks `person`, and shows the agent's stderr while it logs in."""
 
     def __init__(self, person: Person, aloud: Aloud | None = None) -> None:
         self._person = person
@@ -28,15 +28,15 @@ class Logins:
     async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
         offered = dict(zip(KEYS, methods, strict=False))
         async with self._person.floor():
-            self._person.say(harmless(f"The agent {agent} wants a login", keep=""), "heading")
+            self._person.say(harmless(f"The agent {agent} needs a login", keep=""), "heading")
             choices = [Choice(key, _sentence(method)) for key, method in offered.items()]
-            key = await self._person.choose("Log in with which?", choices)
+            key = await self._person.choose("Log in with:", choices)
         return offered.get(key or "")
 
     async def consents(self, method: AuthMethod, program: Program) -> bool:
         async with self._person.floor():
             say = self._person.say
-            say(f'"{_shown(method.name)}" is a command of the agent\'s choosing, not of your profile:', "warning")
+            say(f'"{_shown(method.name)}" is a command that the agent chose, not your profile:', "warning")
             say(f"    {_shown(command_line(method, program))}", "quote")
             say(f"    in {_shown(str(program.cwd))}")
             return await self._person.choose("Run it?", [YES, NO]) == YES.key
@@ -44,20 +44,20 @@ class Logins:
     @asynccontextmanager
     async def waiting(self, method: AuthMethod) -> AsyncIterator[None]:
         async with self._person.floor():
-            self._person.say(f'logging in with "{_shown(method.name)}"; Ctrl-C gives up', "dim")
+            self._person.say(f'logging in with "{_shown(method.name)}"; Ctrl-C cancels', "dim")
         with self._aloud.on() if self._aloud else nullcontext():
             yield
 
 
 def command_line(method: AuthMethod, program: Program) -> str:
-    """Exactly what will be run, as a shell would read it; what of `program.env` is not the method's is inherited."""
+    """Return the exact command in shell syntax. Variables that the method does not set are inherited."""
     return " ".join(
         [*(f"{name}={shlex.quote(text)}" for name, text in method.command_env.items()), shlex.join(program.argv)]
     )
 
 
 def table(methods: Sequence[AuthMethod]) -> str:
-    """For people: what METHOD is called, what it is, and what it takes."""
+    """Return a table for users: the METHOD's id, its type, name, description and needs."""
     rows = [("METHOD", "TYPE", "NAME", ""), *((method.id, _type(method), *_about(method)) for method in methods)]
     return "\n".join(columns([[redactor.text(cell) for cell in row] for row in rows]))
 
@@ -87,7 +87,7 @@ def _sentence(method: AuthMethod) -> str:
 
 
 def _members(method: AuthMethod) -> dict[str, object]:
-    """What is empty is left out; `type` is what `login` does with it."""
+    """Describe a method without its empty members; `type` says how `login` handles it."""
     members = {
         "id": method.id,
         "name": method.name,

@@ -1,4 +1,4 @@
-"""A permission question: what the agent wants to do, and the ways to answer that it offers."""
+"""A permission question: the tool call, and the answers that the agent offers."""
 
 import json
 import re
@@ -22,13 +22,13 @@ from acp_launch.session.state import server, title, tool
 if TYPE_CHECKING:
     from acp_launch.console.ask.room import Detail, Row
 
-# The ways to answer a permission question: one key each, and words that say what an answer does.
+# The answers to a permission question: one key each, and a label that says what it does.
 #
-# What an option does is its kind; its name is the agent's, who may call a permission "Deny". So the name stands alone
-# only where it plainly says the same, and otherwise beside our word for the kind. An answer of ours lives as long as
-# its name says (`kept.holds`), and the agent may remember it for longer: so a name that says neither once, nor for the
-# session, nor for good stands beside "from now on", which holds for both. For good is always our word, with the command
-# that lists such answers.
+# The effect of an option is its kind. Its name is the agent's choice, and an agent may call a permission "Deny". So the
+# name is shown alone only if it clearly says the same as the kind, and otherwise next to our label. Our answer lives as
+# long as its name says (`session.permission.policy.holds`), but the agent may remember it longer. So a name that says
+# neither once, nor session, nor always, stands next to "from now on", which is true for both. "For good" is always our
+# label, with the command that lists such answers.
 
 
 LONGEST_ANSWER = 100  # characters of a name
@@ -41,36 +41,40 @@ ANSWERS = {
     "reject_always": "Deny from now on",
 }
 GOOD = {"allow_always": "Allow for good, listed by {}", "reject_always": "Deny for good, listed by {}"}
-UNKNOWN = "Unclear"  # what the agent makes of a kind that is not in the protocol
-SPARE = "bcefhijklmopqrstuvwxz"  # from the tenth on, where no digit is left
+UNKNOWN = "Unclear"  # the kind is not in the protocol, so its effect is unknown
+SPARE = "bcefhijklmopqrstuvwxz"  # keys from the tenth option on, after the digits
 _ALLOWS = re.compile(r"(always )?(allow|yes|accept)\b")
 _DENIES = re.compile(r"(always )?(deny|no|reject|don['\u2019]t)\b")
 _NEGATION = re.compile(
     r"\b(deny|no|not|never|nothing|reject|refuse|decline|forbid|block|stop|skip|abort|cancel|disallow)\b|n['\u2019]t\b"
 )
-_LASTS = re.compile(r"\b(always|forever|never|all|sessions?|future)\b|n['\u2019]t ask")  # not this once
+_LASTS = re.compile(r"\b(always|forever|never|all|sessions?|future)\b|n['\u2019]t ask")  # more than once
 _SESSION = re.compile(r"\bsession\b")
 _BARE = frozenset({"always", "always allow", "allow always", "always deny", "deny always", "always reject"})
 
 
 class Way(Struct, frozen=True):
+    """An answer that can be chosen, with its key and label."""
+
     choice: Choice
     answer: Answer
 
 
 class Answers(Struct, frozen=True):
+    """All answers to a question."""
+
     offered: tuple[Way, ...]
-    dismissed: Answer  # where none is chosen
-    left_out: tuple[str, ...]  # what to say of the others
+    dismissed: Answer  # if the user chooses none
+    left_out: tuple[str, ...]  # a line about options that are not shown
 
 
 def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> Answers:
     """
-    A letter for the first option of each kind, and for the first that allows for good; for any other its number, or a
-    letter that is free. Where none allows for good, one of ours does. `where` is the command that lists what is kept
-    for good; of a call that is not `is_keepable` nothing is kept.
+    Give the first option of each kind a letter, as well as the first that allows for good; each other option gets its
+    number, or a free letter. If no option allows for good, add one. `where` is the command that lists answers
+    remembered for good. If the call is not `is_keepable`, no answer is remembered.
 
-    Of several options with the same id only the first counts, as it does for the agent's question as a whole.
+    Of several options with the same id only the first counts, as in the agent's question as a whole.
     """
     offered = [_offered(option, where if is_keepable else "") for option in _distinct(options)]
     keys = _keys([each.slot for each in offered])
@@ -84,8 +88,8 @@ def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> 
 
 
 def label(kind: str, name: str, where: str = "") -> str:
-    """What an option does, and what the agent calls it where that is something else. `where` lists what is kept for
-    good; empty where nothing is kept."""
+    """Say what an option does, with the agent's name for it if that says something else. `where` is the command that
+    lists answers remembered for good; empty if none are."""
     life = holds(kind, name)
     name = cut(one_line(redactor.text(name)), LONGEST_ANSWER)
     if life == "always" and where:
@@ -98,7 +102,7 @@ def label(kind: str, name: str, where: str = "") -> str:
 
 
 def _says(name: str, kind: str) -> bool:
-    """Whether nobody could take it for the name of another kind, or for an answer of another life."""
+    """Return whether the name cannot be mistaken for another kind, or for another duration."""
     if kind not in ANSWERS:
         return False
     is_other_life = _LASTS.search(name) if kind.endswith("_once") else not _SESSION.search(name)
@@ -111,7 +115,7 @@ def _says(name: str, kind: str) -> bool:
 
 class _Offered(Struct, frozen=True):
     option: dict[str, Any]
-    slot: str  # which letter it gets, if it is the first
+    slot: str  # the letter it gets if it is the first
     label: str
     answer: Answer
 
@@ -132,7 +136,7 @@ def _distinct(options: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _keys(slots: Sequence[str]) -> list[str]:
-    """One for each, "" for those there is none for. A digit is the number in the list that is shown."""
+    """Return a key for each option; "" if none is left. A digit is the number in the list that is shown."""
     first = {slot: slots.index(slot) for slot in KEYS if slot in slots}
     spare = iter(SPARE)
     keys: list[str] = []
@@ -150,15 +154,15 @@ SHOWN = 4000  # characters of one detail
 LONGEST = 500  # of a title, a path, a kind
 LINES = 40  # of one change
 MOST = 20  # places, changes, arguments
-# What is said first where there is no room for all.
+# Importance of details on a small screen: the first is the most important.
 HEADING, TOOL, COMMAND, PLACE, ARGUMENT, ASIDE, WORDY = range(7)
 
 
 def permitting(person: Person, where: str) -> Ask:
-    """Asks `person`; a question that is dismissed is denied. `where` lists what is kept for good, as a command."""
+    """Return a function that asks `person`; dismissed means denied. `where` lists answers remembered for good."""
 
     async def ask(question: ToolQuestion) -> Answer:
-        from acp_launch.console.ask import room  # most runs need none of it
+        from acp_launch.console.ask import room  # most runs ask nothing
 
         async with person.floor():
             ways = answers(question.options, where, is_keepable=question.is_keepable)
@@ -169,7 +173,7 @@ def permitting(person: Person, where: str) -> Ask:
             for line in ways.left_out:
                 person.say(line, "warning")
             if not choices:
-                person.say("the agent offers no answer that can be given; it is denied", "warning")
+                person.say("the agent offers no valid answer; denied", "warning")
                 return ways.dismissed
             key = await person.choose(PROMPT, choices)
         found = next((way.answer for way in ways.offered if way.choice.key == key), None)
@@ -179,13 +183,13 @@ def permitting(person: Person, where: str) -> Ask:
 
 
 def _details(question: ToolQuestion) -> "Iterator[Detail]":
-    """The heading comes first."""
-    # Before anything is cut: half a secret is one that nobody can recognise.
+    """Yield the details of a call, the heading first."""
+    # Redact before anything is cut, because half a secret cannot be recognised.
     call, announced = redactor.tree(question.call), redactor.text(question.announced)
     name = _name(title(call))
     yield _detail(HEADING, (f"The agent asks for permission: {name}", "warning"), short=f"Asked for: {name}")
     if len(whole := title(call)) > LONGEST:
-        yield _line(COMMAND, f"in full: {whole}")  # of gemini's commands there is nothing else
+        yield _line(COMMAND, f"in full: {whole}")  # gemini gives a command nowhere else
     if used := tool(call):
         of = f", of the MCP server {_name(host)}" if (host := server(call)) else ""
         yield _line(TOOL, f"tool: {_name(used)}{of}")
@@ -199,7 +203,7 @@ def _details(question: ToolQuestion) -> "Iterator[Detail]":
 
 
 def _places(call: dict[str, Any]) -> "Iterator[Detail]":
-    """Each is told once: it may be an argument and a changed file as well."""
+    """Yield each place once. It may also be an argument or a changed file, and is then left out here."""
     given = acp.mapping(call.get("rawInput"))
     told = [*given.values(), *(diff.get("path") for diff in _of_type(call, "diff"))]
     paths = [acp.text(location.get("path")) for location in map(acp.mapping, acp.sequence(call.get("locations")))]
@@ -209,7 +213,7 @@ def _places(call: dict[str, Any]) -> "Iterator[Detail]":
 
 
 def _arguments(given: Any) -> "Iterator[Detail]":
-    """Of more than can be shown those that matter least are left out."""
+    """Yield the arguments. If there are too many, the least important are left out."""
     if given is not None and not isinstance(given, dict):
         given = {"input": given}
     lines = [(_weight(key), f"{key}: {_argument(value)}") for key, value in (given or {}).items()]
@@ -233,21 +237,21 @@ def _weight(key: object) -> int:
 
 
 def _argument(value: Any) -> str:
-    """A text as it is, anything else as the JSON it came as."""
+    """Return a string as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        return "(nested too deeply to be shown)"
+        return "(nested too deeply to show)"
 
 
 def _texts(call: dict[str, Any]) -> "Iterator[Detail]":
-    """What is neither an argument nor a change: gemini tells its arguments so."""
+    """Yield texts that are neither an argument nor a change: gemini sends its arguments this way."""
     told = [call.get("title"), *acp.mapping(call.get("rawInput")).values()]
     texts = [said(acp.mapping(content.get("content"))).strip() for content in _of_type(call, "content")]
     texts = [text for text in texts if text and text not in told]
-    yield from (_line(ARGUMENT, f"it says: {text}") for text in texts[:MOST])
+    yield from (_line(ARGUMENT, f"the agent says: {text}") for text in texts[:MOST])
     yield from _more(len(texts), "texts")
 
 
@@ -258,7 +262,7 @@ def _changes(call: dict[str, Any]) -> "Iterator[Detail]":
 
 
 def _change(diff: dict[str, Any]) -> "Iterator[Row]":
-    """What an edit would do to a file, which an agent may name nowhere else."""
+    """Describe the change of a file. The agent may name the file nowhere else."""
     old = diff.get("oldText")
     made = changes(old if isinstance(old, str) else None, acp.text(diff.get("newText")))
     yield f"    changes {_name(acp.text(diff.get('path')))}  +{made.added} -{made.removed}", "plain"
@@ -291,17 +295,17 @@ def _more(count: int, what: str) -> "Iterator[Detail]":
 
 
 def _name(text: str) -> str:
-    """On one line, cut with a word about it."""
+    """Return `text` on one line; a cut says how much is missing."""
     return cut(harmless(text, keep=""), LONGEST)
 
 
 def _indented(text: str) -> str:
-    """However many lines it has, none of them looks like one of ours."""
+    """Indent every line, so that none looks like a line of ours."""
     return f"    {text}".replace("\n", "\n      ")
 
 
 def _shortened(text: str) -> str:
-    """All of it, or a word about what is not shown: nobody should allow what they think they have seen whole."""
+    """Return the text, or both its ends with a note between: the user must know that a part is missing."""
     if len(text) <= SHOWN:
         return text
     return f"{text[: SHOWN // 2]}\n[... {len(text) - SHOWN:,} characters are not shown ...]\n{text[-SHOWN // 2 :]}"

@@ -1,9 +1,9 @@
 """
-What is said above a question, in the rows that a screen has for it.
+The text above a question, fitted to the rows of the screen.
 
-All of it stands in its usual order where it fits. Where it does not, all of it is said first and scrolls away, and what
-matters is said again, each detail cut to the rows there are: so what a person decides about is on the screen, however
-much an agent has to say of it.
+If everything fits, it is shown in its usual order. Otherwise everything is printed first and scrolls away, and the
+important details are printed again, each cut to the rows it gets. So the facts for the decision are on the screen,
+however much text the agent sends.
 """
 
 import os
@@ -17,17 +17,17 @@ from rich.cells import cell_len
 from acp_launch.session.person import Tone
 
 FALLBACK = (80, 24)
-LEAST = 3  # rows, on the smallest screen: who asks for what, with which tool, the first argument
+LEAST = 3  # rows, on the smallest screen: the question, the tool, the first argument
 TAB = 8
 INDENT = "      "
-ALL = "All that the agent says of it, and below it what matters:"
+ALL = "Everything the agent sent, and below it the main points:"
 Row = tuple[str, Tone]
 
 
 class Detail(Struct, frozen=True):
     """
-    Lines that belong together. `weight` is what comes first where there is no room for all: the lightest does. `short`
-    is the first line where that has to do in one row.
+    Lines that belong together. If there is no room for all details, the least `weight` comes first. `short` replaces
+    the first line if the detail gets only one row.
     """
 
     lines: tuple[Row, ...]
@@ -36,7 +36,7 @@ class Detail(Struct, frozen=True):
 
 
 def said(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
-    """What to say, line by line, above a question: `rows` are left for it. The first detail is its heading."""
+    """Yield the lines to print above a question, which leaves `rows` for them. The first detail is its heading."""
     whole = [(_untabbed(text), tone) for detail in details for text, tone in detail.lines]
     if _fits(whole, columns, rows):
         yield from whole
@@ -56,16 +56,16 @@ def _fits(lines: Sequence[Row], columns: int, rows: int) -> bool:
 
 
 def screen() -> tuple[int, int]:
-    """Columns and rows of the terminal that questions are asked on, or those of most."""
+    """Return columns and rows of the terminal on stderr, or common ones if they are not known."""
     try:
         columns, rows = os.get_terminal_size(sys.stderr.fileno())
-    except OSError:  # it is gone
+    except OSError:  # the terminal is gone
         return FALLBACK
     return columns or FALLBACK[0], rows or FALLBACK[1]
 
 
 def needed(text: str, columns: int) -> int:
-    """The rows that a text without tabs takes at most, whether it is broken at words or anywhere."""
+    """Return the most rows that a text without tabs takes, whether it is broken at words or anywhere."""
     return sum(max(len(_pieces(line, columns)), _at_words(line, columns)) for line in text.split("\n"))
 
 
@@ -81,8 +81,8 @@ def _at_words(line: str, columns: int) -> int:
 
 
 def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
-    """At most `rows` rows, in which as much as there is room for is told of each detail."""
-    is_counted = len(details) > rows > LEAST  # how many are left out, where there is a row for that
+    """Yield at most `rows` rows, shared among the details."""
+    is_counted = len(details) > rows > LEAST  # one row says how many are left out
     shown = details[: rows - is_counted]
     begun = [list(islice(_rows(detail.lines, columns), rows + 1)) for detail in shown]
     shares = _shares([len(each) for each in begun], rows - is_counted)
@@ -95,11 +95,11 @@ def _brief(details: Sequence[Detail], columns: int, rows: int) -> Iterator[Row]:
         else:
             yield from _cut(detail, each, share, columns)
     if is_counted:
-        yield _fitted(f"{INDENT}[... {len(details) - len(shown)} more of what it says, above ...]", columns), "dim"
+        yield _fitted(f"{INDENT}[... {len(details) - len(shown)} more details, above ...]", columns), "dim"
 
 
 def _shares(sizes: Sequence[int], rows: int) -> list[int]:
-    """One row for each; what is left goes to whom it matters most, and to the heading last."""
+    """Give each detail one row; further rows go to the most important details first, and to the heading last."""
     shares = [1] * len(sizes)
     spare = rows - len(sizes)
     for place in (*range(1, len(sizes)), 0):
@@ -110,22 +110,22 @@ def _shares(sizes: Sequence[int], rows: int) -> list[int]:
 
 
 def _cut(detail: Detail, begun: Sequence[Row], share: int, columns: int) -> Iterator[Row]:
-    """Two rows or more, one of them a word about the others. Of three and more the last are the end: what a command
-    does last counts as much."""
+    """Yield two or more rows of a detail, one of them a note about the rest. From three rows on the last ones show its
+    end, because the end of a command matters as much."""
     end = max(0, min(2, share - 2))
     yield from begun[: share - 1 - end]
-    yield _fitted(f"{INDENT}[... more of it, above ...]", columns), "dim"
+    yield _fitted(f"{INDENT}[... more lines, above ...]", columns), "dim"
     last = [row for line in detail.lines[-2:] for row in _broken(line, columns)]
     yield from last[len(last) - end :]
 
 
 def _untabbed(text: str) -> str:
-    """Nobody agrees on how wide a tab is."""
+    """Replace tabs by spaces, because terminals disagree on the width of a tab."""
     return "\n".join(line.expandtabs(TAB) for line in text.split("\n"))
 
 
 def _fitted(text: str, columns: int) -> str:
-    """In one row; what is cut ends so."""
+    """Return `text` in one row; a cut ends with `…`."""
     return text if cell_len(text) <= columns else f"{_pieces(text, columns - 1)[0]}…"
 
 
@@ -135,7 +135,7 @@ def _rows(lines: Sequence[Row], columns: int) -> Iterator[Row]:
 
 
 def _broken(line: Row, columns: int) -> list[Row]:
-    """No row but the first begins where ours do."""
+    """Break a line into rows; further rows are indented, so that they do not look like lines of ours."""
     text, tone = line
     found: list[Row] = []
     for part in _untabbed(text).split("\n"):
@@ -147,8 +147,8 @@ def _broken(line: Row, columns: int) -> list[Row]:
 
 
 def _pieces(text: str, columns: int) -> list[str]:
-    """Each of at most so many columns, and of one mark at least."""
-    if text.isascii():  # as most are, and some are long
+    """Split `text` into pieces of at most `columns`, each with at least one character."""
+    if text.isascii():  # the fast path for most texts
         width = max(1, columns)
         return [text[at : at + width] for at in range(0, len(text), width)] or [""]
     pieces, used = [""], 0

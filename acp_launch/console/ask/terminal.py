@@ -1,4 +1,4 @@
-"""Questions on a bare terminal: lines on stderr, one line of an answer from stdin."""
+"""Questions on a bare terminal: lines on stderr, answers from stdin; and the agent's stderr at a login."""
 
 import asyncio
 import codecs
@@ -13,14 +13,14 @@ from acp_launch.console.stderr import DIM, QUOTE, QUOTED, YELLOW, ask, harmless,
 from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice, Tone
 
-# The terminal's modes: whether it shows what is typed, and that it is given back as it was.
+# The terminal's modes: its echo, and restoring it at exit.
 
 
 SHOW, WRAP, NO_FRAME, NO_PASTES, PLAIN = b"\x1b[?25h", b"\x1b[?7h", b"\x1b[?2026l", b"\x1b[?2004l", b"\x1b[0m"
 
 
 def given_back() -> Callable[[], None]:
-    """From here on, leaving at once gives the terminal on stdin back as it is now. Returns what takes that back."""
+    """Restore the terminal on stdin at an immediate exit, to its modes of now. Return a function that undoes this."""
     if not _owns_terminal():
         return lambda: None
     import termios
@@ -28,14 +28,14 @@ def given_back() -> Callable[[], None]:
     before = termios.tcgetattr(0)
 
     def give_back() -> None:
-        termios.tcsetattr(0, termios.TCSANOW, before)  # at once: what was written may never be shown
+        termios.tcsetattr(0, termios.TCSANOW, before)  # TCSADRAIN may wait forever for output
         leave.tell(1 if os.isatty(1) else 2, NO_FRAME + WRAP + NO_PASTES + PLAIN + SHOW + b"\r\n")
 
     return leave.at_exit(give_back)
 
 
 class Echo:
-    """Turns the echo of the terminal on stdin off and on again; nothing where stdin is not a terminal."""
+    """Turns the echo of the terminal on stdin off and on; does nothing if stdin is not a terminal."""
 
     def __init__(self) -> None:
         self._before: list[object] | None = None
@@ -60,7 +60,7 @@ class Echo:
 
 
 def forget_typed() -> None:
-    """Throw away what was typed before it was asked for."""
+    """Discard input typed before a question."""
     if _owns_terminal():
         import termios
 
@@ -68,36 +68,36 @@ def forget_typed() -> None:
 
 
 def _owns_terminal() -> bool:
-    """Whether stdin is a terminal and we are its foreground job: changing it from the background would stop us."""
+    """Return whether stdin is a terminal and we are its foreground job: a change from the background would stop us."""
     try:
         return sys.stdin is not None and sys.stdin.isatty() and os.tcgetpgrp(0) == os.getpgrp()
-    except OSError:  # a terminal that is not our own
+    except OSError:  # not our controlling terminal
         return False
 
 
 STDIN = 0
 STYLES: dict[Tone, str] = {"dim": DIM, "heading": "1", "warning": YELLOW, "quote": QUOTE, "faint": QUOTED}
 WORDS = {"yes": "y", "no": "n"}
-NOTHING = ("", "n", "no")  # an empty line is a no, and so is the end of input
+NOTHING = ("", "n", "no")  # an empty line and the end of input mean no
 NO = " [no]: "
 
 
 def possible() -> bool:
-    """Whether there is somebody to ask: stdin to read from and stderr to ask on are both terminals."""
+    """Return whether a user can be asked: stdin and stderr are both terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def tell(text: str, tone: Tone = "plain") -> None:
-    """A line of a question, or above one; marked whoever else writes."""
+    """Print a line of a question, or above one. Lines of ours are always marked."""
     style = STYLES.get(tone, "")
     put(f"{headed(paint(text, style), style)}\n")
 
 
 class Questions:
-    """A `Person` at a terminal that nothing else draws on while a question stands."""
+    """A `Person` at a terminal on which nothing else draws during a question."""
 
     def __init__(self, pause: Callable[[], None]) -> None:
-        """`pause` frees the terminal of whatever else draws on it."""
+        """`pause` stops other drawing on the terminal."""
         self._pause = pause
         self._turn = asyncio.Lock()
 
@@ -118,10 +118,10 @@ class Questions:
         tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
-        """By key or by number; anything unclear is asked again. None for an empty line, and for the end of input."""
+        """Choose by key or number; anything else is asked again. None for an empty line and at the end of input."""
         for line in _listed(choices):
             tell(line)
-        forget_typed()  # an answer typed before the question is none
+        forget_typed()  # text typed before the question is not an answer
         keys = [choice.key for choice in choices if choice.key.isalpha()]
         while True:
             answer = (await _asked(f"{prompt}{NO}")).strip().lower()
@@ -145,19 +145,19 @@ def _listed(choices: Sequence[Choice]) -> Iterator[str]:
 
 
 async def _asked(prompt: str) -> str:
-    """The line, with its end; "" at the end of input."""
+    """Return the line with its end; "" at the end of input."""
     ask(prompt)
     line = ""
     try:
         line = await _line()
     finally:
-        if not line.endswith("\n"):  # Ctrl-D, Ctrl-C or a time-out: the next words begin on a line of their own
+        if not line.endswith("\n"):  # Ctrl-D, Ctrl-C or a time-out: further output begins on a new line
             put("\n")
     return line
 
 
 async def _line() -> str:
-    """One line from the terminal, "" at its end; the event loop goes on meanwhile."""
+    """Read one line from the terminal, "" at its end, without blocking the event loop."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(STDIN, ready.set)
@@ -168,11 +168,11 @@ async def _line() -> str:
         loop.remove_reader(STDIN)
 
 
-# The agent's stderr, which a person is shown while the agent logs in.
+# The agent's stderr during a login.
 
 
 class Aloud:
-    """Shows the agent's stderr while it logs in, and passes every chunk on to the log, as it came."""
+    """Shows the agent's stderr during a login, and passes every chunk to the log unchanged."""
 
     def __init__(self, log: Callable[[bytes], None], stream: TextIO) -> None:
         self._log = log
@@ -182,7 +182,7 @@ class Aloud:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Shown while the block runs, and not otherwise."""
+        """Show it while the block runs."""
         self._is_on = True
         try:
             yield

@@ -1,1 +1,16 @@
-"""A session as it is drawn on a terminal: words, tool calls, diffs, plans."""
+"""The drawn output of a session on a terminal, with rich.
+
+Session updates come in, rows of a terminal go out. Open `live` first: it receives every update and notice, and draws
+with the other modules.
+
+live        the output itself, plans, and news about the session
+markdown    messages of the agent as they grow
+thoughts    thoughts of the agent
+tools       tool calls, commands and changes of files
+region      the redrawn rows at the end of a bare terminal, and the frame rate
+layout      wrapped text, tables, code
+difflines   the changed lines between two texts
+contents    content blocks as text
+halves      surrogate pairs cut between two chunks
+outside     foreign text made safe for a terminal
+"""

@@ -1,4 +1,4 @@
-"""A content block as text: what it says, or what it is (ACP v1 "content")."""
+"""A content block as text: its text, or a description of it (ACP v1 "content")."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from acp_launch.protocol import acp
 
 
 def said(block: dict[str, Any]) -> str:
-    """As the agent sent it, not made harmless."""
+    """Return the text as the agent sent it, not made harmless."""
     kind = acp.text(block.get("type"))
     if kind == "text":
         return acp.text(block.get("text"))

@@ -1,4 +1,4 @@
-"""What changed between two texts, line by line, with a few lines around it: pure, and bounded in time."""
+"""The changed lines between two texts, with a few lines around them: pure, and bounded in time."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -6,13 +6,15 @@ from typing import Literal
 from msgspec import Struct
 
 CONTEXT = 3  # lines around a change
-COMPARED = 1_000_000  # pairs of lines; beyond, what differs is shown as replaced whole
+COMPARED = 1_000_000  # pairs of lines; above that, the differing part is shown as replaced as a whole
 
 Sign = Literal[" ", "-", "+", "…"]
 
 
 class Line(Struct, frozen=True):
-    """`number` counts from 1: in the old text for a line that is gone, else in the new one. "…" stands for a gap."""
+    """A line of a comparison. `number` counts from 1, in the old text for a removed line, else in the new one. "…" is a
+    gap.
+    """
 
     sign: Sign
     number: int
@@ -20,13 +22,15 @@ class Line(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
+    """The result of a comparison."""
+
     lines: tuple[Line, ...]
     added: int
     removed: int
 
 
 def changes(old: str | None, new: str) -> Changes:
-    """`old` is None for a file that was not there."""
+    """Compare two texts; `old` is None for a new file."""
     before, after = _lines(old or ""), _lines(new)
     lines = tuple(_shown(before, after))
     signs = [line.sign for line in lines]
@@ -34,12 +38,12 @@ def changes(old: str | None, new: str) -> Changes:
 
 
 def _lines(text: str) -> list[str]:
-    """At line ends only: a form feed or an odd separator is part of a line."""
+    """Split at line ends only: a form feed or another separator is part of a line."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def _shown(before: list[str], after: list[str]) -> Iterator[Line]:
-    shown = 0  # lines of the old text that are dealt with
+    shown = 0  # lines of the old text done so far
     for group in _groups(before, after):
         if group[0][1] > shown:
             yield Line("…", 0, "")
@@ -56,7 +60,7 @@ Opcode = tuple[str, int, int, int, int]
 
 
 def _groups(before: list[str], after: list[str]) -> list[list[Opcode]]:
-    """The changed stretches, each with its context, in lines of the whole texts."""
+    """Return the changed stretches, each with its context, as line numbers of the whole texts."""
     head = _same(before, after)
     tail = min(_same(before[::-1], after[::-1]), len(before) - head, len(after) - head)
     kept_head, kept_tail = min(head, CONTEXT), min(tail, CONTEXT)
@@ -74,7 +78,7 @@ def _groups(before: list[str], after: list[str]) -> list[list[Opcode]]:
 
 
 def _same(before: list[str], after: list[str]) -> int:
-    """How many lines both begin with."""
+    """Count the lines that both begin with."""
     count = 0
     for one, other in zip(before, after, strict=False):
         if one != other:

@@ -1,14 +1,14 @@
-"""Text in pieces, where a piece may end in the middle of a character."""
+"""Text in chunks, when a chunk may end in the middle of a character."""
 
 
 class Halves:
-    """Joins the two halves of a surrogate pair that came in two pieces, and replaces a half that stays alone."""
+    """Joins the halves of a surrogate pair from two chunks, and replaces a half that stays alone."""
 
     def __init__(self) -> None:
         self._half = ""
 
     def whole(self, piece: str) -> str:
-        """As much of `piece`, and of what was held back before, as is whole characters."""
+        """Return the whole characters of `piece`, after a half from the piece before."""
         if piece.isascii() and not self._half:
             return piece
         text, self._half = self._half + piece, ""

@@ -1,4 +1,4 @@
-"""Styled text, broken into lines at spaces: what a paragraph is made of."""
+"""Wrapped text, tables and code blocks: styled segments in, lines of a terminal out."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ Line = list[Segment]
 
 
 def wrapped(spans: Sequence[Span], width: int) -> Iterator[Line]:
-    """Lines no wider than `width`, without the spaces they were broken at; a word that is longer is cut."""
+    """Yield lines no wider than `width`, without the spaces at the breaks; a longer word is cut."""
     start = 0
     text = "".join(piece for piece, _ in spans)
     ends = list(accumulate(len(piece) for piece, _ in spans))
@@ -31,7 +31,7 @@ def wrapped(spans: Sequence[Span], width: int) -> Iterator[Line]:
 
 
 def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
-    """Where each line begins and ends."""
+    """Yield where each line begins and ends."""
     begin, length = 0, len(text)
     is_narrow = text.isascii() or cell_len(text) == length  # each character takes one column
     while True:
@@ -52,13 +52,13 @@ def _breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
 
 
 def _fitting(text: str, begin: int, width: int) -> int:
-    """How many characters fit, at least one."""
+    """Return how many characters fit, at least one."""
     rows = chop_cells(text[begin : begin + width], width)
     return max(1, len(rows[0]) if rows else 1)
 
 
 def _cut(spans: Sequence[Span], ends: Sequence[int], begin: int, end: int) -> Iterator[Segment]:
-    """The characters from `begin` to `end`; each span's own end is in `ends`."""
+    """Yield the characters from `begin` to `end`; `ends` holds the end of each span."""
     for number in range(bisect_right(ends, begin), len(spans)):
         text, style = spans[number]
         at = ends[number] - len(text)
@@ -68,17 +68,17 @@ def _cut(spans: Sequence[Span], ends: Sequence[int], begin: int, end: int) -> It
             yield Segment(part, style)
 
 
-# A table of styled text: columns as wide as what they hold, narrower where the terminal is, cells wrapped.
+# A table: columns as wide as their content, narrower on a narrow terminal; cells are wrapped.
 
 
 GAP = 2  # columns between two cells
-NARROWEST = 4  # a column; where that does not fit, each row is a paragraph
+NARROWEST = 4  # of a column; if that does not fit, each row is a paragraph
 RULE = Style(dim=True)
 
 
 class Cell(Struct, frozen=True):
     spans: list[Span]
-    is_right: bool = False  # where it is aligned
+    is_right: bool = False  # aligned to the right
 
     @property
     def width(self) -> int:
@@ -101,7 +101,7 @@ def grid_lines(head: Row, body: Sequence[Row], width: int) -> Iterator[Line]:
 
 
 def _widths(rows: Sequence[Row], width: int) -> list[int]:
-    """Of each column; none when they do not fit. The widest give way first."""
+    """Return the width of each column; an empty list if they do not fit. The widest are narrowed first."""
     columns = zip_longest(*rows)
     natural = [max(1, *(cell.width for cell in column if cell is not None)) for column in columns]
     room = width - GAP * (len(natural) - 1)
@@ -133,7 +133,7 @@ def _paragraph(row: Row) -> list[Span]:
     return spans
 
 
-# A block of code on a terminal: its colours are the terminal's own, its lines are not filled up or framed.
+# A block of code: its colours are the terminal's own, and lines are neither padded nor framed.
 
 
 THEME = "ansi_dark"  # named colours only: readable on a light terminal too
@@ -142,7 +142,7 @@ PLAIN = Style()
 
 
 def code_lines(code: str, language: str, console: Console, width: int) -> Iterator[list[Segment]]:
-    """Each line, wrapped where it is longer than `width`."""
+    """Yield each line, wrapped if it is longer than `width`."""
     lexer = _lexer(language) if console.color_system and not console.no_color else None
     coloured = _coloured(code, lexer) if lexer else ([Segment(line, PLAIN)] for line in _split(code))
     for line in coloured:
@@ -179,7 +179,7 @@ def _wrapped(line: list[Segment], console: Console, width: int) -> Iterator[list
 
 @cache
 def _languages() -> dict[str, str]:
-    """Every name of a language, without the plugins: looking for those takes longer than showing the code."""
+    """Return every name of a language, without plugins: searching for them takes longer than showing the code."""
     return {alias: aliases[0] for _, aliases, _, _ in get_all_lexers(plugins=False) for alias in aliases}
 
 

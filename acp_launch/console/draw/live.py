@@ -1,9 +1,9 @@
 """
-`--output text` on a terminal, and an interactive session: Markdown as it grows, thoughts, tool calls, plans, usage.
+The output of a session on a terminal (`--output text`, and interactive): messages, thoughts, tool calls, plans, usage.
 
-What is finished is printed once and scrolls away; what is not is drawn again below it. An update only adds to what
-is known; all drawing is done when a frame is due, at most twelve times a second, and a frame costs no more than a
-screen. So a long answer costs what it adds, however many updates it comes in.
+Finished parts are printed once and scroll away; unfinished parts are redrawn below them. An update only adds to the
+state. All drawing happens when a frame is due, at most twelve times a second, and a frame costs no more than a screen.
+So the cost of a long answer depends on its length, not on the number of updates.
 """
 
 import time
@@ -35,7 +35,7 @@ from acp_launch.session.state import KINDS as CALLS
 from acp_launch.session.state import OPTION_KINDS as KINDS
 from acp_launch.session.state import Compaction, SessionState, Step
 
-# The agent's plan as a checklist: where it stands is in sight, however long it is.
+# The agent's plan as a checklist that always shows the current step.
 
 
 BOXES = {"completed": "[x]", "in_progress": "[>]", "pending": "[ ]"}
@@ -45,6 +45,8 @@ LONG = 300  # characters of one
 
 
 class Checklist:
+    """A plan of which at most `drawn` steps are shown."""
+
     def __init__(self, steps: Sequence[Step], *, drawn: int = DRAWN) -> None:
         self._steps, self._drawn = steps, drawn
 
@@ -60,12 +62,12 @@ class Checklist:
             yield Text(f"… {left} more", "dim")
 
     def _first(self) -> int:
-        """The entry to begin with: the one before what is done now, no further than the end needs."""
+        """Return the first step to show: the one before the current step, but not so late that rows stay empty."""
         now = next((at for at, step in enumerate(self._steps) if step.status != "completed"), len(self._steps))
         return max(0, min(now - 1, len(self._steps) - self._drawn))
 
 
-# What an agent tells about its session besides the answer, as lines: what changed, and what a person should know.
+# Changes of the session besides the answer, as lines: options, title, compactions, notices, plan and usage.
 
 
 __all__ = ["KINDS", "News"]
@@ -76,19 +78,21 @@ COMPACTED = {"completed": ("✓ conversation compacted", "dim"), "cancelled": ("
 
 
 class News:
+    """The state of a session, and lines about its changes."""
+
     def __init__(self, *, titles: bool = False) -> None:
-        """With `titles` a new title of the session is worth a line: where somebody stays in it."""
+        """With `titles`, a new title of the session is reported: for interactive sessions."""
         self._titles = titles
         self._state = SessionState()
-        self._plan: tuple[Step, ...] = ()  # as it was printed last
+        self._plan: tuple[Step, ...] = ()  # as printed last
 
     def opened(self, result: object) -> None:
-        """The answer that opened the session: what is told there is no change, and a plan of before is done with."""
+        """Take the answer that opened the session. Its values are not changes, and an earlier plan is dropped."""
         self._state.plan, self._plan = (), ()
         self._state.opened(result)
 
     def apply(self, kind: str, body: dict[str, Any]) -> list[Text]:
-        """The lines that an update of `KINDS` is worth."""
+        """Apply an update of `KINDS` and return the lines to print."""
         state = self._state
         options, title, compactions = state.options, state.title, dict(state.compactions)
         state.apply(kind, body)
@@ -100,14 +104,14 @@ class News:
         return lines
 
     def plan(self) -> list[Checklist]:
-        """The plan, if it is another one than was printed last."""
+        """Return the plan if it differs from the one printed last."""
         if self._state.plan == self._plan:
             return []
         self._plan = self._state.plan
         return [Checklist(self._plan, drawn=PRINTED)] if self._plan else []
 
     def usage(self, result: dict[str, Any] | None) -> str:
-        """One line about tokens and cost, as far as the agent tells; `result` is the usage of the turn."""
+        """Return one line about tokens and cost, if the agent reports them; `result` is the usage of the turn."""
         usage = self._state.usage
         parts = []
         if usage.used is not None and usage.size is not None:
@@ -120,7 +124,7 @@ class News:
         return " · ".join(parts)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """What is under way: a compaction, the plan as far as it is not printed."""
+        """Draw a running compaction, and the plan unless it is already printed."""
         if any(compaction.status == "in_progress" for compaction in self._state.compactions.values()):
             yield Text("… compacting the conversation", "cyan")
         if self._state.plan != self._plan:
@@ -128,7 +132,7 @@ class News:
 
 
 def _set(before: Options, after: Options) -> Iterator[Text]:
-    """Options that have another value than they had; one that is new has not changed."""
+    """Yield options whose value changed; a new option has not changed."""
     known = {option.id: option.current for option in before}
     for option in after:
         if known.get(option.id, option.current) != option.current:
@@ -149,7 +153,7 @@ def _compacted(before: dict[str, Compaction], after: dict[str, Compaction]) -> I
 
 
 def _notice(state: SessionState) -> Iterator[Text]:
-    """The last one; kept only if it says something."""
+    """Yield the last notice; it is stored only if it has text."""
     if not state.notices:
         return
     notice = state.notices[-1]
@@ -161,12 +165,14 @@ def _notice(state: SessionState) -> Iterator[Text]:
 
 STYLES = {DIM: "dim", QUOTED: "dim", RED: "red", YELLOW: "yellow"}
 MESSAGE, THOUGHT, PROMPT = "agent_message_chunk", "agent_thought_chunk", "user_message_chunk"
-ASIDE = "aside"  # a message that no turn was running for
+ASIDE = "aside"  # a message outside a turn
 
 Say = Callable[[str, str], None]
 
 
 class Live(Notices):
+    """The output of a session on a terminal."""
+
     def __init__(
         self,
         canvas: Canvas | None = None,
@@ -176,9 +182,9 @@ class Live(Notices):
         say: Say | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Draws on `canvas`, by default the bare terminal on stdout, beside which notices go to stderr.
+        """Draw on `canvas`, by default the bare terminal on stdout, with notices on stderr.
 
-        With `history` the updates of a replay are shown, dimmed; with `thoughts` those are shown whole. `say` takes
+        With `history` the updates of a replay are shown, dimmed; with `thoughts` thoughts are shown whole. `say` takes
         each notice and its style instead of the canvas.
         """
         self._canvas = canvas or Region()
@@ -191,13 +197,13 @@ class Live(Notices):
             PROMPT: Talk(_prompt),
             ASIDE: Talk(_aside),
         }
-        self._speaking = ""  # whose words came last
+        self._speaking = ""  # the kind of the last message chunk
         self._message_id = ""
         self._work = Work(clock)
         self._news = News(titles=history)
         self._replaying = False
         self._ready: list[RenderableType] = []  # to be printed with the next frame
-        self._aside: list[RenderableType] = []  # with the end of the message
+        self._aside: list[RenderableType] = []  # printed at the end of the message
         self._pace = Pace(self._frame)
 
     def ready(self, session: SessionReady) -> None:
@@ -205,7 +211,7 @@ class Live(Notices):
         self._replaying = False
         self._news.opened(acp.decoded(session.result))
         super().ready(session)
-        self._pace.wake()  # what was being drawn of a history has been printed
+        self._pace.wake()  # the drawn part of a history is printed now
 
     def update(self, update: Updated) -> None:
         kind = update.kind
@@ -225,13 +231,13 @@ class Live(Notices):
         self._pace.wake()
 
     def _learn(self, update: Updated) -> None:
-        """From a history that is not shown: what holds now."""
+        """Apply an update of a history that is not shown: the state it leaves matters."""
         if update.kind in KINDS:
             self._news.apply(update.kind, _body(update))
 
     def _hear(self, update: Updated) -> None:
         if update.kind == PROMPT and not update.replay:
-            return  # it was typed here
+            return  # the user typed it here
         voice = ASIDE if update.outside and update.kind == MESSAGE else update.kind
         text, message_id = acp.read_chunk(update.update)
         if voice != self._speaking or (message_id and message_id != self._message_id):
@@ -243,7 +249,7 @@ class Live(Notices):
         self._voices[voice].add(self._halves.whole(text) if text else _apart(said(_content(update)), update.kind))
 
     def _told(self, kind: str, lines: Sequence[RenderableType]) -> None:
-        """What does not end a message waits for its end: nobody's sentence is broken for the name of a session."""
+        """Print lines. Those that do not end a message wait for its end, so that no sentence is interrupted."""
         if kind in SAME_MESSAGE and self._speaking:
             self._aside += lines
         else:
@@ -273,7 +279,7 @@ class Live(Notices):
         self._pace.wake()
 
     def pause(self) -> None:
-        """Give the terminal to somebody else, a question for instance; the next update takes it back."""
+        """Leave the terminal to another user of it, such as a question; the next update takes it back."""
         self._settle()
         self._pace.rest()
         self._canvas.close()
@@ -288,7 +294,7 @@ class Live(Notices):
         self._close()
 
     def tell(self, text: str, style: str) -> None:
-        """Beside the answer: on stderr, which may be the same screen, or above what is drawn."""
+        """Print beside the answer: on stderr, which may be the same screen, or above the drawn rows."""
         if self._speaking == ASIDE:
             self._flush_voices()
         self._settle()
@@ -298,7 +304,7 @@ class Live(Notices):
             return
         was_drawn = self._canvas.erase()
         self._say(text, style)
-        if was_drawn:  # the next update may be far: a server dies in the middle of a long call
+        if was_drawn:  # the next update may come late, for instance in a long tool call
             self._canvas.show(self._picture())
 
     def _frame(self) -> None:
@@ -306,11 +312,11 @@ class Live(Notices):
         self._canvas.show(self._picture())
 
     def _picture(self) -> Group:
-        """All that is not finished; another one each time, since a canvas need not draw the same one twice."""
+        """Return all unfinished parts; a new object each time, since a canvas may skip an object it has drawn."""
         return Group(*self._voices.values(), self._work, self._news)
 
     def _settle(self) -> None:
-        """Print what is finished."""
+        """Print the finished parts."""
         for voice in self._voices.values():
             self._print(voice.take())
         if self._ready:
@@ -318,7 +324,7 @@ class Live(Notices):
             self._canvas.print(Group(*ready))
 
     def _flush_voices(self) -> None:
-        """Whoever spoke has done so; whatever comes now comes below."""
+        """End the current message; further output comes below it."""
         if self._speaking:
             self._print(self._voices[self._speaking].rest())
         self._speaking = self._message_id = ""
@@ -333,7 +339,7 @@ class Live(Notices):
         self._ready += map(Dimmed, lines) if self._replaying else lines
 
     def _close(self) -> None:
-        """Print what was still being drawn, and give the terminal back."""
+        """Print the unfinished parts, and leave the terminal."""
         self._flush_voices()
         self._print(self._work.left())
         self._print(self._work.rest())
@@ -342,7 +348,7 @@ class Live(Notices):
 
 
 class Dimmed:
-    """Something that was before."""
+    """Something dimmed: a replay, or a message outside a turn."""
 
     def __init__(self, what: RenderableType) -> None:
         self._what = what
@@ -356,7 +362,7 @@ def _aside(text: str, coloured: bool) -> "Dimmed":
 
 
 def _apart(text: str, kind: str) -> str:
-    """What is no text, in a line of its own where somebody's words stand before it."""
+    """Put content that is not text on its own line if other content of the prompt precedes it."""
     return f"\n{text}" if kind == PROMPT and text else text
 
 

@@ -152,10 +152,11 @@ class Growing:
         self._goes_on, self._is_list = True, is_list
 
 
-# Markdown tokens → lines of a terminal.
+# Typesetting: Markdown tokens to lines of a terminal.
 #
-# rich has a renderer of Markdown too: a long answer takes four times as long through it, a table thirty times, and it
-# hides what it does not know.
+# rich also renders Markdown. A streamed answer of 100 KB takes 2.5 times as long through it, and 4.7 times
+# in one piece. It fills lines up with spaces, cuts the cells of a narrow table, and drops what it does not know: the
+# words after a code fence, blocks nested deeply.
 
 
 PLAIN = Style()

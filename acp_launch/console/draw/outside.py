@@ -1,11 +1,11 @@
 """
-Text from outside on a terminal: nothing of it moves the cursor, reorders what is read, takes no room unseen, or begins
-a line like one of ours.
+Foreign text made safe for a terminal: it cannot move the cursor, change the reading direction, hide characters, or
+begin a line like one of ours.
 
-Control characters, bidirectional overrides, everything else that has no glyph, and our mark become visible escapes
-(`console.stderr.harmless`). Rare spaces become ordinary ones. In prose, what only joins or hints (within emoji,
-Persian words, hyphenation) is left out: it has no width, and terminals do not agree on what it does to its
-neighbours'. In a name or a path even that is shown, since a name that looks like another may be a lie.
+Control characters, bidirectional overrides, other characters without a glyph, and our mark become visible escapes
+(`console.stderr.harmless`). Rare spaces become ordinary ones. In prose, characters that only join or hint (in emoji,
+Persian words, hyphenation) are removed: they have no width, and terminals disagree on their effect. In a name or a path
+even those are shown, because a name that looks like another may be a trick.
 """
 
 from acp_launch.console.stderr import harmless, is_harmless
@@ -17,22 +17,22 @@ PROSE = {**SPACES, **JOINERS}
 
 
 def prose(text: str) -> str:
-    """For paragraphs: lines and tabs stay."""
-    if MARK not in text and text.replace("\n", "").replace("\t", "").isprintable():  # much the quickest way to see it
+    """Return paragraphs, with their line ends and tabs."""
+    if MARK not in text and text.replace("\n", "").replace("\t", "").isprintable():  # the fast path for most texts
         return text
     return harmless(text.translate(PROSE))
 
 
 def inline(text: str) -> str:
-    """For a name, a title, a path: one line."""
+    """Return a name, a title or a path on one line."""
     return text if is_harmless(text) else harmless(text.translate(SPACES), keep="")
 
 
 def one_line(text: str) -> str:
-    """For the first words of a longer text: its line ends and rows of spaces become single spaces."""
+    """Return a longer text on one line: line ends and runs of spaces become single spaces."""
     return inline(" ".join(text.split()))
 
 
 def cut(text: str, limit: int) -> str:
-    """No more than `limit` characters, and a sign that there are more."""
+    """Cut to `limit` characters, with `…` at the end."""
     return text if len(text) <= limit else f"{text[:limit]}…"

@@ -1,11 +1,11 @@
 """
-The last rows of a bare terminal, drawn again and again below what was printed for good.
+The last rows of a bare terminal, redrawn below the printed lines.
 
-One write a frame, so nothing flickers: it takes the old rows away, prints what is above, and draws the new ones. The
-rows do not wrap while they are drawn, so each takes one line of the screen even where the terminal finds a character
-wider than we do. While the region stands the terminal does not echo keys: an echoed key would move the cursor we
-count from. A terminal that became narrower has wrapped our rows, so they are counted anew; after a stop and `fg`
-they belong to the past, and the next frame begins below.
+Each frame is one write, so nothing flickers: it removes the old rows, prints the finished lines, and draws the new
+rows. Rows do not wrap while they are drawn, so each takes one line of the screen even if the terminal finds a character
+wider than we do. While the region is open the terminal does not echo keys, because an echoed key would move the cursor
+that we count from. A terminal that became narrower has wrapped our rows, so they are counted again; after a stop and
+`fg` the rows are left as they are, and the next frame begins below them.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ from rich.segment import Segment, Segments
 
 from acp_launch.console.ask.terminal import Echo, given_back
 
-# No more than so many frames a second: the first at once, the next when it is due.
+# The frame rate: the first frame is drawn at once, the next when it is due.
 
 
 FRAMES = 12  # a second
 
 
 class Pace:
-    """Without an event loop there is nothing to wait with: every frame is drawn when it is asked for."""
+    """Draws frames when they are due. Without an event loop every frame is drawn at once."""
 
     def __init__(self, draw: Callable[[], None]) -> None:
         self._draw = draw
         self._due: asyncio.TimerHandle | None = None
-        self._next = 0.0  # on the loop's clock
+        self._next = 0.0  # in loop time
 
     def wake(self) -> None:
-        """There is something new to draw."""
+        """Draw a frame when it is due."""
         if self._due is not None:
             return
         try:
@@ -46,7 +46,7 @@ class Pace:
         self._due = loop.call_at(max(self._next, loop.time()), self._frame, loop)
 
     def rest(self) -> None:
-        """Forget the frame that is due."""
+        """Cancel the frame that is due."""
         if self._due is not None:
             self._due.cancel()
             self._due = None
@@ -54,16 +54,16 @@ class Pace:
     def _frame(self, loop: asyncio.AbstractEventLoop) -> None:
         self._due = None
         self._draw()
-        self._next = loop.time() + 1 / FRAMES  # after the drawing: a slow terminal gets fewer
+        self._next = loop.time() + 1 / FRAMES  # counted from the end of the drawing: a slow terminal gets fewer frames
 
 
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
-CUT, WRAP = "\x1b[?7l", "\x1b[?7h"  # what is too long for a line
-BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # a frame, for terminals that can show one at once; ignored by others
+CUT, WRAP = "\x1b[?7l", "\x1b[?7h"  # cut or wrap rows that are too long
+BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"  # a synchronized frame; other terminals ignore it
 
 
 class Region:
-    """The canvas of a one-shot run (`console.draw.canvas`)."""
+    """The canvas of a one-shot run (`Canvas`)."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False)
@@ -81,7 +81,7 @@ class Region:
         return self._console.width
 
     def show(self, what: RenderableType) -> None:
-        """What the region holds from now on; drawn with the next frame."""
+        """Set the content of the region; it is drawn with the next frame."""
         if not self._able:
             return
         self._content = what
@@ -92,7 +92,7 @@ class Region:
     def print(self, what: RenderableType) -> None:
         """Print above the region, for good."""
         with self._console.capture() as printed:
-            self._console.print(what, crop=False)  # all that is drawn fits; looking again takes a third of the time
+            self._console.print(what, crop=False)  # all lines fit; cropping takes a third of the time
         self._above += printed.get()
         if self._is_open:
             self._pace.wake()
@@ -100,14 +100,14 @@ class Region:
             self._take_back()
 
     def erase(self) -> bool:
-        """Take the region off the screen until the next frame; what is printed now stays. Whether it was there."""
+        """Remove the region from the screen until the next frame; printed lines stay. Return whether it was drawn."""
         was_drawn = bool(self._drawn)
         self._pace.rest()
         self._take_back()
         return was_drawn
 
     def close(self) -> None:
-        """Give the terminal back as it was; `show` opens the region again."""
+        """Restore the terminal; `show` opens the region again."""
         self.erase()
         self._content = None
         if self._is_open:
@@ -121,7 +121,7 @@ class Region:
         self._keep = given_back()
         self._echo.off()
         self._write(HIDE)
-        # Not through the event loop: the frame that was due while we were stopped must not come first.
+        # A signal handler of the event loop would run after the frame that was due while we were stopped.
         signal.signal(signal.SIGCONT, self._continued)
 
     def _continued(self, number: int, frame: FrameType | None) -> None:
@@ -134,7 +134,7 @@ class Region:
             self._take_back()
             return
         options = self._console.options
-        # Never taller than the screen: what has scrolled away cannot be taken back.
+        # Never taller than the screen, because rows that scrolled away cannot be removed.
         rows = self._console.render_lines(self._content, options, pad=False)[-max(1, options.size.height - 1) :]
         with self._console.capture() as frame:
             self._console.print(Segments(segment for row in rows for segment in (*row, Segment.line())), end="")
@@ -158,24 +158,24 @@ class Region:
         self._console.file.flush()
 
 
-# Where a session is drawn: what is finished scrolls away, what is not is drawn again below it.
+# The place where a session is drawn: finished lines scroll away, the rest is redrawn below them.
 
 
 class Canvas(Protocol):
-    """`console.draw.region` on a bare terminal; the screen of an interactive session."""
+    """`Region` on a bare terminal; the screen of an interactive session."""
 
     @property
     def width(self) -> int:
-        """Columns, now."""
+        """Return the current width in columns."""
 
     def print(self, what: RenderableType) -> None:
-        """For good, above what is drawn."""
+        """Print for good, above the drawn rows."""
 
     def show(self, what: RenderableType) -> None:
-        """What stands below it from now on; drawn with the next frame, at most twelve a second."""
+        """Set the rows below the printed lines; they are drawn with the next frame, at most twelve a second."""
 
     def erase(self) -> bool:
-        """Take it off the screen until the next frame. Whether it was there."""
+        """Remove the rows from the screen until the next frame. Return whether they were drawn."""
 
     def close(self) -> None:
-        """Give the terminal back; `show` takes it again."""
+        """Restore the terminal; `show` takes it again."""

@@ -1,4 +1,4 @@
-"""What the agent thinks: folded into one line when it is over, its last lines drawn meanwhile; or shown whole."""
+"""Thoughts of the agent: the last lines while it thinks, then one line; or shown whole."""
 
 import time
 from collections import deque
@@ -18,6 +18,8 @@ LAST = 2_000  # characters that three lines of a wide terminal may hold
 
 
 class Folded:
+    """A thought that is folded into one line when it ends."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._forget()
@@ -26,7 +28,7 @@ class Folded:
         self._began: float | None = None
         self._first = ""
         self._last: deque[str] = deque()
-        self._length = 0  # of the last
+        self._length = 0  # of the last chunks
 
     def add(self, text: str) -> None:
         if self._began is None:
@@ -42,7 +44,7 @@ class Folded:
         return []
 
     def rest(self) -> list[RenderableType]:
-        """One line for the whole thought; the next text begins another one."""
+        """Return one line for the whole thought; the next text begins a new one."""
         took = self._clock() - self._began if self._began is not None else 0
         words = one_line(self._first)
         self._forget()
@@ -55,10 +57,10 @@ class Folded:
 
 
 def _folded(words: str, took: float) -> str:
-    """As much of the words as fits is shown."""
+    """Describe the thought; the terminal cuts the text."""
     return f"✻ thought for {seconds(round(took))} · {words}" if took >= 1 else f"✻ thought · {words}"
 
 
 def whole() -> Talk:
-    """Shown like a message, but for its marks."""
+    """Return a message that shows thoughts whole, without Markdown."""
     return Talk(lambda text, coloured: Text(prose(text).strip("\n"), STYLE))

@@ -1,4 +1,4 @@
-"""A tool call on a terminal: what it is, and of what it does as much as a person wants to see at once."""
+"""Tool calls on a terminal, with the commands they run and the files they change."""
 
 import re
 import time
@@ -20,28 +20,30 @@ from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.state import OVER, ToolCalls, call_id, title
 from acp_launch.waits import seconds
 
-# A command that runs for the agent: its last lines while it runs, folded when it is over.
+# A command of the agent: its last lines while it runs, folded when it has ended.
 
 
 STILL, ENDED = 8, 8  # lines drawn
 KEPT = 8
 LONG_OUTPUT = 2_000  # characters of one line, the last ones
-# What a command writes for a terminal is its own affair, not an attack, so it is left out rather than shown:
-# colours, cursor movements, titles, hyperlinks. What remains is made harmless.
+# Escapes that a command writes for a terminal are normal, so they are removed instead of shown: colours, cursor
+# movements, titles, hyperlinks. The rest is made harmless.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78])")
 
 
 class TerminalView:
+    """The output of a command."""
+
     def __init__(self, command: str = "") -> None:
         self.command = command
-        self.exit: str | None = None  # how it ended, in words
+        self.exit: str | None = None  # its exit in words, once it has ended
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._count = 0
         self._line: list[str] = []
-        self._length = 0  # of that line
+        self._length = 0  # of the unfinished line
 
     def add(self, output: str) -> None:
-        """What the command wrote, in pieces of any cut."""
+        """Add output in chunks of any length."""
         *whole, last = output.split("\n")
         for line in whole:
             self._more(line)
@@ -51,7 +53,7 @@ class TerminalView:
         self._more(last)
 
     def _more(self, piece: str) -> None:
-        """A progress bar may write one line for ever."""
+        """Extend the unfinished line, in bounded memory: a progress bar may write one line forever."""
         self._line.append(piece[-LONG_OUTPUT:])
         self._length += len(self._line[-1])
         if self._length > 2 * LONG_OUTPUT:
@@ -72,12 +74,12 @@ class TerminalView:
 
 
 def _seen(line: str) -> str:
-    """As a terminal would show it: what a carriage return goes back over is written over."""
+    """Return the line as a terminal would show it: text before a carriage return is overwritten."""
     bare = ESCAPES.sub("", line).rstrip("\r")
     return prose(bare.rsplit("\r", 1)[-1])
 
 
-# A change of a file: its path, how much, and the changed lines with their numbers.
+# A change of a file: its path, the number of lines, and the changed lines.
 
 
 SHOWN = 40  # lines of one change
@@ -87,6 +89,8 @@ SIGNS = {"+": "green", "-": "red", " ": "dim", "…": "dim"}
 
 
 class Diff:
+    """A change of a file."""
+
     def __init__(self, path: str, old: str | None, new: str, *, shown: int = SHOWN) -> None:
         """`old` is None for a new file; at most `shown` lines are drawn."""
         self._path, self._old, self._new, self._shown = path, old, new, shown
@@ -101,7 +105,7 @@ class Diff:
         )
 
     def shortened(self, shown: int) -> "Diff":
-        """The same with fewer lines; compared once."""
+        """Return the same change with fewer lines, without comparing again."""
         other = Diff(self._path, self._old, self._new, shown=shown)
         other._changes = self._made()
         return other
@@ -115,7 +119,7 @@ class Diff:
         yield self.header
         lines = self._made().lines
         if not lines and self._old is not None and self._old != self._new:
-            yield Text("only the line end at its end", "dim")
+            yield Text("only the line end at the end of the file", "dim")
         gutter = len(str(max((line.number for line in lines), default=0)))
         for line in lines[: self._shown]:
             yield from _rows(line, gutter, console, options.max_width)
@@ -124,7 +128,7 @@ class Diff:
 
 
 def _rows(line: Line, gutter: int, console: Console, width: int) -> Iterator[Text]:
-    """A line of the file, in as many rows as it needs beside the gutter."""
+    """Yield a line of the file in rows beside the gutter."""
     number = str(line.number) if line.number else ""
     margin = f"{number:>{gutter}} {line.sign} "
     if width - len(margin) < 8:  # too narrow for a gutter
@@ -145,28 +149,30 @@ def _cut(text: str) -> str:
 
 MARKS = {"completed": "✓", "failed": "✗", "cancelled": "–", "in_progress": "…", "pending": "…"}
 STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow"}
-PLACES = 3  # locations shown
+PLACES = 3  # locations that are shown
 TITLE = 300  # characters
 FOLDED = 4  # lines of a result
 LONG = 2_000  # characters of a line of a result
-RUNNING = 12  # lines of a change that is not done yet
+RUNNING = 12  # lines of a change in a running call
 
 Terminals = Callable[[str], TerminalView | None]
 
 
 class ToolView:
+    """A tool call, with its contents and terminals."""
+
     def __init__(self, terminals: Terminals) -> None:
-        """`terminals` finds the terminal of an id."""
+        """`terminals` finds the terminal with an id."""
         self._terminals = terminals
         self._call: dict[str, Any] = {}
         self._contents: object = None
-        self._diffs: dict[int, Diff] = {}  # by their place in the contents; compared once, drawn many times
-        self.took: float | None = None  # seconds, once it is over
-        self.unasked = ""  # by which rule it should have been asked about
-        self.shows_more: tuple[str, ...] = ()  # terminals that it has without naming them in its contents
+        self._diffs: dict[int, Diff] = {}  # by their index in the contents; compared once, drawn many times
+        self.took: float | None = None  # seconds, once it has ended
+        self.unasked = ""  # the rule by which the user should have been asked
+        self.shows_more: tuple[str, ...] = ()  # terminals that its contents do not name
 
     def update(self, call: dict[str, Any]) -> None:
-        """The call, merged, as it is now."""
+        """Set the current, merged state of the call."""
         self._call = call
         if call.get("content") is not self._contents:
             self._contents = call.get("content")
@@ -178,17 +184,17 @@ class ToolView:
 
     @property
     def paths(self) -> set[str]:
-        """Of the files whose change it shows."""
+        """Return the files whose changes it shows."""
         return {acp.text(part.get("path")) for part in self._parts() if part.get("type") == "diff"}
 
     @property
     def terminals(self) -> tuple[str, ...]:
-        """The ids of those it shows."""
+        """Return the ids of the terminals it shows."""
         named = (acp.text(part.get("terminalId")) for part in self._parts() if part.get("type") == "terminal")
         return tuple(dict.fromkeys((*named, *self.shows_more)))
 
     def keep(self) -> None:
-        """Hold on to its terminals: it is drawn when nobody else knows them any more."""
+        """Hold its terminals: it may be drawn after they are forgotten elsewhere."""
         self._terminals = {id: self._terminals(id) for id in self.terminals}.get
 
     def _parts(self) -> Sequence[dict[str, Any]]:
@@ -210,7 +216,7 @@ class ToolView:
         return line
 
     def _places(self) -> Iterator[str]:
-        """Those that the title does not tell."""
+        """Yield the places that the title does not name."""
         places = [_place(acp.mapping(location)) for location in acp.sequence(self._call.get("locations"))]
         told = title(self._call)
         places = [place for place in dict.fromkeys(places) if place and place not in told]
@@ -250,7 +256,7 @@ def _place(location: dict[str, Any]) -> str:
 
 
 def _folded(text: str, *, last: bool) -> Iterator[Text]:
-    """A few lines of a result: the first, or of a command's the last. Claude wraps results in code fences."""
+    """Yield a few lines of a result: the first, or the last of a command. Claude wraps results in code fences."""
     lines = text.strip("\n").split("\n")
     if len(lines) > 1 and lines[0].startswith("```") and lines[-1] == "```":
         lines = lines[1:-1]
@@ -265,18 +271,18 @@ def _folded(text: str, *, last: bool) -> Iterator[Text]:
         yield Text(f"… {hidden:,} more lines", "dim")
 
 
-# What the agent does besides talking: its tool calls, and the commands and files it had us serve.
+# The agent's activity besides talking: tool calls, and commands and files that we serve.
 
 
 DRAWN = 6  # running calls
-WEIGHTY = ("content", "rawInput", "rawOutput", "_meta")  # of no use once a call is over and shown
-OUTPUT = ("terminal_output", "terminal_output_delta")  # facts: de-facto members of `_meta`
+WEIGHTY = ("content", "rawInput", "rawOutput", "_meta")  # not needed after a call has ended and is shown
+OUTPUT = ("terminal_output", "terminal_output_delta")  # members of `_meta` that agents use by convention
 
 Printed = list[RenderableType]
 
 
 class Work:
-    """Each method gives what is to be printed for good now; what still runs is drawn."""
+    """All tool calls and commands. Each method returns the parts to print for good; the running ones are drawn."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -285,15 +291,15 @@ class Work:
         self._began: dict[str, float] = {}
         self._over: set[str] = set()
         self._ours: dict[str, TerminalView] = {}  # terminals we serve
-        self._theirs: dict[str, TerminalView] = {}  # those the agent only tells of
-        self._shown: set[str] = set()  # of ours, with a call that was cancelled
+        self._theirs: dict[str, TerminalView] = {}  # terminals that the agent runs and reports
+        self._shown: set[str] = set()  # ours that were shown with a cancelled call
 
     def call(self, body: dict[str, Any], *, replay: bool = False) -> Printed:
-        """An update of a tool call."""
+        """Apply an update of a tool call."""
         id = call_id(body)
         is_late = id in self._over and body.get("sessionUpdate") != "tool_call"
         if is_late and (acp.text(body.get("status")) or "completed") in OVER:
-            return []  # it was shown for good
+            return []  # it is printed already
         self._over.discard(id)
         view = self._view(id)
         view.update(self._calls.merge(body))
@@ -301,13 +307,13 @@ class Work:
         return self._finish(id, replay=replay) if view.status in OVER else []
 
     def asked(self, call: dict[str, Any]) -> None:
-        """What a permission question says of a call; gemini tells a call's title nowhere else."""
+        """Merge the call of a permission question; gemini sends the title of a call only there."""
         merged = self._calls.merge(call)
         if view := self._running.get(call_id(call)):
             view.update(merged)
 
     def cancel(self, calls: Sequence[dict[str, Any]]) -> Printed:
-        """The turn is being cancelled, with these calls unfinished (C-63)."""
+        """Mark these unfinished calls as cancelled: the turn is being cancelled (C-63)."""
         printed: Printed = []
         for call in calls:
             id = call_id(call)
@@ -318,7 +324,7 @@ class Work:
         return printed
 
     def unasked(self, call: dict[str, Any], by: str) -> Printed:
-        """The call ran although the policy would have asked or denied."""
+        """Note that the call ran although the policy would have asked or denied."""
         if view := self._running.get(call_id(call)):
             view.unasked = by
             return []
@@ -329,11 +335,11 @@ class Work:
         return self._file(step) if isinstance(step, FileServed) else self._terminal(step)
 
     def left(self) -> Printed:
-        """The turn is over: calls that are not are shown as they stand."""
+        """Return the unfinished calls at the end of a turn, in their current state."""
         return [view for id in list(self._running) for view in self._finish(id)]
 
     def rest(self) -> Printed:
-        """Commands that are over and belong to no call; asked for when a call can hardly claim them any more."""
+        """Return ended commands that belong to no call; called when a call can hardly claim them any more."""
         claimed = self._claimed()
         over = [id for id, terminal in self._ours.items() if terminal.exit is not None and id not in claimed]
         return [self._ours.pop(id) for id in over]
@@ -362,13 +368,13 @@ class Work:
         return self._ours.get(id) or self._theirs.get(id)
 
     def _forget(self, id: str) -> None:
-        """A command that still runs is drawn on its own from now on."""
+        """Forget a terminal. A command that still runs is drawn on its own from now on."""
         self._theirs.pop(id, None)
         if id in self._ours and self._ours[id].exit is not None:
             del self._ours[id]
 
     def _listen(self, view: ToolView, meta: dict[str, Any]) -> None:
-        """Output of a command that the agent runs itself and tells of in `_meta`."""
+        """Take the output of a command that the agent runs itself and reports in `_meta`."""
         for member in OUTPUT:
             said = acp.mapping(meta.get(member))
             if id := acp.text(said.get("terminal_id")):
@@ -386,14 +392,14 @@ class Work:
         if step.how == "read":
             return [Text(marked(f"read {inline(step.path)}"), "dim")]
         if any(step.path in view.paths for view in self._running.values()):
-            return [Text(marked(f"wrote {inline(step.path)}"), "dim")]  # a call shows how it changed
+            return [Text(marked(f"wrote {inline(step.path)}"), "dim")]  # a call shows the change
         return [Text(marked(f"wrote {inline(step.path)}"), "green"), Padding(_diff(step), (0, 0, 0, 2), expand=False)]
 
     def _terminal(self, step: TerminalServed) -> Printed:
         terminal = self._ours.setdefault(step.terminal_id, TerminalView(step.command))
         terminal.add(step.output)
         terminal.exit = step.exit
-        if step.exit is not None and step.terminal_id in self._shown:  # it was shown for good, and ended as expected
+        if step.exit is not None and step.terminal_id in self._shown:  # it is printed already
             self._shown.discard(step.terminal_id)
             del self._ours[step.terminal_id]
         return []

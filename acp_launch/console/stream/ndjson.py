@@ -1,8 +1,8 @@
 """
-`--output json`: one event a line, nothing else on stdout. docs/scripting.md "Events" documents every type.
+Events (`--output json`): one per line, and nothing else on stdout. docs/scripting.md "Events" documents every type.
 
-An update keeps the bytes it came in: it is never decoded and written again, so nothing unknown to us is lost. Only
-characters that cannot be seen become escapes, which say the same.
+An update keeps its bytes: it is never decoded and encoded again, so unknown members are not lost. Only invisible
+characters become escapes, which mean the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,6 +21,8 @@ from acp_launch.session.service import FileServed, TerminalServed
 
 
 class Ndjson:
+    """Writes events to `outlet`."""
+
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
         self._session = ""
@@ -43,7 +45,7 @@ class Ndjson:
         self._outlet.write(self._heads[type], *visible_bytes(memoryview(update.update)), b"}\n")
 
     def _address(self, session_id: str) -> None:
-        """The part of an update's line that is the same for a whole session."""
+        """Prepare the part of an update's line that is the same for a whole session."""
         self._session = session_id
         for type in ("update", "replay", "outside"):
             head = b"".join(visible_bytes(written({"type": type, "sessionId": session_id})))
@@ -54,7 +56,7 @@ class Ndjson:
         self.emit("permission", {**members, "optionId": permission.option_id, "by": permission.by})
 
         if not permission.allowed:
-            Notices().permission(permission)  # a person should see it even where a script reads the events
+            Notices().permission(permission)  # the user should see it even if a script reads the events
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
         self.emit("unasked", {"toolCall": call, "by": by})
@@ -82,7 +84,7 @@ class Ndjson:
         self.emit("result", {**members, "result": turn.result})
 
     def failed(self, error: LaunchError) -> None:
-        """The last line of a run that went wrong; problems have their own messages and fixes."""
+        """Emit the last line of a failed run; problems have their own messages and fixes."""
         problems = error.problems if isinstance(error, ProblemsError) else ()
         message = _summary(error) if isinstance(error, ProblemsError) else error.message
         members = {"message": message, "fix": error.fix, "detail": error.detail}
@@ -90,19 +92,19 @@ class Ndjson:
         self.emit("error", {"exitCode": error.exit_code, **members, "problems": listed})
 
     def pause(self) -> None:
-        """A question is asked on stderr; stdout is not in its way."""
+        """Do nothing: a question is asked on stderr, so stdout may go on."""
 
     async def drain(self) -> None:
         await self._outlet.drain()
 
 
 def _summary(error: ProblemsError) -> str:
-    """The line that closes them on stderr (`console.failure`)."""
+    """Return the line that closes the problems on stderr (`console.failure`)."""
     return "".join(closing(error.problems, error.outcome))
 
 
 def _served(step: FileServed | TerminalServed) -> tuple[str, dict[str, object]]:
-    """Type and members. A file's content is not in the events: the agent has it, and a script can read the file."""
+    """Return type and members. Events do not hold a file's content, because a script can read the file."""
     if isinstance(step, FileServed):
         members = {"path": step.path, "how": step.how, "outcome": step.outcome, "reason": step.reason or None}
         return "file", members | {"created": step.how == "write" and step.outcome == "done" and step.old is None}

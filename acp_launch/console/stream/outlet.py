@@ -1,8 +1,8 @@
 """
-stdout as bytes, never blocking the event loop on a full pipe.
+stdout as bytes, without blocking the event loop on a full pipe.
 
-A blocked write would make us deaf to Ctrl-C and to deadlines, and making stdout non-blocking would change it for
-every process that shares it. So we ask the kernel first, and write no more than it can take at once (PIPE_BUF).
+A blocked write would delay Ctrl-C and deadlines, and making stdout non-blocking would change it for every process that
+shares it. So we ask the kernel first, and write no more than it can take at once (PIPE_BUF).
 """
 
 import asyncio
@@ -18,14 +18,14 @@ SIGPIPE = 13
 JOINED = 1 << 20  # bytes
 
 
-class OutputClosed(LaunchError):  # noqa: N818 - it reads as what happened
-    """Raised when whoever read our stdout is gone; the exit code is what a shell shows for SIGPIPE."""
+class OutputClosed(LaunchError):  # noqa: N818 - not a failure of ours
+    """Raised when the reader of our stdout is gone; the exit code is the one that a shell shows for SIGPIPE."""
 
     exit_code = 128 + SIGPIPE
 
 
 class _Long(Struct, frozen=True):
-    """Text that is too long to be held as bytes, too; what is before `at` has left."""
+    """Text too long to be held as bytes too; the text before `at` is written."""
 
     text: str
     at: int
@@ -34,7 +34,7 @@ class _Long(Struct, frozen=True):
         return len(self.text) - self.at
 
     def cut(self) -> "tuple[bytes, bytes | _Long]":
-        """Its next piece, and what is left then."""
+        """Return its next piece, and the rest."""
         end = self.at + JOINED
         return self.text[self.at : end].encode(), _left(self.text, end)
 
@@ -44,6 +44,8 @@ def _left(text: str, at: int) -> bytes | _Long:
 
 
 class Outlet:
+    """A descriptor, by default stdout. `write` collects pieces, `drain` writes them."""
+
     def __init__(self, descriptor: int = 1) -> None:
         self._descriptor = descriptor
         self.is_terminal = os.isatty(descriptor)
@@ -55,21 +57,21 @@ class Outlet:
         self._poll.register(descriptor, select.POLLOUT)
 
     def write(self, *pieces: bytes | memoryview) -> None:
-        """Take pieces that belong together; they leave with the next `drain`."""
+        """Collect pieces that belong together; the next `drain` writes them."""
         self._pending += pieces
 
     def write_text(self, text: str) -> None:
-        """The same for text; a long one is encoded piece by piece as it leaves, so that it is not held twice."""
+        """Collect text; a long one is encoded piece by piece as it is written, so that it is not held twice."""
         self._pending.append(_left(text, 0))
 
     async def drain(self) -> None:
-        """Write everything that was taken, waiting for the reader where it is slow.
+        """Write everything that was collected, at the speed of the reader.
 
         Raises:
-            OutputClosed: nobody reads any more.
+            OutputClosed: the reader has closed stdout.
             LaunchError: the disk is full, or another failure of the file behind stdout.
         """
-        async with self._one_at_a_time:  # the pump and the end of a turn both drain: no line within another
+        async with self._one_at_a_time:  # the pump and the end of a turn both drain: lines must not mix
             self._join()
             while self._pending:
                 await self._send(self._next())
@@ -83,7 +85,7 @@ class Outlet:
         return memoryview(piece)
 
     def _join(self) -> None:
-        """Many small pieces become one write; a copy of 48 MB would not pay."""
+        """Join many small pieces into one write; copying large ones would not pay."""
         if sum(map(len, self._pending)) <= JOINED:
             # None of them is a _Long then.
             self._pending = [b"".join(self._pending)]  # type: ignore[arg-type]
@@ -95,13 +97,13 @@ class Outlet:
                     await self._writable()
                 data = data[self._put(data[: self._piece]) :]
         except asyncio.CancelledError:
-            self._pending.insert(0, data)  # half a line may be out already: the rest goes before anything else
+            self._pending.insert(0, data)  # a part of a line may be written already, so its rest must come first
             raise
 
     def _put(self, piece: memoryview) -> int:
         try:
             return os.write(self._descriptor, piece)
-        except BlockingIOError:  # somebody else made it non-blocking
+        except BlockingIOError:  # another process made it non-blocking
             return 0
         except BrokenPipeError:
             raise OutputClosed("stdout was closed") from None

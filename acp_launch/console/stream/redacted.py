@@ -1,9 +1,9 @@
 """
-What a session tells, without its secrets: stands before any kind of output.
+An output that removes secrets, in front of any other output.
 
-Whatever has nothing to hide passes as the very object it was. Events keep their number and their order, but for the
-notices that may come while a chunk is held back (`console.stream.seams`): a pause within a secret is no reason to
-show it, and neither is a server that dies just then, which says nothing of how the agent's message goes on.
+Objects without secrets pass through unchanged. Events keep their number and their order, except for notices, which may
+come while a chunk is held back: a pause within a secret must not reveal it, and a notice about a server says nothing
+about the rest of the agent's message.
 """
 
 import json
@@ -30,30 +30,34 @@ from acp_launch.session.service import FileServed, TerminalServed
 
 # Secrets that are cut over several chunks of a message.
 #
-# Whoever shows or reads a message puts its chunks together, so a form must not be readable across them. Chunks of one
-# stream (the agent's words, its thoughts, the user's words; each session has its own) whose text ends in three or more
-# characters that a form begins with are held back, whole and in order, until the next chunk shows whether it is one. If
-# it is, its characters go from the chunks that hold them, and `***` stands in the first of them.
+# Readers put the chunks of a message together, so a secret's form must not be readable across them. Chunks of one
+# stream
+# (the agent's message, its thoughts, the user's message; per session) whose text ends in three or more characters that
+# begin a form are held back, whole and in order, until the next chunk shows whether it is a form. If it is, its
+# characters are removed from the chunks that hold them, and `***` replaces them in the first of these.
 #
-# The promise: put together, the chunks of a stream never hold a whole form. As long as nothing comes between them, they
-# hold no more than its first two characters. What does come between (a tool call, a question, the end of the turn; not
-# the updates that leave a message alone, nor the notice of a wait) lets go of what is held: up to `SHOWN` characters as
-# they are, more with `***` in their place. What follows of that form is hidden too, with a `***` of its own, so nobody
-# ever reads more than its first `SHOWN` characters. A form that was only begun is hidden as well when it is let go of.
-# A character beyond U+FFFF that is itself cut in two is not put together here.
+# The promise: together, the chunks of a stream never hold a whole form. As long as nothing comes between them, they
+# hold no more than its first two characters. An event in between (a tool call, a question, the end of the turn; not
+# updates that leave a message alone, nor a notice) releases the held chunks: up to `SHOWN` characters unchanged, more
+# as
+# `***`. The rest of that form is hidden too, with its own `***`, so no reader sees more than its first `SHOWN`
+# characters. The beginning of a form is hidden as well when it is released. A character beyond U+FFFF that is itself
+# cut in two is not joined here.
 
 
-LEAST = 3  # characters; fewer are too often the beginning of a form, and holding them would make every message stutter
-SHOWN = 5  # characters of a form that may be seen; one less than the shortest has
-MOST = 1_000  # updates held back; then they are let go of, so that an agent's empty chunks do not fill memory
+LEAST = 3  # characters; fewer begin a form too often, and holding them would make every message stutter
+SHOWN = 5  # characters of a form that may be shown; one less than the shortest form has
+MOST = 1_000  # updates held back; then they are released, so that empty chunks of an agent do not fill memory
 
 
 class Seams:
+    """Holds back chunks that may end within a secret."""
+
     def __init__(self, redactor: Redactor, show: Callable[[Updated, str | None], None]) -> None:
-        """`show` takes an update that may go out, and the text its chunk has instead of its own, if it is another."""
+        """`show` takes an update that may be shown, and the new text of its chunk, None if it is unchanged."""
         self._redactor = redactor
         self._show = show
-        self._out: dict[tuple[str, str], str] = {}  # by stream: the end of what was shown, if a form begins with it
+        self._out: dict[tuple[str, str], str] = {}  # by stream: the end of the shown text, if a form begins with it
         self._stream = ("", "")
         self._held: list[tuple[Updated, str]] = []
 
@@ -62,9 +66,9 @@ class Seams:
         return bool(self._held)
 
     def pass_by(self, update: Updated) -> bool:
-        """Whether nothing has to be known of a chunk, before it or after it: so it is with nearly all of them.
+        """Return whether a chunk can be shown without a look at its neighbours, which is the case for nearly all.
 
-        False where `chunk` has to look.
+        If False, call `chunk`.
         """
         tables, stream = self._redactor.tables, (update.session_id, update.kind)
         if self._held or stream != self._stream or stream in self._out or tables is None:
@@ -72,7 +76,7 @@ class Seams:
         return not tables.text.held(acp.read_chunk(update.update)[0])
 
     def chunk(self, update: Updated) -> None:
-        """The next chunk of its stream; shown now or later."""
+        """Take the next chunk of its stream; it is shown now or later."""
         stream = (update.session_id, update.kind)
         if stream != self._stream:
             self.release()
@@ -85,17 +89,17 @@ class Seams:
             self._show(update, None)
 
     def wait(self, update: Updated) -> None:
-        """Something that leaves the message alone; keeps its place behind what is held."""
+        """Take an update that leaves the message alone; it keeps its place behind the held chunks."""
         self._held.append((update, ""))
         self._settle(LEAST)
 
     def release(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         if self._held:
             self._settle(sys.maxsize)
 
     def _stands_alone(self, text: str) -> bool:
-        """Whether no form reaches into `text` from what is out, nor far enough out of it to hold it back."""
+        """Return whether no form reaches into `text` from shown text, nor far enough out of it to hold it back."""
         needles = self._tables().text
         out = self._out.get(self._stream, "")
         if out and needles.may_begin(out + text, len(out)):
@@ -106,7 +110,7 @@ class Seams:
         return length < LEAST
 
     def _settle(self, least: int) -> None:
-        """Show what no form can reach any more: all but an end of `least` characters or more."""
+        """Show the text that no form can reach any more: all but an end of `least` characters or more."""
         needles = self._tables().text
         out = self._out.get(self._stream, "")
         window = out + "".join(text for _, text in self._held)
@@ -119,9 +123,9 @@ class Seams:
         self._remember(window[min([open_end, *(begin for begin, end in spans if begin < shown < end)]) : shown])
 
     def _let_go(self, out: int, limit: int, spans: list[Span]) -> int:
-        """Show the first of the held updates: none that goes beyond `limit`, nor half of a span.
+        """Show the first of the held updates: none beyond `limit`, and none that would split a span.
 
-        `out` is where they begin; gives where those that are still held do.
+        They begin at `out`; return where the remaining ones begin.
         """
         ends = [*accumulate((len(text) for _, text in self._held), initial=out)]
         going = max(
@@ -149,7 +153,7 @@ def _is_within(place: int, spans: list[Span]) -> bool:
 
 
 def _visible(text: str, begin: int, spans: list[Span], first: int) -> str:
-    """What remains of the text that stands at `begin`; a span's mask is where it begins, or at `first` if later."""
+    """Return the visible part of the text at `begin`. A mask stands where its span begins, or at `first` if later."""
     pieces, at, stop = [], begin, begin + len(text)
     for left, right in spans:
         if right <= begin or left >= stop:
@@ -160,15 +164,13 @@ def _visible(text: str, begin: int, spans: list[Span], first: int) -> str:
     return "".join([*pieces, text[at - begin :]]) if pieces else text
 
 
-OURS = frozenset(
-    {"by", "how", "state", "stop_reason"}
-)  # members of what is told whose words are ours or the protocol's
+OURS = frozenset({"by", "how", "state", "stop_reason"})  # members whose values are ours or the protocol's
 S = TypeVar("S", bound=Struct)
 E = TypeVar("E", bound=LaunchError)
 
 
 class Output(Observer, Protocol):
-    """An observer that a run is shown by."""
+    """An observer that shows a run."""
 
     def failed(self, error: LaunchError) -> None: ...
 
@@ -176,6 +178,8 @@ class Output(Observer, Protocol):
 
 
 class Discreet:
+    """An output that passes everything to `output` without its secrets."""
+
     def __init__(self, output: Output, source: Redactor = redactor) -> None:
         self._output = output
         self._redactor = source
@@ -245,11 +249,11 @@ class Discreet:
         self._output.pause()
 
     async def drain(self) -> None:
-        """Does not let go of what is held back: the pump drains after every batch, wherever that was cut."""
+        """Do not release held chunks: the pump drains after every batch, wherever it was cut."""
         await self._output.drain()
 
     def _show(self, update: Updated, text: str | None = None) -> None:
-        """Hand on, with another `text` of its chunk if there is one."""
+        """Pass an update on; `text` replaces the text of its chunk."""
         said = bytes(update.update)
         written = self._redactor.raw_json(said if text is None else _with_text(said, text))
         session_id = self._session_id(update.session_id)
@@ -285,7 +289,7 @@ class Discreet:
 
 
 def _with_text(update: bytes, text: str) -> bytes:
-    """A chunk with another text, every other member as it was."""
+    """Return the chunk with another text; all other members stay unchanged."""
     written = json.dumps(text).encode()  # half a surrogate pair may be in it, which msgspec does not write
     try:
         members = msgspec.json.decode(update, type=dict[str, Raw])
@@ -298,7 +302,7 @@ def _with_text(update: bytes, text: str) -> bytes:
 
 
 def _without_secrets(error: E, source: Redactor) -> E:
-    """A copy, of the same class and exit code; the error itself is raised on, and says the same on stderr."""
+    """Return a copy of the same class and exit code; the original is still raised, and is redacted on stderr."""
     copy = error.__class__.__new__(error.__class__, *source.tree(list(error.args)))
     copy.__dict__.update(error.__dict__)
     if isinstance(copy, ProblemsError):

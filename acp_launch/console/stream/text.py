@@ -1,9 +1,9 @@
 """
-`--output text` into a pipe, and `--output quiet`: the agent's text on stdout, everything else on stderr.
+The streamed text (`--output text` into a pipe, and `--output quiet`): messages on stdout, everything else on stderr.
 
-A pipe gets the agent's text as it is (without our mark, where our own lines go there too), a terminal without what
-would drive it. A message ends where the agent does something else (a tool call, a thought, a plan) or its `messageId`
-changes. What the agent says while no turn runs is no part of an answer, and goes to stderr as such.
+A pipe gets the agent's text unchanged (without our mark, if our own lines go there too); on a terminal it is made
+safe. A message ends when the agent does something else (a tool call, a thought, a plan) or when its `messageId`
+changes. Text that the agent sends outside a turn is not part of an answer, and goes to stderr.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,57 +27,57 @@ from acp_launch.session.service import FileServed, TerminalServed
 from acp_launch.session.state import KINDS, OVER, ToolCalls, title
 from acp_launch.waits import seconds
 
-# What there is to say about MCP servers, in words: pure functions from their changes and standings to lines.
+# Notices about MCP servers: pure functions from their changes and states to lines.
 
 
-Line = tuple[str, str]  # what to say, and in which style
+Line = tuple[str, str]  # its text and its style
 
-LAST_WORDS = 5  # stderr lines of a server that failed; of one that comes back its last one is enough
+LAST_WORDS = 5  # stderr lines of a failed server; one is enough if it restarts
 LIVING = ("starting", "ready")
 STATES: dict[State, str] = {
     "declared": "not started",
-    "resting": "waiting to be started again",
+    "resting": "restarting soon",
     "stopping": "stopping",
     "stopped": "ended",
 }
 
 
 def changed(change: Change, before: State | None, known: tuple[str, ...] = ()) -> Iterator[Line]:
-    """Lines for one step of a server that was `before` when it was last heard of; most steps need none.
+    """Yield the lines for one change of a server that was `before` in its last state; most changes need none.
 
-    `known` are its last words of that time: a server that dies of the same thing again need not repeat them.
+    `known` are its last stderr lines of that time: they are not repeated if the server ends again with the same ones.
     """
     if known and change.detail == known:
         change = replace(change, detail=())
     match change.state:
         case "resting" if change.by_hand:
-            yield _line(change, "was restarted by you; starting again", DIM)
+            yield _line(change, "was restarted by you", DIM)
         case "ready" if change.by_hand:
-            yield _line(change, f"is back{_after(change.after)}", DIM)
+            yield _line(change, f"is ready again{_after(change.after)}", DIM)
         case "resting":
             yield _line(change, _back_soon(change), YELLOW)
             yield from _last_words(change, 1)
         case "ready" if change.restarts:
-            yield _line(change, f"is back{_after(change.after)}", YELLOW)
+            yield _line(change, f"is ready again{_after(change.after)}", YELLOW)
         case "failed":
             remark = "" if change.required else " (not required)"
             yield _line(change, f"failed: {_why(change)}{remark}", RED if change.required else YELLOW)
             yield from _last_words(change, LAST_WORDS)
-        case "stopped" if before in LIVING:  # after "stopping" it was us
-            yield _line(change, f"ended by itself: {_why(change)}", YELLOW)
+        case "stopped" if before in LIVING:  # after "stopping", we ended it
+            yield _line(change, f"exited: {_why(change)}", YELLOW)
             yield from _last_words(change, 1)
 
 
 def opened(servers: Sequence[Standing]) -> Iterator[Line]:
-    """The summary, once a session is open; nothing while all there is to say is that the agent has opened none yet."""
+    """Yield the summary once a session is open; nothing if the agent has not opened any server yet."""
     if not all(map(_is_untouched, servers)):
         yield f"acp-launch: mcp servers: {harmless('; '.join(map(_standing, servers)), keep='')}", DIM
 
 
 def unopened(servers: Sequence[Standing]) -> Iterator[Line]:
-    """After the first turn: some agents drop servers without a word."""
+    """Yield a line after the first turn: some agents drop servers without a message."""
     if names := ", ".join(server.server for server in servers if not server.opened):
-        yield f"acp-launch: mcp servers given to the agent but never opened by it: {harmless(names, keep='')}", YELLOW
+        yield f"acp-launch: mcp servers that the agent has not opened: {harmless(names, keep='')}", YELLOW
 
 
 def _line(change: Change, text: str, style: str) -> Line:
@@ -93,13 +93,13 @@ def _back_soon(change: Change) -> str:
     how = change.exit if change.exit and not change.reason else f"is down: {_why(change)}"
     retry = "" if change.retry is None else f" in {_brief(change.retry)}"
     of = "" if change.budget is None else f" of {change.budget}"
-    return f"{how}; starting again{retry} (restart {change.restarts}{of})"
+    return f"{how}; restarting{retry} (restart {change.restarts}{of})"
 
 
 def _why(change: Change) -> str:
-    """How it ended and why, each only once."""
+    """Say how it ended and why, each only once."""
     said = [change.reason] if change.exit in change.reason else [change.exit, change.reason]
-    return "; ".join(filter(None, said)) or "no reason is known"
+    return "; ".join(filter(None, said)) or "the reason is not known"
 
 
 def _is_untouched(server: Standing) -> bool:
@@ -139,22 +139,21 @@ def _counted(count: int, thing: str) -> str:
 
 
 def _brief(amount: float) -> str:
-    """Two figures are as much as anybody reads: `0.81 s`."""
+    """Round to two figures: `0.81 s`."""
     return seconds(float(f"{amount:.2g}"))
 
 
-# What we did for the agent, as lines on stderr.
+# Services for the agent, as lines on stderr.
 
 
 def unasked(by: str, status: object) -> str:
-    """What to say of a tool call that ran, and should not have; `by` as the observer is told it. One that failed may
-    have ended before it did anything."""
+    """Describe a tool call that ran and should not have; `by` is the observer's. A failed one may have done nothing."""
     ran = "was tried" if status == "failed" else "ran"
     return f"{ran} although it was denied" if by == DENIED else f"{ran} without asking (policy: {by})"
 
 
 def line(step: FileServed | TerminalServed) -> str:
-    """One line about a step, empty for those that are no news: a file that was read, a command that says something."""
+    """Return one line about a step; empty for steps without news, such as a file that was read, or output."""
     if isinstance(step, FileServed):
         return _file(step)
     if step.exit is not None:
@@ -165,7 +164,7 @@ def line(step: FileServed | TerminalServed) -> str:
 def _file(step: FileServed) -> str:
     what = f"{step.how} {step.path}"
     if step.how == "read" and step.outcome == "failed":
-        return ""  # agents look whether a file is there before they write it
+        return ""  # agents check whether a file exists before they write it
     if step.outcome != "done":
         return harmless(f"{step.outcome}: {what}: {step.reason}", keep="")
     if step.how == "read":
@@ -173,58 +172,63 @@ def _file(step: FileServed) -> str:
     return harmless(f"the agent {'created' if step.old is None else 'changed'} {step.path}", keep="")
 
 
-# What every kind of output says on stderr: waits, notes, permissions, how the turn ended.
+# Notices of every kind of output: waits, notes, permissions, and how the turn ended.
 
 
 ENDINGS = {
     "max_tokens": "the agent stopped: its token limit is reached",
     "max_turn_requests": "the agent stopped: its limit of model requests in one turn is reached",
-    "refusal": "the agent refused to go on; the prompt and what came after it will not be part of the next one",
+    "refusal": "the agent refused to continue; it drops this prompt and its answer from the session",
     "cancelled": "the turn was cancelled",
 }
 
 
+def _awaited(what: str) -> str:
+    """Name the thing waited for; `what` is worded for "no … within 3 s"."""
+    return "the agent" if what.startswith("sign of life") else f"the {what}"
+
+
 class Notices:
-    """An observer that shows no answer; the kinds of output build on it."""
+    """An observer that prints notices on stderr and no answer; the base of every output."""
 
     _cancelled = False
-    _states: Mapping[str, State] = {}  # of each server, as it was last told
+    _states: Mapping[str, State] = {}  # the last known state of each server
     _last_words: Mapping[str, tuple[str, ...]] = {}
 
     def negotiated(self, negotiated: Negotiated) -> None:
-        """Nothing to say to a person."""
+        """Print nothing."""
 
     def ready(self, session: SessionReady) -> None:
-        """Only a continued session is worth a word."""
+        """Print a line only for a resumed session."""
         if session.how != "new":
-            history = f" ({session.replayed} updates of its history)" if session.how == "load" else ""
-            self._line(f"acp-launch: continuing session {session.name}{history}", DIM)
+            history = f" ({_counted(session.turns, 'turn')})" if session.how == "load" else ""
+            self._line(f"acp-launch: resumed {session.name}{history}", DIM)
 
     def update(self, update: Updated) -> None:
-        """Shown by the kinds of output."""
+        """Do nothing; subclasses show updates."""
 
     def permission(self, permission: Permission) -> None:
         answer = "allowed" if permission.allowed else "denied" if permission.option_id else "cancelled"
         self._line(f"acp-launch: {answer}: {permission.title} ({permission.by})", DIM)
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
-        """Agents do much that they ask nobody about, so a word is due only where a rule was passed over."""
+        """Report a call that ignored a rule. Agents run many calls without asking, so other calls are not reported."""
         if not by.startswith("permissions.default"):
             self._line(f"acp-launch: {title(call)} {unasked(by, call.get('status'))}", YELLOW)
 
     def served(self, step: FileServed | TerminalServed) -> None:
-        """One line for what changed something, or was refused; what a command says is the agent's to tell."""
+        """Print one line for a change or a refusal; the output of a command is the agent's to show."""
         if text := line(step):
             self._line(f"acp-launch: {text}", DIM)
 
     def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
         self._cancelled = True
-        self._line(f"acp-launch: cancelling the turn; giving up in {seconds(grace)}, Ctrl-C stops at once", DIM)
+        self._line(f"acp-launch: cancelling the turn (timeout {seconds(grace)}); Ctrl-C stops at once", DIM)
         for call in calls:
             self._line(f"acp-launch: cancelled: {title(call)}", DIM)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        self._line(f"acp-launch: no {what} for {seconds(waited)}; giving up at {seconds(limit)}", DIM)
+        self._line(f"acp-launch: still waiting for {_awaited(what)} ({seconds(waited)}; timeout {seconds(limit)})", DIM)
 
     def note(self, text: str) -> None:
         self._line(f"acp-launch: {text}", YELLOW)
@@ -242,27 +246,27 @@ class Notices:
 
     def ended(self, turn: TurnEnd) -> None:
         if self._cancelled and turn.stop_reason == "cancelled":
-            return  # by us, which is said as the reason why the run ends
+            return  # we cancelled it, and the reason is printed when the run ends
         if turn.stop_reason != "end_turn":
-            unknown = f"the agent ended the turn for a reason of its own: {turn.stop_reason}"
+            unknown = f"the agent ended the turn for an unknown reason: {turn.stop_reason}"
             self._line(f"acp-launch: {ENDINGS.get(turn.stop_reason, unknown)}", YELLOW)
 
     def _line(self, text: str, style: str) -> None:
-        """Of whatever is in `text`, nothing drives the terminal or begins a line that looks like one of ours."""
+        """Print a line in which foreign text is harmless."""
         self.tell(harmless(text, keep=""), style)
 
     def tell(self, text: str, style: str) -> None:
-        """A line on stderr, as it is: whoever calls has made it harmless."""
+        """Print a line on stderr unchanged: the caller has made it harmless."""
         say(text, style=style)
 
     def failed(self, error: LaunchError) -> None:
-        """The run is over without an end of its turn: what was shown is left whole; `error` is shown by others."""
+        """End the output of a run without an end of its turn; the caller shows `error`."""
 
     def pause(self) -> None:
         """Leave the terminal to a question."""
 
     async def drain(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: no output is pending."""
 
 
 SAME_MESSAGE = frozenset({"usage_update", "available_commands_update", "session_info_update", "config_option_update"})
@@ -272,16 +276,16 @@ OUTSIDE = "outside a turn:"
 
 
 class Messages(Notices):
-    """Finds the messages in a stream of updates; a history that is replayed is not shown."""
+    """Finds the messages in a stream of updates; a replayed history is not shown."""
 
     def __init__(self, outlet: Outlet, *, is_watched: bool = False) -> None:
-        """`is_watched`: somebody sits there, whatever stdout is."""
+        """`is_watched` says that a user reads stdout, even if it is not a terminal."""
         self._outlet = outlet
         self._is_watched = is_watched or outlet.is_terminal
         self._halves = Halves()
         self._message_id = ""
         self._over = True  # the next chunk begins a new message
-        self._outside = ""  # what was said while no turn ran, and is not told yet
+        self._outside = ""  # text sent outside a turn that is not printed yet
 
     def update(self, update: Updated) -> None:
         if update.replay:
@@ -293,7 +297,7 @@ class Messages(Notices):
             self.beside(update)
 
     def _said_outside(self, update: Updated) -> None:
-        """Told with the next `drain`: pieces that come together are one line."""
+        """Collect text for the next `drain`, so that chunks that come together are one line."""
         self._over = True
         self._outside += self._halves.whole(acp.read_chunk(update.update)[0])
 
@@ -318,13 +322,13 @@ class Messages(Notices):
         return unmarked(text) if is_marking() else text
 
     def begin(self) -> None:
-        """A new message begins."""
+        """Begin a new message."""
 
     def say(self, text: str) -> None:
-        """A piece of the agent's message."""
+        """Take a chunk of the agent's message."""
 
     def beside(self, update: Updated) -> None:
-        """Something that is not the agent's message."""
+        """Take an update that is not part of the agent's message."""
 
     async def drain(self) -> None:
         self._tell_outside()
@@ -332,11 +336,11 @@ class Messages(Notices):
 
 
 class Quiet(Messages):
-    """Only the final message, when the turn is over."""
+    """Prints only the final message, when the turn ends."""
 
     def __init__(self, outlet: Outlet) -> None:
         super().__init__(outlet)
-        # Not a list of all pieces: 100,000 of them weigh more than what they say. A long one stays as it came.
+        # Short chunks are joined: 100,000 objects take more memory than their text. A long chunk stays as it is.
         self._texts: list[bytearray | str] = []
         self._last = "\n"
 
@@ -347,7 +351,7 @@ class Quiet(Messages):
         if not text:
             return
         self._last = text[-1]
-        if len(text) > JOINED and text.isascii():  # any other takes up to four bytes a character
+        if len(text) > JOINED and text.isascii():  # other text takes up to four bytes a character
             self._texts.append(text)
             return
         latest = self._texts[-1] if self._texts else ""
@@ -356,7 +360,7 @@ class Quiet(Messages):
         latest += text.encode()
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        """Only what is wrong and was not said when it happened."""
+        """Report only failed servers that were not reported when they failed."""
         if when == "opened":
             said = {server for server, state in self._states.items() if state == "failed"}
             servers = [each for each in servers if each.state == "failed" and each.server not in said]
@@ -370,12 +374,12 @@ class Quiet(Messages):
                 self._outlet.write_text(text)
             else:
                 self._outlet.write(memoryview(text))
-        self.begin()  # the outlet has it until it is written
+        self.begin()  # from here on the outlet holds the text
         super().ended(turn)
 
 
 class Plain(Messages):
-    """The agent's text as it comes."""
+    """Prints the agent's text as it comes."""
 
     def __init__(self, outlet: Outlet, *, is_watched: bool = False) -> None:
         super().__init__(outlet, is_watched=is_watched)
@@ -408,19 +412,19 @@ class Plain(Messages):
             _say(f"agent: {one_line(acp.text(body.get('title')))}")
 
     def _think(self, piece: str) -> None:
-        """Thoughts go to stderr line by line."""
+        """Print thoughts on stderr, line by line."""
         *lines, self._thought = (self._thought + piece).split("\n")
         for line in filter(str.strip, lines):
             say(f"thought: {harmless(line, keep=TAB)}", style=DIM)
 
     def permission(self, permission: Permission) -> None:
-        self._calls.merge(permission.tool_call)  # gemini tells a call's title nowhere else
+        self._calls.merge(permission.tool_call)  # gemini sends the title of a call only here
         super().permission(permission)
 
     def _tool(self, call: dict[str, object]) -> None:
         if call.get("status") in OVER or "shown" not in call:
             kind = acp.text(call.get("kind"))
-            kind = kind if kind in VALUES["kind"] else "tool"  # a line of ours begins with no word of an agent's
+            kind = kind if kind in VALUES["kind"] else "tool"  # a line of ours must not begin with a word of the agent
             status = acp.text(call.get("status")) or "pending"
             _say(f"{kind}: {title(call)}: {status}")
         call["shown"] = True
@@ -434,5 +438,5 @@ class Plain(Messages):
 
 
 def _say(text: str) -> None:
-    """One line, whatever an agent has put into it."""
+    """Print one line, without control characters."""
     say(harmless(text, keep=""), style=DIM)

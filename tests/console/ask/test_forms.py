@@ -50,8 +50,8 @@ def test_a_form_from_the_first_line_to_the_last() -> None:
         "The agent Demo Agent asks you to fill in a form:",
         "  | Deploy",
         "  | Which one?",
-        "Ctrl-D on an empty line leaves it unsent, at any field.",
-        "Left out, for acp-launch does not know how to ask for it: hue",
+        "To leave without sending: Ctrl-D on an empty line, at any field.",
+        "Left out, because acp-launch does not support the field type: hue",
         "1 of 3: Region",
         "  | Where it runs.",
         "    1. Europe (eu)",
@@ -157,7 +157,7 @@ def test_a_form_that_cannot_be_shown_can_only_be_refused() -> None:
     person = Scripted("d")
     assert filled(person, form(NICK, missing=("hue", "place"))) == Filled("decline")
     assert person.told[-2:] == [
-        "It cannot be sent, for acp-launch does not know how to ask for: hue, place",
+        "The form cannot be sent: acp-launch does not support the type of required fields: hue, place",
         "Decline it? d decline / c cancel",
     ]
     assert filled(Scripted(None), form(missing=("hue",))) == Filled("cancel")
@@ -166,14 +166,14 @@ def test_a_form_that_cannot_be_shown_can_only_be_refused() -> None:
 def test_a_form_without_fields_asks_for_consent() -> None:
     person = Scripted("s")
     assert filled(person, form()) == Filled("accept", {})
-    assert person.told[-1] == "It asks for nothing but your consent. s send / d decline / c cancel"
+    assert person.told[-1] == "The form has no fields; it asks for your consent. s send / d decline / c cancel"
 
 
 @pytest.mark.parametrize("name", ["password", "apiKey", "API key", "access_token", "clientSecret", "passphrase"])
 def test_a_field_that_looks_like_a_secret_is_warned_of(name: str) -> None:
     person = Scripted(None, None)
     filled(person, form(Field(name=name, kind="text")))
-    assert person.of_tone("warning") == ["Forms are no place for secrets: the agent sees what you type."]
+    assert person.of_tone("warning") == ["Do not type a secret here: the agent sees it."]
 
 
 @pytest.mark.parametrize("name", ["max_tokens", "keyboard", "passenger"])
@@ -191,7 +191,7 @@ def test_a_secret_of_the_launch_is_never_shown_and_is_warned_of(monkeypatch: pyt
     filled(person, form(described, NICK, title=TOKEN))
     assert "ghp_" not in "".join(person.told)
     assert "    with ***: ***" in person.told
-    assert person.of_tone("warning") == ['"with ***" holds a secret of this launch.']
+    assert person.of_tone("warning") == ['"with ***" contains a secret of this launch.']
 
 
 HOSTILE = "\x1b[2J\x07 x\u202eevil \x9b1m\r\x00"

@@ -19,7 +19,7 @@ from acp_launch.session.elicitation.answer import Action, Link
 from tests.console.person import Scripted
 from tests.secret.canaries import knowing
 
-WAYS = "Visit it? o open it in the browser / m I open it myself / d decline / c cancel"
+WAYS = "Visit it? o open in the browser / m I will open it myself / d decline / c cancel"
 
 
 def visited(person: Scripted, url: str, env: dict[str, str], message: str = "Please log in.") -> Action:
@@ -86,8 +86,8 @@ def test_where_there_is_no_browser_it_can_be_opened_by_hand() -> None:
     person = Scripted("m")
     assert visited(person, "https://example.com/", {"PATH": "/nonexistent"}) == "accept"
     assert person.told[-2:] == [
-        "There is no browser here to open it with; it can be opened by hand.",
-        "Visit it? m I open it myself / d decline / c cancel",
+        "No browser was found; open the address by hand.",
+        "Visit it? m I will open it myself / d decline / c cancel",
     ]
 
 
@@ -97,36 +97,34 @@ def test_a_browser_that_cannot_be_started_is_said_and_the_consent_stands(tmp_pat
     broken.chmod(0o755)
     person = Scripted("o")
     assert visited(person, "https://example.com/", {"BROWSER": str(broken)}) == "accept"
-    assert person.of_tone("warning") == [
-        f"{broken} could not be started (Exec format error). Open the address by hand."
-    ]
+    assert person.of_tone("warning") == [f"{broken} did not start (Exec format error). Open the address by hand."]
 
 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
-        ("file:///etc/passwd", 'begins with "file:", and only http and https are opened'),
-        ("javascript:alert(1)", 'begins with "javascript:", and only http and https are opened'),
-        ("example.com/login", "is no web address"),
-        ("//example.com", "is no web address"),
-        ("--help", "is no web address"),
-        ("", "is no web address"),
+        ("file:///etc/passwd", 'begins with "file:"; only http and https can be opened'),
+        ("javascript:alert(1)", 'begins with "javascript:"; only http and https can be opened'),
+        ("example.com/login", "is not a web address"),
+        ("//example.com", "is not a web address"),
+        ("--help", "is not a web address"),
+        ("", "is not a web address"),
         ("https://", "names no host"),
         ("https:///path", "names no host"),
         ("https:example.com", "names no host"),
         ("https://exa%6dple.com/", "names no host"),
         ("https://a..b/", "names no host"),
         ("https://[::1%25eth0]/", "names no host"),
-        ("https://[::1/", "is no web address"),
-        ("https://example.com:99999/", "is no web address"),
-        ("https://exa\uff0fmple.com/", "is no web address"),
-        (f"https://{'ü' * 70}.com/", "is no web address"),
-        ("https://good.example\\@evil.example/", "holds characters that belong in no web address"),
-        ("https://example.com/a b", "holds characters that belong in no web address"),
-        ("https://example.com/\n", "holds characters that belong in no web address"),
-        ("https://example.com/\x1b[2J", "holds characters that belong in no web address"),
-        ("https://example.com/\u202egpj.exe", "holds characters that belong in no web address"),
-        ("https://example.com/`id`", "holds characters that belong in no web address"),
+        ("https://[::1/", "is not a web address"),
+        ("https://example.com:99999/", "is not a web address"),
+        ("https://exa\uff0fmple.com/", "is not a web address"),
+        (f"https://{'ü' * 70}.com/", "is not a web address"),
+        ("https://good.example\\@evil.example/", "contains characters that are not valid in a web address"),
+        ("https://example.com/a b", "contains characters that are not valid in a web address"),
+        ("https://example.com/\n", "contains characters that are not valid in a web address"),
+        ("https://example.com/\x1b[2J", "contains characters that are not valid in a web address"),
+        ("https://example.com/\u202egpj.exe", "contains characters that are not valid in a web address"),
+        ("https://example.com/`id`", "contains characters that are not valid in a web address"),
         ("https://example.com/" + "a" * LONGEST, "is 8,020 characters long"),
     ],
 )
@@ -137,9 +135,9 @@ def test_what_is_not_fit_to_be_opened_is_declined_with_a_word(url: str, reason: 
     assert [line for line in person.told if not line.isprintable()] == []
 
 
-IDN = "The host's name has letters that are not plain a to z: it may only look like one you know."
-USER = "What stands before the @ is not the host."
-PLAIN = "It is not encrypted: others on the way can read and change it."
+IDN = "The host name has letters other than a to z: it may imitate a host you know."
+USER = "The text before the @ is not the host."
+PLAIN = "The connection is not encrypted: others on the network can read and change it."
 
 
 @pytest.mark.parametrize(
@@ -181,7 +179,7 @@ def test_an_address_that_would_carry_a_secret_away_is_declined(
     assert person.told[1:] == [
         "  | see ***",
         "    https://example.com/?q=***",
-        "The link holds a secret of this launch: declined.",
+        "The link contains a secret of this launch: declined.",
     ]
 
 

@@ -71,7 +71,7 @@ def test_methods_are_shown_on_one_line_each_without_control_characters_and_secre
     person = Person("1")
     method = AuthMethod("a", HOSTILE, "with\nhunter2-hunter2")
     assert asyncio.run(Logins(person).which("\x1bagent", [method])) == method
-    assert person.said == ["The agent \\x1bagent wants a login"]
+    assert person.said == ["The agent \\x1bagent needs a login"]
     assert person.offered == [Choice("1", "\\x1b]0;owned\\x07Log in: with ***")]
 
 
@@ -80,7 +80,7 @@ def test_a_command_line_is_shown_as_a_shell_would_read_it_before_it_is_allowed(k
     person = Person(key)
     assert asyncio.run(Logins(person).consents(OLD, PROGRAM)) is allowed
     assert person.said == [
-        '"\\x1b]0;owned\\x07Log\\nin" is a command of the agent\'s choosing, not of your profile:',
+        '"\\x1b]0;owned\\x07Log\\nin" is a command that the agent chose, not your profile:',
         "    A='\\x1b[2J' B='it'\"'\"'s' /opt/agent 'a b' 'x\\n'",
         "    in /w",
     ]
@@ -102,7 +102,7 @@ def test_the_agent_is_heard_while_it_logs_in_and_not_otherwise() -> None:
     asyncio.run(story())
     assert shown.getvalue() == "open \\x1b[1mhttps://example.com/é\n"
     assert kept.decode() == "before\nopen \x1b[1mhttps://example.com/é\nafter\n"
-    assert person.said == ['logging in with "\\x1b]0;owned\\x07Log\\nin"; Ctrl-C gives up']
+    assert person.said == ['logging in with "\\x1b]0;owned\\x07Log\\nin"; Ctrl-C cancels']
 
 
 def test_a_list_shows_neither_control_characters_nor_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ CLAUDE = {"toolCallId": "c", "name": "Bash", "title": "`ls`", "kind": "execute",
             [
                 "The agent asks for permission: io_echo (tiny MCP Server)",
                 "    kind: other",
-                '    it says: {\n        "text": "hi"\n      }',
+                '    the agent says: {\n        "text": "hi"\n      }',
             ],
         ),
         (
@@ -202,7 +202,7 @@ def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
     told = person.told[:-1]
     description = f"    description: {LONG['rawInput']['description']}"  # type: ignore[index]
     assert told[:6] == [
-        "All that the agent says of it, and below it what matters:",
+        "Everything the agent sent, and below it the main points:",
         "    tool: mcp__shell__run, of the MCP server shell",
         "    kind: execute",
         description,
@@ -216,7 +216,7 @@ def test_all_of_it_is_said_first_where_it_is_too_much_for_the_screen() -> None:
         "    cwd: /w",
         "    kind: execute",
         description[:80],
-        "      [... more of it, above ...]",
+        "      [... more lines, above ...]",
         f"      {description[80 + 39 * 74 : 80 + 40 * 74]}",
         f"      {description[80 + 40 * 74 :]}",
     ]
@@ -240,7 +240,7 @@ def test_of_a_command_that_is_too_long_its_beginning_and_its_end_are_shown() -> 
     assert last[0] == "The agent asks for permission: Run"
     assert last[1].startswith("    command: echo x x x")
     assert last[-2].endswith("; rm -rf ~")
-    assert any("more of it, above" in line for line in last)
+    assert any("more lines, above" in line for line in last)
 
 
 def test_what_fits_is_said_once() -> None:

@@ -41,7 +41,7 @@ def test_a_minified_line_is_cut_and_says_so() -> None:
 
 
 def test_a_change_of_the_last_line_end_alone_is_told() -> None:
-    assert drawn(Diff("a", "x", "x\n")).text == "a  +0 -0\nonly the line end at its end"
+    assert drawn(Diff("a", "x", "x\n")).text == "a  +0 -0\nonly the line end at the end of the file"
 
 
 def test_what_is_in_a_file_does_not_drive_the_terminal() -> None:

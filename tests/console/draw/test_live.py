@@ -46,23 +46,23 @@ def test_words_for_stderr_do_not_end_up_in_the_picture() -> None:
     screen.live.update(chunk("a line."))
     screen.live.ended(end())
     assert screen.text == "Half a line."
-    assert screen.told == ["acp-launch: no sign of life for 3 s; giving up at 60 s"]
+    assert screen.told == ["acp-launch: still waiting for the agent (3 s; timeout 60 s)"]
 
 
 def test_on_the_bare_terminal_notices_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     live = Live()
     live.waiting("sign of life", 3, 60)
     live.ended(end())
-    assert capsys.readouterr() == ("", "acp-launch: no sign of life for 3 s; giving up at 60 s\n")
+    assert capsys.readouterr() == ("", "acp-launch: still waiting for the agent (3 s; timeout 60 s)\n")
 
 
 def test_on_a_canvas_that_is_not_the_bare_terminal_notices_stand_among_the_rest() -> None:
-    screen = Screen(say=None)
+    screen = Screen(80, say=None)
     screen.live.update(chunk("One.\n\nTw"))
     screen.live.waiting("sign of life", 3, 60)
     screen.live.update(chunk("o."))
     screen.live.ended(end())
-    assert screen.text == "One.\n▐ acp-launch: no sign of life for 3 s; giving up at 60 s\n\nTwo."
+    assert screen.text == "One.\n▐ acp-launch: still waiting for the agent (3 s; timeout 60 s)\n\nTwo."
 
 
 def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> None:
@@ -71,7 +71,7 @@ def test_a_server_that_dies_during_a_call_leaves_the_call_on_the_screen() -> Non
     screen.live.update(tool("1", "in_progress", title="Search", kind="search"))
     screen.live.server(Change(server="github", state="resting", exit="was killed by SIGKILL", restarts=1, retry=0.2))
     assert screen.text == "… Search  search"
-    assert screen.told == ["acp-launch: mcp server github was killed by SIGKILL; starting again in 0.2 s (restart 1)"]
+    assert screen.told == ["acp-launch: mcp server github was killed by SIGKILL; restarting in 0.2 s (restart 1)"]
 
 
 def test_what_is_told_after_the_end_draws_nothing_again() -> None:
@@ -238,7 +238,7 @@ def test_what_is_told_after_the_history_comes_below_it() -> None:
     screen.live.ready(SessionReady("s1", "fix", "load", 1, Raw(b"{}")))
     screen.live.update(chunk("today"))
     screen.live.ended(end())
-    assert screen.text == "yesterday\n▐ acp-launch: continuing session fix (1 updates of its history)\ntoday"
+    assert screen.text == "yesterday\n▐ acp-launch: resumed fix (0 turns)\ntoday"
 
 
 def test_what_is_typed_is_not_shown_again() -> None:

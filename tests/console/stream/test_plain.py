@@ -241,7 +241,7 @@ def test_a_turn_we_cancel_is_said_once_and_one_the_agent_cancels_as_well(
 
     assert written(tmp_path, partial(story, by_us=True)) == b""
     assert capsys.readouterr().err == (
-        "acp-launch: cancelling the turn; giving up in 3 s, Ctrl-C stops at once\nacp-launch: cancelled: Count\n"
+        "acp-launch: cancelling the turn (timeout 3 s); Ctrl-C stops at once\nacp-launch: cancelled: Count\n"
     )
     assert written(tmp_path, partial(story, by_us=False)) == b""
     assert capsys.readouterr().err == "acp-launch: the turn was cancelled\n"

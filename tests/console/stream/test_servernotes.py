@@ -42,9 +42,9 @@ def test_a_server_that_starts_and_is_ready_needs_no_words(capsys: pytest.Capture
 def test_a_crash_tells_how_its_last_words_and_when_it_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
     again = Change(server="github", state="ready", pid=13, restarts=1, after=0.8712)
     assert said(capsys, READY, CRASH, Change(server="github", state="starting", pid=13, restarts=1), again) == (
-        "acp-launch: mcp server github exited with status 1; starting again in 0.2 s (restart 1 of 5)\n"
+        "acp-launch: mcp server github exited with status 1; restarting in 0.2 s (restart 1 of 5)\n"
         "    TypeError: \\x1b[31mno\n"
-        "acp-launch: mcp server github is back after 0.87 s\n"
+        "acp-launch: mcp server github is ready again after 0.87 s\n"
     )
 
 
@@ -61,11 +61,13 @@ def test_a_restart_by_hand_is_no_failure_whatever_it_did_before(capsys: pytest.C
     )
     starting = Change(server="github", state="starting", pid=13, budget=5, by_hand=True)
     again = Change(server="github", state="ready", pid=13, budget=5, after=0.8712, by_hand=True)
-    told = "acp-launch: mcp server github was restarted by you; starting again\n"
-    back = "acp-launch: mcp server github is back after 0.87 s\n"
+    told = "acp-launch: mcp server github was restarted by you\n"
+    back = "acp-launch: mcp server github is ready again after 0.87 s\n"
     said(capsys, failed)
     assert said(capsys, wish, starting, again) == told + back
-    assert said(capsys, again, CRASH).startswith("acp-launch: mcp server github is back after 0.87 s\nacp-launch: ")
+    assert said(capsys, again, CRASH).startswith(
+        "acp-launch: mcp server github is ready again after 0.87 s\nacp-launch: "
+    )
 
 
 def test_a_start_that_fails_before_there_is_a_process_tells_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,8 +75,7 @@ def test_a_start_that_fails_before_there_is_a_process_tells_why(capsys: pytest.C
         server="x", state="resting", restarts=1, reason="/bin/x could not be started: no such file", retry=1
     )
     assert said(capsys, change) == (
-        "acp-launch: mcp server x is down: /bin/x could not be started: no such file; "
-        "starting again in 1 s (restart 1)\n"
+        "acp-launch: mcp server x is down: /bin/x could not be started: no such file; restarting in 1 s (restart 1)\n"
     )
 
 
@@ -107,7 +108,7 @@ def test_a_server_that_ends_by_itself_is_news(capsys: pytest.CaptureFixture[str]
         server="docs", state="stopped", exit="exited with status 0", reason="its restart policy is on-failure"
     )
     assert said(capsys, Change(server="docs", state=before), over) == (
-        "acp-launch: mcp server docs ended by itself: exited with status 0; its restart policy is on-failure\n"
+        "acp-launch: mcp server docs exited: exited with status 0; its restart policy is on-failure\n"
     )
 
 
@@ -135,7 +136,7 @@ def test_the_summary_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == (
         "acp-launch: mcp servers: github ready in 0.81 s, 26 tools; one ready in 12 s, 1 tool, 2 restarts; "
         "few ready, 1 restart; docs failed, not required: exited with status 1; need failed; files starting; "
-        "late not opened yet; down waiting to be started again: was killed by SIGKILL\n"
+        "late not opened yet; down restarting soon: was killed by SIGKILL\n"
     )
 
 
@@ -157,7 +158,7 @@ def test_after_a_turn_only_what_was_never_opened_is_worth_a_word(capsys: pytest.
     Notices().standing([opened], "turn")
     assert capsys.readouterr().err == ""
     Notices().standing([opened, Standing(server="a", state="starting"), Standing(server="b", state="ready")], "turn")
-    assert capsys.readouterr().err == "acp-launch: mcp servers given to the agent but never opened by it: a, b\n"
+    assert capsys.readouterr().err == "acp-launch: mcp servers that the agent has not opened: a, b\n"
 
 
 @pytest.fixture
@@ -194,7 +195,7 @@ def test_quiet_output_tells_of_each_failure_once_and_of_no_success(
     assert capsys.readouterr().err == (
         "acp-launch: mcp server told failed: was killed by SIGKILL\n"
         "acp-launch: mcp servers: new failed: no such file\n"
-        "acp-launch: mcp servers given to the agent but never opened by it: fine\n"
+        "acp-launch: mcp servers that the agent has not opened: fine\n"
     )
 
 

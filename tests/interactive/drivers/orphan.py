@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 from acp_launch.interactive.front import Status
-from acp_launch.interactive.which import front
+from acp_launch.interactive.which import choose_front
 
 
 async def main(history: Path) -> str:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    seat = front(history)
+    seat = choose_front(history)
     seat.status(Status(agent="agent", session="fix-42", mood="idle"))
     async with asyncio.TaskGroup() as group:
         group.create_task(seat.run())

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from acp_launch.console.draw.region import Canvas
 from acp_launch.interactive.front import Left, Status, Submitted, Vocabulary, Word
-from acp_launch.interactive.which import Seat, front
+from acp_launch.interactive.which import TerminalFront, choose_front
 from acp_launch.session.person import Choice
 
 CHOICES = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Reject"))
@@ -37,7 +37,7 @@ VOCABULARY = Vocabulary(
 
 
 class Story:
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: TerminalFront) -> None:
         self.seat = seat
         self.asked: list[asyncio.Task[None]] = []
 
@@ -131,7 +131,7 @@ class Story:
         raise RuntimeError("the story broke")
 
 
-async def play(seat: Seat) -> None:
+async def play(seat: TerminalFront) -> None:
     story = Story(seat)
     async with asyncio.TaskGroup() as group:
         while True:
@@ -167,7 +167,7 @@ async def main(arguments: Sequence[str]) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    seat = front(Path(arguments[0]))
+    seat = choose_front(Path(arguments[0]))
     seat.vocabulary(VOCABULARY)
     seat.status(Status(agent="agent", session="fix-42", mood="idle"))
     async with asyncio.TaskGroup() as group:

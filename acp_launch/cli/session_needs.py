@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from acp_launch.cli.books import Ledger
 from acp_launch.cli.planning import here
@@ -13,8 +13,8 @@ from acp_launch.cli.start import open_env, spawn_agent, stderr_log
 from acp_launch.console.ask.permission import permitting
 from acp_launch.console.ask.terminal import Aloud
 from acp_launch.errors import AuthRequired
-from acp_launch.launch.run import LogIn, Wanted
-from acp_launch.launch.services import Elicit, Means, offers
+from acp_launch.launch.run import LogIn, SessionNeeds, SessionRequest
+from acp_launch.launch.services import Elicit, ServicePolicy, offers
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import KeyPath
 from acp_launch.process.guard import Guard
@@ -30,22 +30,22 @@ from acp_launch.session.store import Keeper
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.cli.wish import Kept, Wish
+    from acp_launch.cli.wish import RunContext, RunRequest
     from acp_launch.session.elicitation.request import Elicitation
     from acp_launch.session.login import InFront
 
 
 @contextmanager
-def talks(
-    wish: "Wish",
+def session_needs(
+    wish: "RunRequest",
     plan: LaunchPlan,
-    kept: "Kept",
+    kept: "RunContext",
     guard: Guard,
     person: Person | None,
     note: Callable[[str], None],
     in_front: "InFront | None" = None,
-) -> Iterator[dict[str, Any]]:
-    """The members of `launch.Talks`; logs are open while the block runs. `note` shows a line to a person.
+) -> Iterator[SessionNeeds]:
+    """What the sessions of a run take; logs are open while the block runs. `note` shows a line to the user.
 
     `in_front` runs a program on the terminal where something has to leave that first.
     """
@@ -60,22 +60,22 @@ def talks(
         offered = offers(plan, has_person=person is not None)
         gate = Gate(rules, permitting(person, _listing(wish, plan)) if person else None, books)
         aloud = Aloud(log_file, sys.stderr)
-        yield {
-            "guard": guard,
-            "secrets": kept.secrets,
-            "max_line": kept.settings.max_line,
-            "log": log_file if wish.verbose else aloud,
-            "offers": offered,
-            "means": Means(
+        yield SessionNeeds(
+            guard=guard,
+            secrets=kept.secrets,
+            max_line=kept.settings.max_line,
+            log=log_file if wish.verbose else aloud,
+            offers=offered,
+            services=ServicePolicy(
                 offers=offered, gate=gate, env=open_env(plan), elicit=_eliciting(person) if person else None
             ),
-            "log_in": _logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
-            "respawn": lambda: spawn_agent(plan, kept.secrets),
-            "server_logs": server_logs,
-        }
+            log_in=_logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
+            respawn=lambda: spawn_agent(plan, kept.secrets),
+            server_logs=server_logs,
+        )
 
 
-def _listing(wish: "Wish", plan: LaunchPlan) -> str:
+def _listing(wish: "RunRequest", plan: LaunchPlan) -> str:
     """The command that lists what is kept for good, to be typed here."""
     words = ["acp-launch", "permission", "list"]
     if wish.agent is None:
@@ -105,9 +105,9 @@ def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, 
     return logged_in
 
 
-def wanted(wish: "Wish", plan: LaunchPlan, kept: "Kept", keeper: Keeper) -> Wanted:
+def session_request(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: Keeper) -> SessionRequest:
     """The session that is opened first."""
-    return Wanted(
+    return SessionRequest(
         name=kept.name,
         continued=kept.record,
         replay=wish.replay,

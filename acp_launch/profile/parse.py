@@ -1,7 +1,7 @@
 """
-What each layer says, and what they say together: the way that needs YAML and pydantic.
+The parsing of layers: each file as YAML, all of them merged and checked, and the credentials in them.
 
-A profile that was understood before comes from the cache and passes by here.
+This module imports YAML and pydantic. A profile that comes from the cache does not need it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,31 +14,31 @@ from acp_launch.document.yaml import Document, parse
 from acp_launch.problem import Problem, dotted
 from acp_launch.profile import layers
 from acp_launch.profile.check import check, version
-from acp_launch.profile.layers import Extends, Gathered, Layer, Part, merge
+from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, merge
 from acp_launch.profile.model import Profile
-from acp_launch.profile.reading import reading
+from acp_launch.profile.progress import progress
 
-ADD = "add: "  # begins what to do about all that is missing, which another file may have
+ADD = "add: "  # begins the fix for every missing key, which another file may have
 
 
-class Understood(Struct, frozen=True):
-    """`document` is what the layers say together, without `extends`; None when the profile itself says nothing."""
+class MergedProfile(Struct, frozen=True):
+    """The result of merging. `document` is the merged layers without `extends`; None if the profile has no content."""
 
     document: Document | None
     profile: Profile | None
     problems: tuple[Problem, ...]
 
 
-def understand(layer: Layer) -> Part:
-    """One text for itself: whether it is YAML, which version it is written for, and what it extends."""
-    with reading.file(layer.label):
+def parse_layer(layer: Layer) -> ParsedLayer:
+    """Parse one layer on its own: its YAML, its version, and what it extends."""
+    with progress.file(layer.label):
         document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
     if document is None:
-        return Part(layer, problems=tuple(problems))
+        return ParsedLayer(layer, problems=tuple(problems))
     wrong = list(_extends(document, layer))
     faults = [*version(document.root), *wrong]
     follow = () if wrong else tuple(_entries(document))
-    return Part(layer, follow, document, (*problems, *placed(document, faults)))
+    return ParsedLayer(layer, follow, document, (*problems, *placed(document, faults)))
 
 
 def _extends(document: Document, layer: Layer) -> Iterator[Fault]:
@@ -57,22 +57,22 @@ def _entries(document: Document) -> Iterator[Extends]:
         yield Extends(entry, line, column, layers.KEY)
 
 
-def together(gathered: Gathered) -> Understood:
-    """Everything wrong with the layers, and with what they make. With one missing, nothing is said to be missing."""
+def merge_layers(gathered: LayerSet) -> MergedProfile:
+    """Merge and check the layers. If a layer is missing, missing keys are not reported, since it may have them."""
     problems = [*gathered.problems, *(problem for part in gathered.parts for problem in part.problems)]
     own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
     if own is None:
-        return Understood(None, None, tuple(problems))
+        return MergedProfile(None, None, tuple(problems))
     document, idle = _merged(own, [part.document for part in gathered.parts if part.document])
     checked = check(document)
     if _is_whole(gathered):
-        return Understood(document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems))))
+        return MergedProfile(document, checked.profile, tuple(dict.fromkeys((*problems, *idle, *checked.problems))))
     known = (problem for problem in checked.problems if not problem.fix.startswith(ADD))
-    return Understood(document, None, tuple(dict.fromkeys((*problems, *known))))
+    return MergedProfile(document, None, tuple(dict.fromkeys((*problems, *known))))
 
 
-def _is_whole(gathered: Gathered) -> bool:
-    """Whether every file that belongs to the profile is there, and is a mapping (or an overlay that is empty)."""
+def _is_whole(gathered: LayerSet) -> bool:
+    """Whether every file of the profile was read, and is a mapping (or an empty overlay)."""
     missing = (part for part in gathered.parts if part.document is None and part.problems)
     cut_off = (
         part for part in gathered.parts if part.document and layers.KEY in part.document.root and not part.extends
@@ -84,7 +84,7 @@ def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tup
     if len(documents) == 1 and layers.KEY not in own.root:
         return own, ()
     tree, idle = merge([_without_extends(document.tree) for document in documents])
-    tree.place = own.tree.place  # what nobody wrote is missing in the profile itself
+    tree.place = own.tree.place  # missing keys are reported for the profile itself
     return Document(own.file, tree), idle
 
 
@@ -96,15 +96,12 @@ def _without_extends(tree: Node) -> Node:
     return rest
 
 
-# The credentials that a layer gives away, each a Problem at its place (see `leaks`).
+def exposed(parts: Iterable[ParsedLayer]) -> tuple[Problem, ...]:
+    """Return the credentials in each layer as problems, also those that another layer replaces (see `leaks`)."""
+    return tuple(problem for part in parts for problem in (*_leaks(part), *_in_comments(part)))
 
 
-def exposed(parts: Iterable[Part]) -> tuple[Problem, ...]:
-    """Each layer is looked at for itself: what another one replaces can be read all the same."""
-    return tuple(problem for part in parts for problem in (*_leaks(part), *_strays(part)))
-
-
-def _leaks(part: Part) -> Iterator[Problem]:
+def _leaks(part: ParsedLayer) -> Iterator[Problem]:
     if part.document is None:
         return
     from acp_launch.profile.leaks import leaks
@@ -116,16 +113,16 @@ def _leaks(part: Part) -> Iterator[Problem]:
         yield Problem(part.layer.label, line, column, where, leak.message, leak.fix, leak.severity)
 
 
-def _strays(part: Part) -> Iterator[Problem]:
-    from acp_launch.profile.leaks import strays
+def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
+    from acp_launch.profile.leaks import in_comments
 
     text = part.layer.text.removeprefix("\ufeff")  # as `parse` counts
-    for (line, column), stray in strays(text, _told(part)):
+    for (line, column), stray in in_comments(text, _told(part)):
         yield Problem(part.layer.label, line, column, "", stray.message, stray.fix, stray.severity)
 
 
-def _told(part: Part) -> Iterator[tuple[tuple[int, int], int, str]]:
-    """The literals that `_leaks` speaks of."""
+def _told(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
+    """Yield the literals that `_leaks` reports."""
     if part.document is None:
         return
     from acp_launch.profile.leaks import literals

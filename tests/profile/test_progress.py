@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.profile import reading as module
-from acp_launch.profile.reading import Reading
+from acp_launch.profile import progress as module
+from acp_launch.profile.progress import ReadProgress
 
 PATIENCE = 20  # seconds for a thread of ours
 
@@ -27,14 +27,14 @@ def listener() -> Listener:
 
 
 @pytest.fixture
-def reading(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> Reading:
+def progress(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> ReadProgress:
     """One that speaks at once."""
     monkeypatch.setattr(module, "FIRST_WORD", 0.01)
-    return Reading(listener)
+    return ReadProgress(listener)
 
 
-def test_a_file_that_takes_long_is_named_and_named_again(reading: Reading, listener: Listener) -> None:
-    with reading.file("slow.yaml"):
+def test_a_file_that_takes_long_is_named_and_named_again(progress: ReadProgress, listener: Listener) -> None:
+    with progress.file("slow.yaml"):
         assert listener.spoken.wait(PATIENCE)
         listener.spoken.clear()
         assert listener.spoken.wait(PATIENCE)
@@ -42,37 +42,39 @@ def test_a_file_that_takes_long_is_named_and_named_again(reading: Reading, liste
     assert 0 < listener.heard[0][1] < listener.heard[1][1]
 
 
-def test_the_file_that_is_read_within_another_is_the_one_that_is_named(reading: Reading, listener: Listener) -> None:
-    with reading.file("child.yaml"), reading.file("parent.yaml"):
+def test_the_file_that_is_read_within_another_is_the_one_that_is_named(
+    progress: ReadProgress, listener: Listener
+) -> None:
+    with progress.file("child.yaml"), progress.file("parent.yaml"):
         assert listener.spoken.wait(PATIENCE)
     assert listener.heard[0][0] == "parent.yaml"
 
 
-def test_the_time_of_all_files_counts_together(reading: Reading, listener: Listener) -> None:
+def test_the_time_of_all_files_counts_together(progress: ReadProgress, listener: Listener) -> None:
     """A thousand files of which none takes a second are a long time."""
     for number in range(100_000):
-        with reading.file(f"{number}.yaml"):
+        with progress.file(f"{number}.yaml"):
             pass
         if listener.heard:
             return
     pytest.fail("100,000 files were read, and none was named")
 
 
-def test_no_thread_is_left_behind(reading: Reading) -> None:
+def test_no_thread_is_left_behind(progress: ReadProgress) -> None:
     before = threading.active_count()
-    with pytest.raises(ValueError, match="wrong"), reading.file("a.yaml"):
+    with pytest.raises(ValueError, match="wrong"), progress.file("a.yaml"):
         raise ValueError("wrong")
     assert threading.active_count() == before
 
 
 def test_nothing_is_said_where_no_thread_can_be_had(
-    reading: Reading, listener: Listener, monkeypatch: pytest.MonkeyPatch
+    progress: ReadProgress, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    with reading.file("a.yaml"):
+    with progress.file("a.yaml"):
         pass
     assert listener.heard == []
 
@@ -85,7 +87,7 @@ def test_the_command_line_says_which_file_it_reads(
     from acp_launch.document.nodes import Kind
     from acp_launch.document.yaml import Document, parse
     from acp_launch.problem import Problem
-    from acp_launch.profile import understand
+    from acp_launch.profile import parse as layer_parser
 
     listener = Listener()
 
@@ -99,7 +101,7 @@ def test_the_command_line_says_which_file_it_reads(
         listener(file, seconds)
 
     told = main._say_reading
-    monkeypatch.setattr(understand, "parse", slow)
+    monkeypatch.setattr(layer_parser, "parse", slow)
     monkeypatch.setattr(main, "_say_reading", say)
     monkeypatch.setattr(module, "FIRST_WORD", 0.01)
     (tmp_path / "slow.yaml").write_text("agent: {command: cat}\n")

@@ -1,30 +1,49 @@
 """
-What there is for a word of some kind: `profile`, `session`, `server`, `log`, `secret`, `needed` (a secret that is kept
-or that a profile asks for). Each with a word about it.
+The candidates for a word of a command line, each with a description.
 
-Only files are read, and nothing is written: no keyring is asked, no program started. Names of strangers that could
-drive a terminal or pass for an option are left out.
+The kinds: `profile`, `session`, `server`, `log`, `secret`, `needed` (a secret that is kept or that a profile asks for).
+
+Only files are read, and nothing is written: no keyring is asked, no program started. A profile's YAML is parsed only
+for the names of its servers; its description and its secrets are searched for in the text, which is faster. Names that
+could drive a terminal or pass for an option are left out.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from acp_launch.cli.completing.glance import glance
-from acp_launch.cli.completing.line import Line
 from acp_launch.profile.discover import Found, discover, find, project_of
 from acp_launch.settings.load import directory
 from acp_launch.settings.model import Settings
 
 if TYPE_CHECKING:
-    from acp_launch.profile.layers import Layer, Part
+    from acp_launch.profile.layers import Layer, ParsedLayer
 
 Candidates = Iterable[tuple[str, str]]
 MOST = 500  # of one kind; nobody reads more
 LONGEST = 200  # characters of a name
 DESCRIBED = 8 * 1024  # bytes of a profile in which its description is looked for
+_DESCRIPTION = re.compile(
+    r"""^(["']?)description\1[ \t]*:[ \t]*(?:[|>][-+0-9]*[ \t]*\n\s*)?(?P<text>.*)$""", re.MULTILINE
+)
+_IN_JSON = re.compile(r'"description"\s{0,99}:\s{0,99}("(?:[^"\\]|\\.)*")')
+_QUOTED = re.compile(r"""(["'])(.*?)\1\s*(?:#.*)?$""")
+_COMMENT = re.compile(r"(?:^|\s)#.*$")
+_REMARK = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+_SECRET = re.compile(r"\$\{secret:([A-Za-z0-9_./-]{1,200})\}")
 LATEST = "SELECT name, profile, title FROM session WHERE project = ? ORDER BY last_used DESC"
+
+
+class Line(Protocol):
+    """What is typed before the word."""
+
+    verb: str
+    arguments: list[tuple[str, str]]  # kind and value
+
+    def first(self, kind: str) -> str:
+        """The first value of this kind; empty when there is none."""
 
 
 def candidates(kind: str, line: Line) -> Candidates:
@@ -47,7 +66,7 @@ def _profiles(line: Line, settings: Settings) -> Candidates:
     for found in _discovered(settings):
         if found.name not in named:
             text = _head(found.file, trusted=found.origin in ("user", "built-in"))
-            yield found.name, glance(text).description or found.origin
+            yield found.name, description(text) or found.origin
 
 
 def _sessions(line: Line, settings: Settings) -> Candidates:
@@ -82,16 +101,21 @@ def _servers(line: Line, settings: Settings) -> Candidates:
     from acp_launch.profile.gather import gather
 
     profile = find(line.first("profile"), start=Path.cwd(), settings=settings)
-    servers: dict[str, bool] = {}
-    for layer in gather(profile, _understood).layers:
-        servers |= glance(layer.text).servers
-    return [(name, profile.name) for name, there in servers.items() if there]
+    servers: dict[str, object] = {}
+    for part in gather(profile, _understood).parts:
+        said = part.document.root.get("mcp_servers") if part.document else None
+        servers |= said if isinstance(said, dict) else {}
+    return [(name, profile.name) for name, server in servers.items() if server is not None]
 
 
-def _understood(layer: "Layer") -> "Part":
-    from acp_launch.profile.layers import Extends, Part
+def _understood(layer: "Layer") -> "ParsedLayer":
+    """What a server's name takes of it: a mistake elsewhere in the text is not looked for."""
+    from acp_launch.document.yaml import parse
+    from acp_launch.profile.layers import KEY, Extends, ParsedLayer, entries
 
-    return Part(layer, tuple(Extends(entry, 0, 0, "extends") for entry in glance(layer.text).extends))
+    document, _ = parse(layer.text, layer.label)
+    written = document.root.get(KEY) if document else None
+    return ParsedLayer(layer, tuple(Extends(entry, 0, 0, KEY) for _, entry in entries(written)), document)
 
 
 def _logs(line: Line, settings: Settings) -> Candidates:
@@ -136,7 +160,7 @@ def _needed(line: Line, settings: Settings) -> Candidates:
 
     for found in _discovered(settings):
         text = _head(found.file, trusted=found.origin in ("user", "built-in"), most=MAX_SIZE)
-        yield from ((name, f"needed by {found.name}") for name in sorted(glance(text).secrets))
+        yield from ((name, f"needed by {found.name}") for name in sorted(secrets(text)))
     yield from _secrets(line, settings)
 
 
@@ -157,6 +181,32 @@ SOURCES: dict[str, Callable[[Line, Settings], Candidates]] = {
     "needed": _needed,
     "topic": _topics,
 }
+
+
+def description(text: str) -> str:
+    """A profile's own description, or the first line of it; empty when none is found."""
+    text = text.removeprefix("\ufeff")
+    if text.lstrip().startswith("{"):
+        return _in_json(text)
+    found = _DESCRIPTION.search(text)
+    line = found["text"].strip() if found else ""
+    quoted = _QUOTED.match(line)
+    return quoted[2] if quoted else _COMMENT.sub("", line).strip()
+
+
+def _in_json(text: str) -> str:
+    import json
+
+    found = _IN_JSON.search(text)
+    try:
+        return str(json.loads(found[1], strict=False)) if found else ""
+    except ValueError:
+        return ""
+
+
+def secrets(text: str) -> set[str]:
+    """The secrets a profile asks for."""
+    return set(_SECRET.findall(_REMARK.sub("", text)))
 
 
 def _discovered(settings: Settings) -> Iterator[Found]:

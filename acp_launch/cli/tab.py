@@ -1,0 +1,299 @@
+"""
+Answers what a shell asks at every press of the tab key; the scripts in `shells` ask it.
+
+    acp-launch __complete bash LINE WORD        the line up to the cursor, and the part of it that bash replaces
+    acp-launch __complete zsh WORD...           the words after the program's name; the last one is being typed
+    acp-launch __complete fish WORD...          the same, the last one as it is written
+
+The answer begins with a line that says what else is wanted from the shell: `files`, `directories` or `nothing`. Then
+one line for each candidate, with a tab before its description: bash gets the candidate as it should be written, and no
+description; zsh gets it as `_describe` takes it.
+
+typer's own completion takes three times the budget of a key press, so typer is not imported. The verbs are in
+`shells/verbs.txt`, which `python -m tests.cli.verbtable` makes from the real ones:
+
+    acp-launch session rm<TAB>Delete sessions, at the agent too when the agent can.
+    <TAB>session...
+    <TAB>--profile -p<TAB>profile<TAB>Its profile, where two have that name.
+
+A verb, or a group of verbs, begins its line. Below it are its arguments, each by the kind of its words, and its
+options: names, kind, help. `flag` takes no value, `text` cannot be completed, `text|json` is a choice (with `|file` it
+may be a path as well); `completion` and the shell know the other kinds. With `...` there may be any number of them.
+
+An error would appear in the middle of the line that is being typed: there is no answer then.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+TABLE = os.path.join(os.path.dirname(__file__), "shells", "verbs.txt")  # noqa: PTH118, PTH120 - pathlib is too slow here
+PROGRAM = "acp-launch"
+FLAG = "flag"
+MORE = "..."
+PATIENCE = 2.0  # seconds; the user waits, and has seen nothing yet
+WIDEST = 100  # characters of a description
+FROM_SHELL = {"file": "files", "directory": "directories", "command": "files"}
+OFTEN_PATHS = {"profile", "logged"}  # are named by path, too
+Candidates = Iterable[tuple[str, str]]
+
+
+class Option(NamedTuple):
+    names: tuple[str, ...]
+    kind: str
+    help: str
+
+
+class Verb(NamedTuple):
+    help: str
+    arguments: list[str]
+    options: list[Option]
+
+
+Verbs = dict[str, Verb]
+
+
+def answer(arguments: Sequence[str]) -> None:
+    """Answer on stdout; whatever happens, say nothing else."""
+    shells = {"bash": _bash, "zsh": _zsh, "fish": _fish}
+    try:
+        text = "".join(f"{line}\n" for line in shells[arguments[0]](arguments[1:]))
+        rest = memoryview(text.encode(errors="replace"))
+        while rest:
+            rest = rest[os.write(1, rest) :]
+    except (Exception, KeyboardInterrupt):  # see above
+        return
+
+
+def verbs() -> Verbs:
+    """Each by its words: `session rm`. The program itself has none."""
+    found: Verbs = {}
+    with open(TABLE, encoding="utf-8") as file:  # noqa: PTH123
+        for line in file:
+            name, *fields = line.rstrip("\n").split("\t")
+            if name:
+                help = Option(("--help", "-h"), FLAG, "Show this message and exit.")
+                verb = found[name.removeprefix(PROGRAM).lstrip()] = Verb(fields[0], [], [help])
+            elif len(fields) == 1:
+                verb.arguments.append(fields[0])
+            else:
+                verb.options.insert(-1, Option(tuple(fields[0].split()), fields[1], fields[2]))
+    return found
+
+
+def below(verbs: Verbs, group: str) -> dict[str, str]:
+    """The verbs of a group by their last word, with their help."""
+    names = {name: name.rpartition(" ") for name in verbs if name}
+    return {last: verbs[name].help for name, (above, _, last) in names.items() if above == group}
+
+
+class Line:
+    """
+    A command line as far as it is typed, and what it wants at its end.
+
+    The word there is `lead` (`--output=`, mostly empty) and then something that begins with `word`, of the `kind` that
+    the table says, or `verb` or `option`, or empty where nothing more can be.
+    """
+
+    def __init__(self, words: Sequence[str], verbs: Verbs) -> None:
+        """`words` are those after the program's name; the last one is being typed, and may be empty."""
+        *before, self.word = words or ("",)
+        self.arguments: list[tuple[str, str]] = []
+        self.options: list[tuple[Option, str]] = []
+        self.verb, rest = _verb(before, verbs)
+        self.lead = ""
+        self._known = verbs[self.verb]
+        self._waiting: Option | None = None  # for its value
+        self._plain = False  # after `--`, where nothing is an option any more
+        for word in rest:
+            self._take(word)
+        self.kind = self._wanted(has_verbs=bool(below(verbs, self.verb))).removesuffix(MORE)
+
+    def first(self, kind: str) -> str:
+        """The first value of this kind: an argument, else an option's; empty when there is none."""
+        options = ((option.kind.removesuffix(MORE), value) for option, value in self.options)
+        return next((value for of, value in (*self.arguments, *options) if of == kind), "")
+
+    def offered(self) -> list[Option]:
+        """The options that may be given here: once each, but for those that may be given again."""
+        given = {option.names for option, _ in self.options if not option.kind.endswith(MORE)}
+        return [option for option in self._known.options if option.names not in given]
+
+    def _wanted(self, *, has_verbs: bool) -> str:
+        if self._waiting:
+            return self._waiting.kind
+        if self.word.startswith("-") and not self._plain:
+            name, equals, value = self.word.partition("=")
+            if not equals:
+                return "option"
+            self.word, self.lead = value, f"{name}="
+            option = self._option(name)
+            return option.kind if option and option.kind != FLAG else ""
+        if has_verbs:
+            return "" if self.arguments else "verb"
+        return self._argument()
+
+    def _argument(self) -> str:
+        """The kind of the next argument; empty when there can be none."""
+        kinds = self._known.arguments
+        if len(self.arguments) < len(kinds):
+            return kinds[len(self.arguments)]
+        return kinds[-1] if kinds and kinds[-1].endswith(MORE) else ""
+
+    def _take(self, word: str) -> None:
+        if self._waiting:
+            self.options.append((self._waiting, word))
+            self._waiting = None
+        elif self._plain or not word.startswith("-") or word == "-":
+            self.arguments.append((self._argument().removesuffix(MORE), word))
+        elif word == "--":
+            self._plain = True
+        elif word.startswith("--"):
+            name, equals, value = word.partition("=")
+            self._take_option(name, value, has_value=bool(equals))
+        else:
+            for at in range(2, len(word) + 1):  # -vojson
+                if not self._take_option(f"-{word[at - 1]}", word[at:], has_value=at < len(word)):
+                    return
+
+    def _take_option(self, name: str, value: str, *, has_value: bool) -> bool:
+        """Whether it is a flag, after which there may be another in the same word."""
+        option = self._option(name)
+        if option is None:
+            return False
+        if option.kind == FLAG or has_value:
+            self.options.append((option, value))
+        else:
+            self._waiting = option
+        return option.kind == FLAG
+
+    def _option(self, name: str) -> Option | None:
+        return next((option for option in self._known.options if name in option.names), None)
+
+
+def _verb(words: Sequence[str], verbs: Verbs) -> tuple[str, Sequence[str]]:
+    """The verb that is named, and the words after it; options may come before its last word."""
+    name = ""
+    for index, word in enumerate(words):
+        if f"{name} {word}".strip() in verbs:
+            name = f"{name} {word}".strip()
+        elif not word.startswith("-") or not below(verbs, name):
+            return name, words[index:]
+    return name, ()
+
+
+def _found(words: Sequence[str]) -> tuple[Line, str, list[tuple[str, str]]]:
+    """The line, what the shell should add, and the candidates: all of them, whatever is typed already."""
+    table = verbs()
+    line = Line(words, table)
+    if line.kind in FROM_SHELL:
+        return line, FROM_SHELL[line.kind], []
+    candidates = [(name, _about(help)) for name, help in _candidates(line, table)]
+    is_often_path = line.kind in OFTEN_PATHS or "file" in line.kind.split("|")
+    paths = is_often_path and _may_be_path(line.word, candidates)
+    return line, "files" if paths else "nothing", candidates
+
+
+def _candidates(line: Line, table: Verbs) -> Candidates:
+    if line.kind == "verb":
+        return below(table, line.verb).items()
+    if line.kind == "option":
+        return [(name, option.help) for option in line.offered() for name in option.names]
+    if "|" in line.kind:
+        return [(choice, "") for choice in line.kind.split("|") if choice != "file"]
+    if line.kind in ("", "text", FLAG):
+        return ()
+    _give_up_after(PATIENCE)
+    from acp_launch.cli.completion import candidates
+
+    return candidates(line.kind, line)
+
+
+def _give_up_after(seconds: float) -> None:
+    """A disk that does not answer must not stop the shell: TimeoutError then, where the system can wake us."""
+    import signal
+
+    def late(*_: object) -> None:
+        raise TimeoutError(seconds)
+
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _may_be_path(word: str, candidates: list[tuple[str, str]]) -> bool:
+    return word.startswith((".", "~")) or "/" in word or not any(name.startswith(word) for name, _ in candidates)
+
+
+def _about(help: str) -> str:
+    """In one line, without what drives a terminal: the author of a profile wrote its description."""
+    text = "".join(mark for mark in " ".join(help.split()) if mark.isprintable())
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
+
+
+def _zsh(words: Sequence[str]) -> Iterator[str]:
+    line, added, candidates = _found(words)
+    yield added
+    for name, help in candidates:
+        name = (line.lead + name).replace("\\", "\\\\").replace(":", "\\:")
+        yield f"{name}:{help}" if help else name
+
+
+def _fish(words: Sequence[str]) -> Iterator[str]:
+    (word, *_), _ = split(words[-1])
+    line, added, candidates = _found([*words[:-1], word])
+    yield added
+    for name, help in candidates:
+        yield f"{line.lead}{name}\t{help}" if help else line.lead + name
+
+
+def _bash(arguments: Sequence[str]) -> Iterator[str]:
+    typed, replaced = arguments
+    words, quote = split(typed)
+    line, added, candidates = _found(words[1:])
+    kept = split(typed.removesuffix(replaced))[0][-1] if typed.endswith(replaced) else ""
+    yield added
+    for name, _ in candidates:
+        whole = line.lead + name
+        if name.startswith(line.word) and whole.startswith(kept):
+            text = quoted(whole[len(kept) :], quote)
+            # bash closes the quote itself, unless the mark is there already, whatever it stands for
+            yield text + quote if quote and text.endswith(quote) else text
+
+
+def split(line: str) -> tuple[list[str], str]:
+    """The words of a line that may end anywhere, as a shell reads them, and the quote that is open at its end.
+
+    The last word is being typed; it is empty after a space.
+    """
+    import re
+
+    pieces = (
+        r"""\\(?P<escaped>.?)|'(?P<single>[^']*)(?P<closed>'?)|"(?P<double>(?:[^"\\]|\\.?)*)(?P<shut>"?)|(?P<space>\s+)"""
+        r"""|(?P<plain>[^\\'"\s]+)"""
+    )
+    words, quote, is_new = [""], "", False
+    for piece in re.finditer(pieces, line, re.DOTALL):
+        if piece["space"]:
+            is_new, quote = bool(words[0] or piece.start()), ""
+            continue
+        if is_new:
+            words.append("")
+        single, double = piece["single"], piece["double"]
+        inner = re.sub(r'\\([$`"\\\n])', lambda mark: mark[1].strip("\n"), double or "")
+        words[-1] += inner + (piece["escaped"] or "").strip("\n") + (single or "") + (piece["plain"] or "")
+        quote = "'" if single is not None and not piece["closed"] else ""
+        quote = '"' if double is not None and not piece["shut"] else quote
+        is_new = False
+    return ([*words, ""] if is_new else words), quote
+
+
+def quoted(text: str, quote: str) -> str:
+    """`text` as a shell of the Bourne family takes it after the open mark `quote`; the mark stays open."""
+    import re
+
+    if quote == "'":
+        return text.replace("'", "'\\''")
+    if quote:
+        return re.sub(r'([$`"\\])', r"\\\1", text)
+    return re.sub(r"[^\w@%+=:,./-]", lambda mark: mark[0] if mark[0] > "\x7f" else f"\\{mark[0]}", text, flags=re.ASCII)

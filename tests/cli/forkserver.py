@@ -1,0 +1,262 @@
+"""
+A process of its own for a command line, without a start of Python: forked from a server that has imported us.
+
+Real are its pid, descriptors, environment, directory, signals and exit code; and it ends as ever, by `os._exit`. Not
+so what `/proc` shows of it, and of what it forks (its guards): command line and environment are the server's there. So
+the server, to which orphans come, sees to it that none is left. What the interpreter does at its start, and what we
+import then, is for tests that start us as `python -m acp_launch`.
+
+    run(arguments, …)                        in a test
+    python -m tests.cli.forkserver FD        the server, which ends with whoever has the other end
+"""
+
+import atexit
+import ctypes
+import functools
+import gc
+import json
+import os
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+from acp_launch.__main__ import main
+from tests.cli import inprocess
+
+ROOT = Path(__file__).parents[2]
+SET_CHILD_SUBREAPER = 36  # prctl(2)
+GUARD = "acp_launch-guard"[:15]  # as Linux keeps a name
+LEAVING = 2.0  # seconds
+READ_AT_START = ("PYTHON", "LANG", "LC_")
+READ_LATER = ("PYTHON_KEYRING_BACKEND",)
+
+
+# In a test
+
+
+def suits(env: Mapping[str, str]) -> bool:
+    """Whether an interpreter that starts with this environment would be as the server's is."""
+    return sys.platform == "linux" and _told(env) == INTERPRETER
+
+
+def _told(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name.startswith(READ_AT_START) and name not in READ_LATER}
+
+
+INTERPRETER = _told(os.environ)  # what the server is told at its start, whichever test begins it
+
+
+def run(
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    stdin: bytes | None,
+    out: "IO[bytes] | int",
+    timeout: float,
+) -> "subprocess.CompletedProcess[bytes]":
+    """As `subprocess.run` does; what it writes to stderr is captured, and to stdout if that is PIPE.
+
+    Raises:
+        AssertionError: a process of its was left when it ended.
+    """
+    request = {"arguments": [*arguments], "env": dict(env), "cwd": str(cwd)}
+    written, said = _Reader(), _Reader()
+    end = written.end if out == subprocess.PIPE else out if isinstance(out, int) else out.fileno()
+    deadline = time.monotonic() + timeout
+    try:
+        with inprocess.readable(stdin) as given, _server().ask(request, (given, end, said.end)) as answer:
+            written.begin()
+            said.begin()
+            code, left = _awaited(answer, timeout)
+        texts = [each.text(deadline - time.monotonic()) for each in (written, said)]
+    except TimeoutError:
+        raise subprocess.TimeoutExpired(["acp-launch", *arguments], timeout) from None
+    assert not left, f"it leaves {left}"
+    return subprocess.CompletedProcess([*arguments], code, *texts)
+
+
+def _awaited(answer: socket.socket, timeout: float) -> tuple[int, list[str]]:
+    """Its exit code, and what it has left."""
+    answer.settimeout(timeout)
+    with answer.makefile() as lines:
+        pid = int(lines.readline())
+        try:
+            code, left = json.loads(lines.readline())
+        except TimeoutError:
+            os.kill(pid, signal.SIGKILL)
+            raise
+    return code, left
+
+
+class _Reader:
+    """A pipe, read to its end in a thread."""
+
+    def __init__(self) -> None:
+        self._ours, self.end = os.pipe()
+        self._text = b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def begin(self) -> None:
+        os.close(self.end)
+        self._thread.start()
+
+    def text(self, patience: float) -> bytes:
+        self._thread.join(max(0.0, patience))
+        if self._thread.is_alive():
+            raise TimeoutError
+        return self._text
+
+    def _read(self) -> None:
+        with os.fdopen(self._ours, "rb") as pipe:
+            self._text = pipe.read()
+
+
+class _Server:
+    """The process that is forked from."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        with theirs:
+            argv = [sys.executable, "-m", "tests.cli.forkserver", str(theirs.fileno())]
+            env = {name: value for name, value in os.environ.items() if not name.startswith(("ACP_", *READ_AT_START))}
+            self._process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], cwd=ROOT, env=env | INTERPRETER)
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._control.close()
+        self._process.wait()
+
+    @contextmanager
+    def ask(self, request: object, descriptors: Sequence[int]) -> Iterator[socket.socket]:
+        """The socket gives the exit code, and nothing if the server has died."""
+        text = json.dumps(request).encode()
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs, self._lock:
+                socket.send_fds(self._control, [len(text).to_bytes(8, "big")], [*descriptors, theirs.fileno()])
+                self._control.sendall(text)
+            yield ours
+
+
+@functools.cache
+def _server() -> _Server:
+    return _Server()
+
+
+# The server
+
+
+def serve(control: socket.socket) -> None:
+    """Fork for every request, and answer with the pid, then the exit code and what is left, until the end of all."""
+    take_orphans()
+    inprocess.import_everything()
+    gc.collect()
+    gc.freeze()
+    running: dict[int, socket.socket] = {}
+    woken, wakes = socket.socketpair()
+    for end in (woken, wakes):
+        end.setblocking(False)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(control, selectors.EVENT_READ)
+        waiting.register(woken, selectors.EVENT_READ)
+        while True:
+            ready = {key.fileobj for key, _ in waiting.select()}
+            if woken in ready:
+                woken.recv(4096)
+                _bury(running)
+            if control in ready:
+                request, descriptors = _heard(control)
+                if request is None:
+                    return
+                answer = socket.socket(fileno=descriptors.pop())
+                if pid := os.fork():
+                    running[pid] = answer
+                    answer.sendall(b"%d\n" % pid)
+                    for descriptor in descriptors:
+                        os.close(descriptor)
+                else:
+                    _become(request, descriptors, [waiting, control, woken, wakes, answer, *running.values()])
+
+
+def take_orphans() -> None:
+    """What the processes below this one leave becomes its child."""
+    ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _heard(control: socket.socket) -> tuple[Any, list[int]]:
+    size, descriptors, _, _ = socket.recv_fds(control, 8, 4)
+    if not size:
+        return None, []
+    text, left = bytearray(), int.from_bytes(size, "big")
+    while left > len(text):
+        text += control.recv(left - len(text))
+    return json.loads(text), descriptors
+
+
+def _bury(running: dict[int, socket.socket]) -> None:
+    for pid, answer in list(running.items()):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            with running.pop(pid):
+                left = [os.waitstatus_to_exitcode(status), orphans(running)]
+                answer.sendall(json.dumps(left).encode() + b"\n")
+
+
+def orphans(running: Mapping[int, object]) -> list[str]:
+    """The names of what those that have ended left alive; it is ended now. A guard may be on its way out."""
+    left = []
+    for pid in map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()):
+        if pid not in running and os.waitpid(pid, os.WNOHANG) == (0, 0):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            if not (name == GUARD and _ends(pid)):
+                left.append(name)
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return left
+
+
+def _ends(pid: int) -> bool:
+    """Whether it does within a time that only a process which is told to end needs."""
+    watched = os.pidfd_open(pid)
+    try:
+        return bool(select.select([watched], [], [], LEAVING)[0])
+    finally:
+        os.close(watched)
+
+
+def _become(request: Any, descriptors: list[int], ours: Sequence[selectors.BaseSelector | socket.socket]) -> NoReturn:
+    """Be what a new process of acp-launch is, and end as one."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for each in ours:
+        each.close()
+    for descriptor, end in enumerate(descriptors):
+        os.dup2(end, descriptor)
+        os.close(end)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    sys.path.pop(0)  # where the server was started
+    sys.argv = inprocess.argv(request["arguments"])
+    sys.stdin, sys.stdout, sys.stderr = inprocess.streams()
+    gc.unfreeze()
+    main()
+    sys.exit()
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
