@@ -228,7 +228,7 @@ def _end() -> NoReturn:
 
 
 def _unraisable(unraisable: "UnraisableHookArgs") -> None:
-    """Exit on a KeyboardInterrupt that was raised where it is only printed and dropped, for instance in a destructor."""
+    """Exit on a KeyboardInterrupt that was raised where Python only prints it, for instance in a destructor."""
     if _state.first and unraisable.exc_type is KeyboardInterrupt:
         at_once(code())
     sys.__unraisablehook__(unraisable)

@@ -15,7 +15,7 @@ from acp_launch.problem import Problem
 
 Verdict = Literal["ok", "warning", "problem"]
 MACHINE = MachineError.exit_code
-# Exit codes in the order of a run: the profile, its trust, the machine, the agent, its protocol, its login, the servers.
+# Exit codes in the order of a run: profile, trust, machine, agent, protocol, login, servers.
 STAGES = (2, 7, 3, 4, 5, 6, 8)
 
 
@@ -80,7 +80,7 @@ def exit_code(checks: Iterable[Check]) -> int:
     return next((code for code in STAGES if code in codes), max(codes, default=0))
 
 
-# User names that identify nobody in particular. They stay as they are, because they are part of many paths.
+# User names that do not identify a person. They stay as they are, because they are part of many paths.
 COMMON_NAMES = frozenset(
     ("root", "user", "users", "admin", "node", "app", "build", "runner", "ubuntu", "debian", "vscode", "home", "work")
 )

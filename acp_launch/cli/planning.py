@@ -214,6 +214,6 @@ def _fix(loaded: "Loaded", how: str) -> str:
     import shlex
 
     if how == "doubtful":
-        return "keep the file inside the project, owned by you and writable only by you"
+        return "make it a file in the project that only you can write"
     name = shlex.quote(loaded.found.called)
     return f"to trust it: acp-launch trust {name}; to run it once: --trust"

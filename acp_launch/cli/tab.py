@@ -24,6 +24,7 @@ On an error there is no answer, because a message would appear in the middle of 
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -63,6 +64,9 @@ def answer(arguments: Sequence[str]) -> None:
             rest = rest[os.write(1, rest) :]
     except (Exception, KeyboardInterrupt):  # a message would disturb the line being typed
         return
+    finally:
+        if "signal" in sys.modules:
+            _give_up_after(0)  # never while Python ends, which would be the exit code of a signal
 
 
 def verbs() -> Verbs:
@@ -210,7 +214,7 @@ def _candidates(line: Line, table: Verbs) -> Candidates:
 
 
 def _give_up_after(seconds: float) -> None:
-    """Raise TimeoutError after this time, if the system has timers, so that a slow disk does not block the shell."""
+    """Raise TimeoutError after `seconds` (0: never), if the system has timers, so that a slow disk does not block."""
     import signal
 
     def late(*_: object) -> None:

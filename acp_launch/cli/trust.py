@@ -66,7 +66,7 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
     for line in report(loaded.profile, there, found):
         say(line)
     if found.how == "doubtful":
-        fix = "keep the file inside the project, owned by you and writable only by you"
+        fix = "make it a file in the project that only you can write"
         raise NotTrusted("this profile cannot be trusted", fix=fix)
     if not is_sure and not agrees("Trust this profile?"):
         raise NotTrusted("the profile was not trusted", fix="run it on a terminal to be asked, or give --yes")

@@ -1,1 +1,15 @@
-"""Other tools' configuration: what they say becomes part of a profile, and a profile becomes what they read."""
+"""
+Configuration files of other tools: imported into a profile, and exported from one.
+
+In: a tool's file, or a profile. Out: drafts of profile entries, or the tool's entries, with a note for everything that
+has no counterpart. Open `tools` first.
+
+    tools     the tools, where their files lie, and how a file is read
+    read      a tool's entries, key by key, with its references translated
+    drafts    entries to drafts of a profile, with their credentials taken out
+    merge     drafts into a profile's text
+    write     a profile to a tool's entries, and those into the tool's file
+    formats   JSON with comments: parse it, change one value
+    toml      TOML: put one table
+    files     replace a user's file, unless it changed meanwhile
+"""

@@ -1,7 +1,9 @@
 """
-An entry of another tool becomes a draft: what a profile would say. Pure.
+Drafts: entries of other tools as a profile would write them, with their credentials taken out. Pure.
 
-Whatever has no place in a profile stays with the draft, to be written as a comment beside it.
+`collect_drafts` turns the entries of some files into a `DraftSet`. A credential becomes a `Token`; its places in the
+draft hold the token's number instead of the text. A key without a counterpart in a profile stays with the draft, to be
+written as a comment.
 """
 
 import re
@@ -20,13 +22,9 @@ from acp_launch.secret.detect import GONE, REFERENCE, Sighting, is_placeholder, 
 from acp_launch.secret.reference import BadReference, SecretReference, parse
 from acp_launch.secret.value import Secret
 
-# Which slices of a text are credentials, and which words only hold the place of one. Pure.
-#
-# What `credential` sees, and besides it every variable and header whose name says password, token, key or secret: here
-# a word too many is moved to the store, and a person is asked; in a profile that somebody wrote it would be a nuisance.
-
-
-LEAST_ELSEWHERE = 8  # characters; a shorter value is too likely to stand somewhere as a word of its own
+# An import treats more texts as credentials than a check of a profile: every variable and header whose name says
+# password, token, key or secret. The user is asked, so one too many does no harm.
+LEAST_ELSEWHERE = 8  # characters; a shorter value is likely to stand elsewhere as an ordinary word
 _NOT_ONE = re.compile(
     r"(?i)true|false|yes|no|on|off|null|none|(?:~|\.{0,2})/.*|[a-z]:[\\/].*|[a-z][a-z0-9+.-]*://[^@]*"
 )
@@ -35,7 +33,7 @@ _SCHEME = re.compile(r"\s*(?:(?:bearer|basic|token|apikey)\s+)?", re.IGNORECASE)
 
 
 def seen(text: str, name: str, *, is_named: bool) -> tuple[Sighting, ...]:
-    """From left to right. `is_named`: the text is a variable's or a header's, and `name` is what that is called."""
+    """Find the credentials in a text, from left to right. `is_named`: it is the variable or header called `name`."""
     found = sightings(text, name)
     if found or not is_named:
         return found
@@ -59,27 +57,21 @@ def _by_name(text: str, name: str) -> Iterator[Sighting]:
 
 
 def option(arguments: Sequence[str], index: int) -> str:
-    """`token` for an argument that follows `--token`, and is no option itself."""
+    """Return the option before an argument, `token` for one after `--token`; empty if the argument is an option."""
     before = arguments[index - 1] if index else ""
     return before.lstrip("-") if _OPTION.fullmatch(before) and not arguments[index].startswith("-") else ""
 
 
-# Texts with holes: wherever a credential stood there is the number of a token, and the text never holds it again. Pure.
-#
-# One `Drafting` serves one import. Credentials that are alike become one token, wherever they stand; the values are in
-# `Token.secret`, which nothing shows.
-
-
 MOST_TEXT = 512 * 1024  # characters of all entries of one import
-MOST_TOKENS = 500  # each is looked for in all of that
+MOST_TOKENS = 500  # each one is searched in all texts
 
 Spot = tuple[str, KeyPath, int]  # the entry, where in it, how far in the text
 
 
 class Token(Struct, frozen=True):
-    """A secret there will be. `secret` is None where its value is not in the file, and `why` says so.
+    """A secret to be stored. `secret` is its value; None if the file does not hold it, for the reason `why`.
 
-    `owner` is the entry it was first seen in; none for what a whole file asks for. `word` is what it is called there.
+    `owner` is the entry it was first seen in; empty for an input of the whole file. `word` is its name there.
     """
 
     owner: str
@@ -97,13 +89,13 @@ class Token(Struct, frozen=True):
 
 
 class Text(Struct, frozen=True):
-    """A text with holes: each number is a token of the same import."""
+    """A text without its credentials: each number is a token of the same import."""
 
     parts: tuple[str | int, ...]
 
 
 def filled(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
-    """The entry as a profile has it; `names` are those of the tokens' secrets."""
+    """Write the entry as in a profile; `names` are the names of the tokens' secrets."""
     if isinstance(shape, Text):
         return "".join(part if isinstance(part, str) else f"${{secret:{names[part]}}}" for part in shape.parts)
     if isinstance(shape, Mapping):
@@ -112,25 +104,28 @@ def filled(shape: Any, names: Sequence[str] | Mapping[int, str]) -> Any:
 
 
 def holes(shape: Any) -> tuple[int, ...]:
-    """The tokens an entry needs, each once."""
+    """Return the tokens that an entry needs, each once."""
     return tuple(dict.fromkeys(part for text in _texts(shape) for part in text.parts if isinstance(part, int)))
 
 
 class DraftBuilder:
+    """Takes the credentials out of the texts of one import. Equal credentials become one token; the values are only in
+    `Token.secret`, which is never shown."""
+
     def __init__(self, *, spared: Iterable[Spot] = ()) -> None:
-        """`spared` are places of which somebody said that no secret is there."""
+        """`spared` are places where the user said that the text is not a secret."""
         self.tokens: list[Token] = []
         self._known: dict[str, int] = {}
         self._kept: dict[tuple[str, str], int] = {}
         self._length = 0
         self._spared = frozenset(spared)
-        self._harmless: set[str] = set()  # what stood there, wherever it comes again
+        self._harmless: set[str] = set()  # the texts of those places, wherever they occur
 
     def text(self, owner: str, path: KeyPath, name: str, written: str) -> Text:
-        """`name` is what the entry calls it: a variable, a header, the option before an argument.
+        """Take the credentials out of a text. `name` is its name: a variable, a header, the option before an argument.
 
         Raises:
-            UsageError: this is more than anybody configured.
+            UsageError: the import is larger than any real configuration.
         """
         self._length += len(written)
         if self._length > MOST_TEXT or len(self.tokens) > MOST_TOKENS:
@@ -147,7 +142,7 @@ class DraftBuilder:
         return Text(tuple(part for part in (*parts, written[done:]) if part != ""))
 
     def elsewhere(self, owner: str, name: str, why: str) -> int:
-        """A token whose value the tool keeps in a store of its own; what one owner calls alike is one."""
+        """Return the token of a secret that the tool keeps in its own store; one for each name of an owner."""
         word = slug(name.lower().replace("_", "-")) or "secret"
         if (owner, word) not in self._kept:
             self._kept[owner, word] = len(self.tokens)
@@ -155,7 +150,7 @@ class DraftBuilder:
         return self._kept[owner, word]
 
     def punched(self, shape: Any) -> Any:
-        """The entry with every further place of a credential that was found somewhere made a hole too."""
+        """Take out further occurrences of credentials that were found in other texts."""
         known = {text: index for text, index in self._known.items() if len(text) >= LEAST_ELSEWHERE}
         if not known:
             return shape
@@ -174,7 +169,7 @@ class DraftBuilder:
             self._known[literal] = len(self.tokens)
             token = Token(owner, path, found.start, found.what, wanted, Secret(literal), token.is_sure)
         else:
-            token = Token(owner, path, found.start, found.what, wanted, why="only a placeholder is there")
+            token = Token(owner, path, found.start, found.what, wanted, why="the file has only a placeholder")
         self.tokens.append(token)
         return len(self.tokens) - 1
 
@@ -197,13 +192,13 @@ def _punched(shape: Any, pattern: re.Pattern[str], known: Mapping[str, int]) -> 
 
 
 _UNPRINTABLE = re.compile("[\0\ud800-\udfff]")
-_ASKED = re.compile(r"\$\{secret:([^}]*)\}")  # what `translated` makes of an input
+_ASKED = re.compile(r"\$\{secret:([^}]*)\}")  # how `translated` writes an input
 
 
 class Draft(Struct, frozen=True):
-    """`shape` is the entry with a Text in each text's place. One that is `unfit` cannot be taken, and says why.
+    """An entry as a profile would write it, with a `Text` for each text. `unfit` says why it cannot be imported.
 
-    `left` are keys of the other tool and why they are not there.
+    `left` are keys of the tool that are left out, and why.
     """
 
     name: str
@@ -218,7 +213,7 @@ class Draft(Struct, frozen=True):
 def draft(
     entry: ToolEntry, name: str, tool: Tool, builder: DraftBuilder, inputs: frozenset[str] = frozenset()
 ) -> Draft:
-    """`name` is what the profile will call it; `inputs` as `read.inputs`."""
+    """Convert one entry. `name` is its name in the profile; `inputs` as from `read.inputs`."""
     work = _EntryDraft(entry, name, tool, builder, inputs)
     shape = {} if entry.unfit else work.shape()
     left = tuple((masked(key), why) for key, why in entry.left)
@@ -226,7 +221,7 @@ def draft(
 
 
 def punch_credentials(drafts: Iterable[Draft], builder: DraftBuilder) -> tuple[Draft, ...]:
-    """When all are drafted: no credential of one stands in another."""
+    """Take the credentials of each draft out of all others; call it when all are drafted."""
     return tuple(_punched_draft(one, builder.punched(one.shape)) for one in drafts)
 
 
@@ -234,12 +229,12 @@ def _punched_draft(one: Draft, shape: Mapping[str, Any]) -> Draft:
     unfit = one.unfit
     for key in ("command", "cwd"):
         if any(isinstance(part, int) for part in getattr(shape.get(key), "parts", ())):
-            unfit = f"its {key} holds a credential, and no {key} can come from a secret"
+            unfit = f"its {key} contains a credential, but a {key} cannot come from a secret"
     return Draft(one.name, one.original, one.kind, {} if unfit else shape, one.left, unfit, one.disabled)
 
 
 class _EntryDraft(Struct):
-    """One entry on its way."""
+    """The conversion of one entry."""
 
     entry: ToolEntry
     name: str
@@ -250,7 +245,7 @@ class _EntryDraft(Struct):
     def shape(self) -> dict[str, Any]:
         entry = self.entry
         for mapping in (entry.env, entry.headers):
-            for name in [name for name in mapping if issued(name)]:  # it cannot be moved anywhere
+            for name in [name for name in mapping if issued(name)]:  # a name cannot come from a secret
                 del mapping[name]
                 entry.leave(name, "is a credential in the place of a name")
         shape = self._remote() if entry.url else self._program()
@@ -294,7 +289,7 @@ class _EntryDraft(Struct):
         return {name: text for name, text in found.items() if text is not None}
 
     def _from_env(self, key: str, written: Mapping[str, tuple[str, str]]) -> dict[str, Text]:
-        """Variables of which only the name is written; each with the text before it."""
+        """Convert variables that are given by name, each with the text before it."""
         found = {}
         for name, (before, variable) in written.items():
             if text := self._optional((key, name), name, f"${{{variable}}}", "shell"):
@@ -319,7 +314,7 @@ class _EntryDraft(Struct):
         if _UNPRINTABLE.search(text):
             raise Untranslatable("holds characters that no program can receive")
         kept, parts = self.entry.kept, list[str | int]()
-        # goose fills in what it keeps: `$NAME` is a secret where it is one of those.
+        # goose fills in values of its own store: `$NAME` is a secret if it is one of those.
         pieces = re.split(_any_of(kept), text) if kept and self.entry.url else [text]
         for piece in pieces:
             bare = piece.strip("${}")
@@ -331,16 +326,16 @@ class _EntryDraft(Struct):
         return Text(tuple(parts))
 
     def _kept(self, name: str) -> Text:
-        why = f"{self.tool.title} keeps it in a store of its own"
+        why = f"{self.tool.title} keeps it in its own store"
         return Text((self.builder.elsewhere(self.name, name, why),))
 
     def _asked(self, text: Text) -> Iterable[str | int]:
-        """What VS Code asks for becomes the secret it was the question for; one for all servers."""
+        """Turn inputs that VS Code asks for into tokens, one for all servers."""
         for part in text.parts:
             pieces = _ASKED.split(part) if isinstance(part, str) and self.inputs else [part]
             for index, piece in enumerate(pieces):
                 if index % 2 and isinstance(piece, str):
-                    yield self.builder.elsewhere("", piece, f"{self.tool.title} keeps it in a store of its own")
+                    yield self.builder.elsewhere("", piece, f"{self.tool.title} keeps it in its own store")
                 elif piece != "":
                     yield piece
 
@@ -350,20 +345,17 @@ def _any_of(names: Iterable[str]) -> str:
     return rf"(\$\{{(?:{words})\}}|\$(?:{words})(?![A-Za-z0-9_]))"
 
 
-# Everything that some files of other tools declare, as drafts, with the names of the secrets they need. Pure.
-
-
-Difference = Literal["new", "same", "other"]
+Difference = Literal["new", "same", "other"]  # of an entry to the present one of its name
 
 
 class DraftSet(Struct, frozen=True):
-    """`tokens` are what the holes of the drafts mean. A server that a nearer file declares too is not among them."""
+    """The drafts of one import and their tokens. Of servers with the same name, only the nearest file's is included."""
 
     drafts: tuple[Draft, ...]
     tokens: tuple[Token, ...]
 
     def names(self, taken: Iterable[str] = ()) -> list[str]:
-        """What the secret of each token is called: by its server if it is the only one there. None is in `taken`."""
+        """Choose a secret's name for each token: the server's if it has only one token. Skip names in `taken`."""
         used, alone = set(taken), self._alone()
         names = []
         for index, token in enumerate(self.tokens):
@@ -375,13 +367,13 @@ class DraftSet(Struct, frozen=True):
         return names
 
     def _alone(self) -> set[int]:
-        """Tokens that are the only one of the entry they were first seen in."""
+        """Return the tokens that are the only one of their entry."""
         needed = [holes(one.shape) for one in self.drafts if one.kind == "server"]
         return {few[0] for few in needed if len(few) == 1}
 
 
 def collect_drafts(files: Sequence[tuple[Tool, Any]], project: str, *, spared: Iterable[Spot] = ()) -> DraftSet:
-    """`files` are what was read, the nearest first; `spared` as in `Drafting`."""
+    """Convert all entries of these files, the nearest first; `spared` as in `DraftBuilder`."""
     builder = DraftBuilder(spared=spared)
     drafts: list[Draft] = []
     seen: set[tuple[Kind, str]] = set()
@@ -397,7 +389,7 @@ def collect_drafts(files: Sequence[tuple[Tool, Any]], project: str, *, spared: I
 
 
 def difference(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: str = "") -> Difference:
-    """How a draft stands to what a profile says under its name, or under `name`."""
+    """Compare a draft with the profile's entry under its name, or under `name`."""
     above = root.get("mcp_servers") if one.kind == "server" else root
     key = (name or one.name) if one.kind == "server" else "agent"
     there = above.get(key) if isinstance(above, Mapping) else None
@@ -407,7 +399,7 @@ def difference(root: Mapping[str, Any], one: Draft, names: Sequence[str], name: 
 
 
 def used_secrets(root: Any) -> Iterator[str]:
-    """Every secret that a profile names anywhere."""
+    """Yield every secret that a profile names anywhere."""
     if isinstance(root, Mapping | list | tuple):
         for value in root.values() if isinstance(root, Mapping) else root:
             yield from used_secrets(value)
@@ -416,7 +408,7 @@ def used_secrets(root: Any) -> Iterator[str]:
 
 
 def _says(there: Any, wanted: Any) -> bool:
-    """Whether it says the same, and perhaps more; what its secrets are called does not matter."""
+    """Whether an entry has the wanted content, and perhaps more; the names of secrets do not matter."""
     if isinstance(wanted, Mapping):
         return isinstance(there, Mapping) and all(_says(there.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
@@ -438,7 +430,7 @@ def _nameless(part: Any) -> Any:
 
 
 def _name(entry: ToolEntry, used: set[str]) -> str:
-    """What the profile will call it: letters, digits, `_`, `.` and `-`, and none twice."""
+    """Choose the entry's name in the profile: letters, digits, `_`, `.` and `-`, and unique."""
     wanted = "" if issued(entry.name) else slug(entry.name)
     name = next(one for one in numbered(wanted or entry.kind) if one not in used)
     used.add(name)

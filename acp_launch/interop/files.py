@@ -1,4 +1,6 @@
-"""A file of the user's is replaced whole or not at all, keeps its mode, and is left alone if it changed meanwhile."""
+"""
+The replacement of a user's file: atomic, with the same mode, and only if the file did not change meanwhile.
+"""
 
 from pathlib import Path
 
@@ -8,18 +10,16 @@ from acp_launch.profile.load import shown
 
 
 def put(file: Path, text: str, *, instead_of: str | None) -> None:
-    """`instead_of` is what was read there; None: there was no file. Where it is a link, what it leads to is replaced.
+    """Write a file. `instead_of` is its expected content, None if there was no file. The target of a link is replaced.
 
     Raises:
-        UsageError: it cannot be written, or is not what was read.
+        UsageError: it cannot be written, or its content has changed.
     """
     try:
         _put(real(file), text, instead_of)
     except OSError as fault:
         why = (fault.strerror or str(fault)).lower()
-        raise UsageError(
-            f"{shown(file)} cannot be written: {why}; it is as it was", fix="check its directory"
-        ) from None
+        raise UsageError(f"cannot write {shown(file)}: {why}; it was not changed", fix="check its directory") from None
 
 
 def _put(target: Path, text: str, instead_of: str | None) -> None:
@@ -27,7 +27,7 @@ def _put(target: Path, text: str, instead_of: str | None) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
             raise _changed(target)
-        create(target, text.encode(), is_shared=True)  # never over one that comes in this moment
+        create(target, text.encode(), is_shared=True)  # fails if another process creates it at this moment
         return
     if target.read_bytes() != instead_of.encode():
         raise _changed(target)
@@ -35,4 +35,4 @@ def _put(target: Path, text: str, instead_of: str | None) -> None:
 
 
 def _changed(file: Path) -> UsageError:
-    return UsageError(f"{shown(file)} was changed by somebody else meanwhile; it is as they left it", fix="try again")
+    return UsageError(f"{shown(file)} has changed meanwhile; it was not overwritten", fix="try again")

@@ -1,8 +1,8 @@
 """
-JSON as editors write it, with comments and commas too many: text becomes values, with a line for what is wrong. Pure.
+JSON with comments and trailing commas, as editors write it: `parse` reads it, `put` and `add` change one value. Pure.
 
-Comments are blanked out, so every offset and every line stays what it is. Text from a stranger costs linear time; what
-is nested too deep for the decoder is a fault like any other.
+Comments are replaced by spaces, so offsets and lines stay the same. Untrusted text costs linear time, and too deep a
+nesting is reported like any other error. An edit keeps comments, order and indentation of all other text.
 """
 
 import json
@@ -15,14 +15,14 @@ from acp_launch.document.nodes import as_written
 from acp_launch.protocol.written import visible
 
 MAX_DEPTH = 64  # our formats need 7
-# A string that is never closed ends with its line, so that no quote is looked at twice.
+# An unclosed string ends with its line, so that each quote is read only once.
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?P<line>//[^\n]*)|(?P<block>/\*.*?(?:\*/|\Z))', re.DOTALL)
 _COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"?|(?P<comma>,)(?=\s*[}\]])')
 _VISIBLE = re.compile(r"[^\n\r]")
 
 
 class BadJson(ValueError):  # noqa: N818 - it reads as what it is
-    """Raised for text that is no JSON; the message quotes nothing of it. Line and column count from 1, 0: not known."""
+    """Raised for text that is not JSON; the message never quotes it. Line and column count from 1; 0 means unknown."""
 
     def __init__(self, message: str, *, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
@@ -31,21 +31,23 @@ class BadJson(ValueError):  # noqa: N818 - it reads as what it is
 
 
 class Parsed(Struct, frozen=True):
-    """`twice` are keys that appear more than once in one object; the last one counts, as for those who wrote it."""
+    """Parsed JSON. `twice` are keys that appear more than once in one object; the last one counts, as in the tools."""
 
     root: Any
     twice: tuple[str, ...]
 
 
 def blanked(text: str) -> str:
-    """As long as `text`, with every comment turned into spaces."""
+    """Replace every comment by as many spaces."""
     return _TOKEN.sub(lambda token: _VISIBLE.sub(" ", token[0]) if token.lastgroup else token[0], text)
 
 
 def parse(text: str) -> Parsed:
     """
+    Parse a text.
+
     Raises:
-        BadJson: it is none, or is nested deeper than `MAX_DEPTH`.
+        BadJson: it is not JSON, or is nested deeper than `MAX_DEPTH`.
     """
     bare = _COMMA.sub(lambda token: " " if token["comma"] else token[0], blanked(text.removeprefix("\ufeff")))
     twice: dict[str, None] = {}
@@ -54,7 +56,7 @@ def parse(text: str) -> Parsed:
     except json.JSONDecodeError as bad:
         reason = f"{bad.msg[:1].lower()}{bad.msg[1:]}"
         raise BadJson(f"not valid JSON: {reason}", line=bad.lineno, column=bad.colno) from None
-    except (RecursionError, ValueError):  # the second: a number with thousands of digits
+    except (RecursionError, ValueError):  # ValueError for a number with thousands of digits
         raise BadJson("not valid JSON: nested too deep, or a number too long") from None
     if _is_deep(root):
         raise BadJson(f"nested deeper than {MAX_DEPTH} levels")
@@ -91,11 +93,7 @@ def _children(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# One member of a JSON text is set, or one item added, and every other byte stays: comments, order, indentation. Pure.
-#
-# The text must have been parsed before (`jsonc.parse`): here nothing is checked again but what lies on the way.
-
-
+# Edits are for text that `parse` accepted; only the path to the changed value is checked again.
 _SPACE = re.compile(r"\s*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
@@ -103,11 +101,11 @@ _SCALAR = re.compile(r"[^\s,\]}]+")
 
 
 class Misfit(ValueError):  # noqa: N818 - it reads as what it is
-    """Raised where something that is no object, or no list, is in the way."""
+    """Raised when a value of another type is in the way; the message names the expected type."""
 
 
 class _Part(Struct, frozen=True):
-    """A member of an object or an item of a list; `start` is where its key begins, an item's value."""
+    """A member of an object or an item of a list; `start` is the start of its key, or of an item's value."""
 
     key: str
     start: int
@@ -116,10 +114,10 @@ class _Part(Struct, frozen=True):
 
 
 def put(text: str, path: tuple[str, ...], value: Any) -> str:
-    """`value` at `path`; objects that are missing on the way are made.
+    """Set `value` at `path`; missing objects are created.
 
     Raises:
-        Misfit: something else is in the way.
+        Misfit: another value is in the way.
     """
     bare = blanked(text)
     at = _space(bare, 1 if bare.startswith("\ufeff") else 0)
@@ -136,10 +134,10 @@ def put(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def add(text: str, path: tuple[str, ...], value: Any, *, instead: int | None = None) -> str:
-    """`value` as the last item of the list at `path`, which is made when there is none; or instead of one of them.
+    """Append `value` to the list at `path`, which is created if missing; or replace the item number `instead`.
 
     Raises:
-        Misfit: something else is in the way.
+        Misfit: another value is in the way.
     """
     bare = blanked(text)
     at = _space(bare, 1 if bare.startswith("\ufeff") else 0)
@@ -157,7 +155,7 @@ def add(text: str, path: tuple[str, ...], value: Any, *, instead: int | None = N
 
 
 def _parts(bare: str, at: int, opening: str) -> tuple[list[_Part], int]:
-    """The parts of the object or list that begins at `at`, and where it closes."""
+    """Return the parts of the object or list that begins at `at`, and the position of its end."""
     if bare[at : at + 1] != opening:
         raise Misfit("an object" if opening == "{" else "a list")
     parts: list[_Part] = []
@@ -176,14 +174,14 @@ def _parts(bare: str, at: int, opening: str) -> tuple[list[_Part], int]:
 
 
 def _key(bare: str, position: int) -> tuple[str, int]:
-    """A member's key, and where its value begins."""
+    """Return a member's key, and the position of its value."""
     quoted = _STRING.match(bare, position)
     assert quoted, "the text was parsed before"
     return json.loads(quoted[0]), _space(bare, _space(bare, quoted.end()) + 1)
 
 
 def _end(bare: str, position: int) -> int:
-    """Where the value that begins at `position` ends."""
+    """Return the end of the value that begins at `position`."""
     if bare[position] not in "{[":
         found = (_STRING if bare[position] == '"' else _SCALAR).match(bare, position)
         assert found, "the text was parsed before"
@@ -197,7 +195,7 @@ def _end(bare: str, position: int) -> int:
 
 
 def _inserted(text: str, bare: str, at: int, parts: list[_Part], close: int, key: str, value: Any) -> str:
-    """A part more, last, on a line of its own; a comment behind the one that was last stays behind it."""
+    """Append a part on its own line; a comment behind the former last part stays behind that."""
     line_end, unit = _line_end(text), _unit(text)
     margin = _margin(text, parts[-1].start if parts else at) + ("" if _begins_line(text, parts) else unit)
     new = line_end + margin + key + _written(value, margin, unit, line_end)
@@ -226,13 +224,13 @@ def _quoted(key: str) -> str:
 
 
 def _margin(text: str, position: int) -> str:
-    """The blanks at the beginning of its line."""
+    """Return the indentation of a line."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def _unit(text: str) -> str:
-    """How deep this text indents."""
+    """Return the unit of indentation of this text."""
     found = re.search(r"\n([ \t]+)[^\s]", text)
     return found[1] if found else "  "
 

@@ -1,4 +1,8 @@
-"""Drafts go into a profile's text: which of them, and how they stand to what is there. Pure."""
+"""
+The merge of drafts into a profile: which drafts are taken, how they differ from present entries, and the new text.
+
+`target` finds the profile that an import writes to. The files themselves are written by the caller.
+"""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +30,7 @@ _BARE = "version: 1\nagent:\n  command: x\n"
 
 
 class Step(Struct, frozen=True):
-    """One draft that is taken; `entry` is what the profile will say under `name`."""
+    """A draft that is imported; `entry` is the profile's new content under `name`."""
 
     draft: Draft
     name: str
@@ -43,11 +47,12 @@ class Step(Struct, frozen=True):
 
 
 def chosen(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -> tuple[Draft, ...]:
-    """Those that were named, by their own names or by ours; else all servers that are on, and the only agent there is
-    if one is wanted.
+    """Choose drafts: those in `only`, by their original or their new names.
+
+    Without `only`, these are all enabled servers, and the agent if one is wanted and there is exactly one.
 
     Raises:
-        UsageError: nothing is called so, or several agents were named.
+        UsageError: a name is unknown, or several agents were named.
     """
     if not only:
         agents = [one for one in drafts if one.kind == "agent" and not one.unfit]
@@ -56,7 +61,7 @@ def chosen(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -
     for name in only:
         if not any(name in (one.original, one.name) for one in drafts):
             there = ", ".join(one.original for one in drafts) or "nothing"
-            raise UsageError(f'there is no "{masked(name)}"', fix=f"--only takes one of these: {there}")
+            raise UsageError(f'there is no entry "{masked(name)}"', fix=f"--only takes one of these: {there}")
     found = tuple(one for one in drafts if one.original in only or one.name in only)
     if sum(one.kind == "agent" for one in found) > 1:
         raise UsageError("a profile has one agent", fix="name one of them with --only")
@@ -64,12 +69,12 @@ def chosen(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -
 
 
 def fitting(drafts: Iterable[Draft]) -> tuple[Draft, ...]:
-    """The same, each with what a profile would have against it: a name no variable can have, a url that is none."""
+    """Mark drafts that a profile would refuse, for instance for a wrong variable name or url."""
     return tuple(one if one.unfit else replace(one, unfit=_fault(one)) for one in drafts)
 
 
 def steps(root: Mapping[str, Any], drafts: Iterable[Draft], names: Sequence[str], called: str = "") -> tuple[Step, ...]:
-    """`called` is the name the only server of them gets instead of its own."""
+    """Build the step of each draft. `called` is a new name for the server, if there is only one."""
     found = []
     for one in drafts:
         name = called if called and one.kind == "server" else one.name
@@ -78,7 +83,7 @@ def steps(root: Mapping[str, Any], drafts: Iterable[Draft], names: Sequence[str]
 
 
 def without(root: Mapping[str, Any], drafts: Iterable[Draft], called: str = "") -> dict[str, Any]:
-    """What a profile says besides the entries these would be."""
+    """Return the profile's content without the entries that these drafts would replace."""
     names = {called or one.name for one in drafts if one.kind == "server"}
     servers = root.get("mcp_servers")
     others = {key: value for key, value in servers.items() if key not in names} if isinstance(servers, Mapping) else {}
@@ -86,10 +91,10 @@ def without(root: Mapping[str, Any], drafts: Iterable[Draft], called: str = "") 
 
 
 def applied(text: str, wanted: Iterable[Step]) -> str:
-    """The profile's text with each step taken, whatever stands there.
+    """Apply each step to the profile's text; present entries are replaced.
 
     Raises:
-        UsageError: it cannot be done without touching anything else.
+        UsageError: other text would have to change too.
     """
     for step in wanted:
         try:
@@ -110,7 +115,7 @@ def _applied(text: str, step: Step) -> str:
 
 
 def _commented(text: str, path: tuple[str, ...], step: Step) -> str:
-    """With what is not there as comments above the entry, where that is on lines of its own and new."""
+    """Add the keys that were left out as comments above the entry, if it is new and on its own lines."""
     document, _ = parse(text, "")
     if document is None or step.difference != "new":
         return text
@@ -127,7 +132,7 @@ def _commented(text: str, path: tuple[str, ...], step: Step) -> str:
 
 
 def _without_the_rest(text: str, step: Step) -> str:
-    """Arguments and variables of the agent that was there are none of the new one's."""
+    """Remove arguments and variables of the former agent that the new one does not have."""
     document, _ = parse(text, "")
     agent = document.root.get("agent") if document else None
     for key in ("args", "env"):
@@ -148,14 +153,11 @@ def _fault(one: Draft) -> str:
     return masked(f"{found[0].path}: {found[0].message}") if found else ""
 
 
-# The profile that an import goes into: one of the user's own or of the project, never a built-in one.
-
-
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 
 
 class Target(Struct, frozen=True):
-    """`text` is None when the file is not there yet; `root` is what it says, what it extends and overlays included."""
+    """The profile that an import writes to. `text` is None for a new file; `root` is its content with all layers."""
 
     file: Path
     text: str | None
@@ -164,9 +166,11 @@ class Target(Struct, frozen=True):
 
 def target(name: str, settings: Settings, *, start: Path) -> Target:
     """
+    Find the profile to write to: the user's own or the project's.
+
     Raises:
-        UsageError: it cannot be written to.
-        ProfileError: it is there, and is no profile's text.
+        UsageError: it cannot be written, for instance because it is built in.
+        ProfileError: the file exists and is not a profile.
     """
     found = _found(name, settings, start)
     if found is None:
@@ -188,10 +192,10 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
 
 
 def refuse_escaping_link(file: Path, project: Path) -> None:
-    """What lies in a project by its name and elsewhere by its links would let a repository choose what we write to.
+    """Refuse a file of a project that is a link to a place outside: the repository would choose which file is written.
 
     Raises:
-        UsageError: it does.
+        UsageError: the file is such a link.
     """
     if file.is_relative_to(project) and not real(file).is_relative_to(real(project)):
         what = f"{shown(file)} is a link that leads out of the project"
@@ -199,7 +203,7 @@ def refuse_escaping_link(file: Path, project: Path) -> None:
 
 
 def _found(name: str, settings: Settings, start: Path) -> Found | None:
-    """None when there is none of that name, or no file at that path."""
+    """Find the profile; None if there is no profile of that name, or no file at that path."""
     try:
         found = find(name, start=start, settings=settings)
     except UsageError:
@@ -210,10 +214,10 @@ def _found(name: str, settings: Settings, start: Path) -> Found | None:
 
 
 def _new(name: str, start: Path) -> Path:
-    """Where a profile of this name begins: in the project, or where the path says."""
+    """Return the file of a new profile: in the project, or at the given path."""
     if re.fullmatch(_NAME, name) and not name.endswith((".yaml", ".yml")):
         return project_of(start) / HOLDER / f"{name}.yaml"
     file = start / at_home(name)
     if file.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"{shown(file)} is no profile's file", fix="a profile's file ends in .yaml")
+        raise UsageError(f"{shown(file)} is not a profile's file", fix="a profile's file ends in .yaml")
     return file

@@ -1,7 +1,9 @@
 """
-Each tool's entries, by the keys its documentation names (November 2026). Pure.
+The entries of other tools' files, read by the keys in the tools' documentation (November 2026).
 
-What a key means is one function of `declared`; a key that is in no table is left out, and that is said.
+`entries` yields a `ToolEntry` for each server and agent. One function reads each key; `_KEYS` is the table of each
+tool. A key that is not in the table, or has a value of the wrong type, is left out with a note, never guessed.
+`translated` turns a tool's references into ours. `survey` lists the files of all tools on this machine.
 """
 
 import re
@@ -18,11 +20,6 @@ from acp_launch.errors import LaunchError, ProblemsError
 from acp_launch.interop.tools import TOOLS, Dialect, Host, Source, Tool, places, read
 from acp_launch.secret.reference import NAME
 from acp_launch.secret.value import is_private
-
-# What one entry of another tool says, in our words and still in that tool's way of writing. Pure.
-#
-# A value of the wrong type is left out with a word about it, never guessed at; a key without a counterpart likewise.
-
 
 Kind = Literal["server", "agent"]
 Transport = Literal["", "stdio", "http", "sse"]
@@ -41,7 +38,10 @@ _TRANSPORTS: Mapping[str, Transport] = {
 
 @dataclass
 class ToolEntry:
-    """`left` is what has no place in ours: a key and why. `unfit` says why the entry cannot be taken at all."""
+    """An entry with our names for its keys, and the tool's own references in its texts.
+
+    `left` are keys that are left out, and why. `unfit` says why the entry cannot be imported at all.
+    """
 
     name: str
     kind: Kind = "server"
@@ -55,7 +55,7 @@ class ToolEntry:
     more: dict[str, Any] = field(default_factory=dict)  # `timeouts`, `tools` and `required` as a profile has them
     passed: list[str] = field(default_factory=list)  # variables of the tool's own environment
     from_env: dict[str, tuple[str, str]] = field(default_factory=dict)  # header → text before it, variable
-    kept: list[str] = field(default_factory=list)  # variables whose values the tool has in a store of its own
+    kept: list[str] = field(default_factory=list)  # variables whose values are in the tool's own store
     left: list[tuple[str, str]] = field(default_factory=list)
     disabled: bool = False
     unfit: str = ""
@@ -68,7 +68,7 @@ Reader = Callable[[ToolEntry, str, Any], None]  # the entry, the key as it is wr
 
 
 def text(value: Any) -> str | None:
-    """As it reaches a program; None for what is no single value."""
+    """Convert a value to the text that a program gets; None for a list or a mapping."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
@@ -88,14 +88,14 @@ def command(entry: ToolEntry, key: str, value: Any) -> None:
         return
     found = text(value)
     if found is None:
-        entry.unfit = f"its {key} is no text"
+        entry.unfit = f"its {key} must be a string"
     entry.command = found or ""
 
 
 def args(entry: ToolEntry, key: str, value: Any) -> None:
     found = [text(item) for item in value] if isinstance(value, list) and len(value) <= MOST else [None]
-    if None in found:  # a missing argument would make it another command
-        entry.unfit = f"its {key} is no list of texts"
+    if None in found:  # without one of its arguments it would be another command
+        entry.unfit = f"its {key} must be a list of strings"
         return
     entry.args = [item for item in found if item is not None]
 
@@ -109,16 +109,16 @@ def headers(entry: ToolEntry, key: str, value: Any) -> None:
 
 
 def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
-    """A mapping of texts; acpx writes it as a list of names and values."""
+    """Read a mapping of texts; acpx writes it as a list of names and values."""
     if isinstance(value, list) and len(value) <= MOST:
         value = _pairs(entry, key, value)
     if not isinstance(value, Mapping) or len(value) > MOST:
-        entry.leave(key, "is no mapping of texts")
+        entry.leave(key, "is not a mapping of strings")
         return {}
     found = {}
     for name, written in value.items():
         if (one := text(written)) is None:
-            entry.leave(f"{key}.{name}", "is no text")
+            entry.leave(f"{key}.{name}", "is not a string")
         else:
             found[str(name)] = one
     return found
@@ -129,7 +129,7 @@ def _pairs(entry: ToolEntry, key: str, items: Sequence[Any]) -> dict[str, Any]:
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, Mapping) else None
         if not isinstance(name, str) or "value" not in item:
-            entry.leave(f"{key}[{index}]", "is no name with a value")
+            entry.leave(f"{key}[{index}]", "is not a name with a value")
         elif name in found:
             entry.leave(f"{key}[{index}]", f"names {name} again")
         else:
@@ -146,7 +146,7 @@ def url(entry: ToolEntry, key: str, value: Any) -> None:
 
 
 def url_of(transport: Transport) -> Reader:
-    """A key that says by its name how the server is spoken to."""
+    """Make a reader for a url whose key implies the transport."""
 
     def read(entry: ToolEntry, key: str, value: Any) -> None:
         url(entry, key, value)
@@ -160,7 +160,7 @@ def transport(entry: ToolEntry, key: str, value: Any) -> None:
     if word in _TRANSPORTS:
         entry.transport = _TRANSPORTS[word]
     else:
-        entry.unfit = f"its {key} is none that acp-launch knows"
+        entry.unfit = f"its {key} is not one that acp-launch knows"
 
 
 def disabled(entry: ToolEntry, key: str, value: Any) -> None:
@@ -179,16 +179,16 @@ def required(entry: ToolEntry, key: str, value: Any) -> None:
 
 
 def silent(entry: ToolEntry, key: str, value: Any) -> None:
-    """What says nothing to us: a description, an icon."""
+    """Skip a key without effect for acp-launch, such as a description or an icon."""
 
 
 def timeout(what: Literal["start", "call"], unit: float) -> Reader:
-    """`unit` is how many seconds one of theirs is."""
+    """Make a reader for a timeout; `unit` is the tool's unit in seconds."""
 
     def read(entry: ToolEntry, key: str, value: Any) -> None:
         seconds = value * unit if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if not 0.001 <= seconds <= 24 * 3600:
-            entry.leave(key, "is no length of time")
+            entry.leave(key, "is not a length of time")
             return
         entry.more.setdefault("timeouts", {})[what] = str(Duration(round(seconds, 3)))
 
@@ -201,8 +201,8 @@ def tools(what: Literal["allow", "deny"]) -> Reader:
         if value is None or (names == [] and isinstance(value, list)):
             return  # no restriction
         if not names or len(names) > MOST or not all(isinstance(name, str) and name.strip() for name in names):
-            # Not left out silently: a server with more tools than somebody wanted is another server.
-            entry.unfit = f"its {key} is no list of names"
+            # The whole entry is refused: without its restriction the server would offer more tools than the user wants.
+            entry.unfit = f"its {key} must be a list of names"
             return
         entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
 
@@ -212,7 +212,7 @@ def tools(what: Literal["allow", "deny"]) -> Reader:
 def _single(entry: ToolEntry, key: str, value: Any) -> str:
     found = text(value)
     if found is None:
-        entry.unfit = f"its {key} is no text"
+        entry.unfit = f"its {key} must be a string"
     return found or ""
 
 
@@ -234,7 +234,7 @@ _COMMON: Mapping[str, Reader] = {
 
 
 def _codex_variables(entry: ToolEntry, key: str, value: Any) -> None:
-    """Names that are passed on from Codex's own environment."""
+    """Read the names of variables that are passed on from Codex's own environment."""
     for item in value if isinstance(value, list) else []:
         name = item.get("name") if isinstance(item, Mapping) else item
         if isinstance(name, str):
@@ -306,11 +306,11 @@ _KEYS: Mapping[str, Mapping[str, Reader]] = {
     },
     "acpx": {**_COMMON, "argv": _argv},
 }
-_NO_PROGRAM = {"builtin", "platform", "frontend", "inline_python"}  # goose's own, without a server behind them
+_NO_PROGRAM = {"builtin", "platform", "frontend", "inline_python"}  # goose's own extensions, which are not servers
 
 
 def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
-    """Every server and agent a file of this tool declares, as they come; of one that two scopes declare, the nearer."""
+    """Yield every server and agent of a file in order; of two scopes with the same name, the nearer one."""
     nearer: set[tuple[Kind, str]] = set()
     for kind, holder in _holders(tool, root, project):
         found = [(name, value) for name, value in _named(holder) if (kind, name) not in nearer]
@@ -322,7 +322,7 @@ def entries(tool: Tool, root: Any, project: str) -> Iterator[ToolEntry]:
 
 
 def inputs(tool: Tool, root: Any) -> frozenset[str]:
-    """The ids of what VS Code asks a person to type."""
+    """Return the ids of the inputs that VS Code asks the user for."""
     listed = root.get("inputs") if tool.name == "vscode" and isinstance(root, Mapping) else None
     asked = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     ids = (one.get("id") for one in asked if one.get("type") == "promptString")
@@ -352,7 +352,7 @@ def _named(holder: Any) -> Sequence[tuple[str, Any]]:
 
 def _read(tool: Tool, entry: ToolEntry, value: Any) -> None:
     if not isinstance(value, Mapping):
-        entry.unfit = "it is no mapping"
+        entry.unfit = "it must be a mapping"
         return
     if tool.name == "goose" and isinstance(value.get("config"), Mapping):
         value = {**value["config"], **{key: inner for key, inner in value.items() if key != "config"}}
@@ -373,7 +373,7 @@ def _keys(tool: Tool, entry: ToolEntry, value: Mapping[str, Any]) -> Mapping[str
     if entry.kind == "agent":
         return {**keys, "type": _agent_type}
     if tool.name == "gemini" and "type" in value:
-        return {**keys, "url": url}  # its type says what the address is
+        return {**keys, "url": url}  # the entry states its transport
     return keys
 
 
@@ -390,20 +390,18 @@ def _complete(tool: Tool, entry: ToolEntry) -> None:
     elif entry.command and entry.url:
         entry.unfit = "it has both a command and a url"
     elif entry.url and entry.kind == "agent":
-        entry.unfit = "it is no program to start"
+        entry.unfit = "it is not a program to start"
     elif entry.url and entry.transport not in ("http", "sse"):
         entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
 
 
-# What another tool takes from elsewhere, in its own way of writing, becomes a reference of ours. Pure.
+# References of the tools, by dialect. All other text is literal; a `${` in it is written `$${`.
 #
-# shell ${VAR} ${VAR:-default} Claude Code dollar $VAR ${VAR} ${VAR:-default} Gemini CLI, and goose in headers code
-# ${env:VAR} ${input:id} ${workspaceFolder} ${userHome} VS Code, Cursor braces {env:VAR} {file:path} opencode none
-# everything is text Claude Desktop, Codex, Zed, JetBrains, acpx, goose
-#
-# Whatever a tool passes on as it stands is text for us too: a `${` in it is written `$${`.
-
-
+#     shell    ${VAR} ${VAR:-default}                                 Claude Code
+#     dollar   $VAR ${VAR} ${VAR:-default}                            Gemini CLI, and goose in headers
+#     code     ${env:VAR} ${input:id} ${workspaceFolder} ${userHome}  VS Code, Cursor
+#     braces   {env:VAR} {file:path}                                  opencode
+#     none     everything is text                                     Claude Desktop, Codex, Zed, JetBrains, acpx, goose
 _SHELL = r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}"
 _PATTERNS: Mapping[Dialect, re.Pattern[str]] = {
     "none": re.compile(r"(?!)"),
@@ -417,11 +415,11 @@ _MARKS = {"pathSeparator": "/", "/": "/"}
 
 
 class Untranslatable(ValueError):  # noqa: N818 - it reads as what it is
-    """Raised for what has no counterpart here; the message continues a sentence that begins with its place."""
+    """Raised for a reference without a counterpart; the message continues a sentence that begins with its place."""
 
 
 def translated(text: str, dialect: Dialect, inputs: Container[str] = ()) -> str:
-    """`inputs` are the ids of what the tool asks a person for; each becomes `${secret:ID}`, whatever it is called.
+    """Translate a tool's references. `inputs` are the ids of its inputs; each becomes `${secret:ID}`.
 
     Raises:
         Untranslatable: part of it has no counterpart.
@@ -469,19 +467,16 @@ def _of_editor(inside: str, inputs: Container[str]) -> str:
 
 def _variable(name: str, default: str = "") -> str:
     if not re.fullmatch(NAME, name):
-        raise Untranslatable("names a variable as nobody can")
+        raise Untranslatable("names a variable with an invalid name")
     if is_private(name):
-        raise Untranslatable("names a variable that is for acp-launch alone")
+        raise Untranslatable("names a variable that is reserved for acp-launch")
     if "${" in default or "{" in default:
         raise Untranslatable("has a variable in the default of another")
     return f"${{env:{name}{default}}}"
 
 
-# What other tools have configured on this machine: for a list of it, and for whoever begins a profile.
-
-
 class Finding(Struct, frozen=True):
-    """One file. `source` is None when it cannot be used, and `fault` says why."""
+    """A configuration file of a tool on this machine. `source` is None if it cannot be used; `fault` says why."""
 
     tool: Tool
     file: Path
@@ -492,7 +487,7 @@ class Finding(Struct, frozen=True):
 
 
 def survey(machine: Host, project: Path) -> Iterator[Finding]:
-    """Every file there is, tool by tool, the nearest first. Nothing raises: a file that is wrong says so."""
+    """Find every file of every tool, the nearest first. A file that cannot be read has a `fault`; nothing is raised."""
     for tool in TOOLS.values():
         for file in places(tool, machine, project):
             if _is_there(file):

@@ -1,4 +1,4 @@
-"""Tables of a TOML text: one is added, or takes the place of its namesake; comments and everything else stay. Pure."""
+"""Edits of a TOML text: `put` adds or replaces one table; comments and everything else stay. Pure."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def put(text: str, holder: str, name: str, value: Mapping[str, Any]) -> str:
-    """`value` as the table `[holder.name]`.
+    """Put `value` as the table `[holder.name]`.
 
     Raises:
-        Misfit: it cannot be done without touching anything else.
+        Misfit: other text would have to change too.
     """
     wanted = tomllib.loads(text)
     above = wanted.setdefault(holder, {})
     if not isinstance(above, dict):
         raise Misfit("a table")
     above[name] = dict(value)
-    from tomlkit.exceptions import TOMLKitError  # seldom needed, and slow to import
+    from tomlkit.exceptions import TOMLKitError  # takes 80 ms to import, and is seldom needed
 
     with suppress(TOMLKitError):
         for written in _attempts(text, holder, name, value):
@@ -34,7 +34,7 @@ def put(text: str, holder: str, name: str, value: Mapping[str, Any]) -> str:
 
 
 def _attempts(text: str, holder: str, name: str, value: Mapping[str, Any]) -> Iterator[str]:
-    """At the end, which touches nothing; else where the table is now. Some are not what was wanted."""
+    """Yield candidates: the table at the end, then in its present place. The caller checks them; some are wrong."""
     import tomlkit
 
     line_end = "\r\n" if "\r\n" in text else "\n"
@@ -48,7 +48,7 @@ def _attempts(text: str, holder: str, name: str, value: Mapping[str, Any]) -> It
 
 
 def _replace(above: Any, name: str, new: "Table", is_inline: bool) -> None:
-    """Comments behind the old table are about the next one, though the library counts them to the old one."""
+    """Replace a table. Comments behind the old one belong to the next, though the library attaches them to the old."""
     from tomlkit.items import InlineTable, Table
 
     old = above.get(name)
@@ -76,7 +76,7 @@ def _behind(old: "Table") -> "list[Item]":
 
 
 def _last(table: "Table") -> "Table":
-    """The table within it that ends where it ends."""
+    """Return the innermost table that ends where this one ends."""
     from tomlkit.items import Table
 
     items = [item for _, item in table.value.body]

@@ -1,4 +1,9 @@
-"""Which tools there are, and where each keeps its configuration on each system; the nearest first. Nothing is read."""
+"""
+The other tools: where each keeps its configuration on each system, and how a file is read and recognised.
+
+`places` lists the files of a tool, the nearest first. `sources` and `read` read them within bounds. A file that is
+wrong gives a Problem with its line; its content is never quoted, since it may hold credentials.
+"""
 
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -16,23 +21,23 @@ from acp_launch.problem import Problem
 from acp_launch.profile.load import shown
 
 Syntax = Literal["json", "toml", "yaml"]
-# How a tool writes what it takes from elsewhere: `${VAR}`, `$VAR` too, `${env:VAR}` and `${input:x}`, `{env:VAR}`.
+# The notation of a tool's references: none; `${VAR}`; also `$VAR`; `${env:VAR}` and `${input:x}`; `{env:VAR}`.
 Dialect = Literal["none", "shell", "dollar", "code", "braces"]
 
 
 class Tool(Struct, frozen=True):
-    """`speaks` is what it launches: agents over ACP, or only MCP servers of its own."""
+    """A tool whose configuration can be imported and exported; `servers` and `agents` are the keys that hold them."""
 
     name: str
     title: str
     syntax: Syntax
     dialect: Dialect
-    servers: str = ""  # the key that holds them
+    servers: str = ""
     agents: str = ""
-    of_headers: Dialect | None = None  # where they are written otherwise
+    of_headers: Dialect | None = None  # if headers have another dialect
 
     def dialect_of(self, key: str) -> Dialect:
-        """How it reads `env`, `headers` and the like."""
+        """Return the dialect of `env`, `headers` and the like."""
         return self.of_headers if key == "headers" and self.of_headers else self.dialect
 
 
@@ -54,11 +59,11 @@ TOOLS = {
 }
 
 
-_SHARED = {"claude", "vscode", "cursor"}  # whose users keep servers with the project
+_SHARED = {"claude", "vscode", "cursor"}  # tools whose users usually keep servers in the project
 
 
 class Host(Struct, frozen=True):
-    """`platform` as in `sys.platform`; `environ` is asked for directories only."""
+    """This machine. `platform` as in `sys.platform`; `environ` is used for directories only."""
 
     home: Path
     environ: Mapping[str, str]
@@ -66,7 +71,7 @@ class Host(Struct, frozen=True):
 
     @property
     def settings(self) -> Path:
-        """Where programs with a window keep their settings."""
+        """The settings directory of desktop programs."""
         if self.platform == "darwin":
             return self.home / "Library" / "Application Support"
         if self.platform == "win32":
@@ -75,7 +80,7 @@ class Host(Struct, frozen=True):
 
     @property
     def config(self) -> Path:
-        """Where programs of the shell keep theirs: `~/.config`, on macOS too."""
+        """The settings directory of command-line programs: `~/.config`, on macOS too."""
         return Path(self.environ.get("XDG_CONFIG_HOME") or self.home / ".config")
 
     def named(self, variable: str, default: Path) -> Path:
@@ -83,13 +88,15 @@ class Host(Struct, frozen=True):
 
 
 def places(tool: Tool, machine: Host, project: Path) -> tuple[Path, ...]:
-    """Every file the tool would read here, whether it is there or not."""
+    """List every file that the tool would read here, whether it exists or not."""
     return (*_of_project(tool.name, project), *_of_user(tool.name, machine))
 
 
 def own_place(tool: Tool, machine: Host, project: Path) -> Path:
-    """Where `export --write` writes: into the project's file if there is one, or if that is the usual place; else into
-    the user's. Of several names that a file may have, the one that is there: the tool would read two of them."""
+    """Return the file that `export --write` changes: the project's if it exists or is the usual place, else the user's.
+
+    If a file may have several names, it is the one that exists, since the tool would read both.
+    """
     shared, own = _of_project(tool.name, project), _of_user(tool.name, machine)
     if there := next((file for file in shared if _is_taken(file)), None):
         return there
@@ -99,7 +106,7 @@ def own_place(tool: Tool, machine: Host, project: Path) -> Path:
 
 
 def _is_taken(file: Path) -> bool:
-    """A link that leads nowhere is a name that is taken, too."""
+    """Whether a name is taken; also by a link that leads nowhere."""
     return file.exists() or file.is_symlink()
 
 
@@ -135,19 +142,14 @@ def _of_user(tool: str, machine: Host) -> tuple[Path, ...]:
     }[tool]
 
 
-# A file of another tool is read, within bounds, and told apart from those of others.
-#
-# What is wrong with it is a Problem with its line; nothing of its content is repeated, since that may be a credential.
-
-
-MOST_JSON = 32 * 1024 * 1024  # bytes; `~/.claude.json` remembers every project
-MOST = 1024 * 1024  # bytes of TOML or YAML, whose readers are slow
+MOST_JSON = 32 * 1024 * 1024  # bytes; `~/.claude.json` holds every project
+MOST = 1024 * 1024  # bytes of TOML or YAML, whose parsers are slow
 YAML = Kind("a settings file", "extensions:", 8, may_be_empty=True)
 _SYNTAX: dict[str, Syntax] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 
 
 class Source(Struct, frozen=True):
-    """`root` is what the file says; `twice` are keys that it says twice."""
+    """A file that was read. `root` is its content; `twice` are keys that appear twice in one object."""
 
     tool: Tool
     file: Path
@@ -157,11 +159,11 @@ class Source(Struct, frozen=True):
 
 
 def sources(what: str, machine: Host, project: Path, start: Path) -> tuple[Source, ...]:
-    """The file at a path, or those a tool would read here, the nearest first. `start` is where the command was typed.
+    """Read the file at a path, or those of a tool, the nearest first. `start` is where the command was typed.
 
     Raises:
-        UsageError: it is neither, or the tool has none here.
-        ProfileError: a file cannot be read, or is not what it should be.
+        UsageError: `what` is neither a tool nor a file, or the tool has no file here.
+        ProfileError: a file cannot be read, or has the wrong format.
     """
     if what in TOOLS:
         files = [file for file in places(TOOLS[what], machine, project) if file.is_file()]
@@ -178,30 +180,30 @@ def sources(what: str, machine: Host, project: Path, start: Path) -> tuple[Sourc
 
 
 def at_home(path: str) -> Path:
-    """A path as it was typed.
+    """Expand `~` in a path that the user typed.
 
     Raises:
-        UsageError: nobody knows the home it begins with.
+        UsageError: the home directory is unknown.
     """
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise UsageError(f"no home directory is known for {path}", fix="give an absolute path") from None
+        raise UsageError(f"the home directory in {path} is unknown", fix="give an absolute path") from None
 
 
 def read(file: Path, tool: Tool | None = None) -> Source:
-    """`tool` is whose it is; None to find out.
+    """Read a file. `tool` is the tool it belongs to; None to detect it.
 
     Raises:
-        ProfileError: it cannot be read, or is not what it should be.
-        UsageError: nobody knows whose it is.
+        ProfileError: it cannot be read, or has the wrong format.
+        UsageError: its tool cannot be detected.
     """
     syntax = tool.syntax if tool else _SYNTAX.get(file.suffix.lower(), "json")
     text = _text(file, MOST_JSON if syntax == "json" else MOST)
     root, twice = _parsed(file, text, syntax)
     owner = tool or _owner(file, root, syntax)
     if owner is None:
-        raise UsageError(f"{shown(file)}: this is no configuration that acp-launch knows", fix=_fix())
+        raise UsageError(f"{shown(file)}: this is not a configuration that acp-launch knows", fix=_fix())
     return Source(owner, file, text, root, twice)
 
 
@@ -237,7 +239,7 @@ def _parsed(file: Path, text: str, syntax: Syntax) -> tuple[Any, tuple[str, ...]
     try:
         parsed = formats.parse(text)
     except formats.BadJson as bad:
-        raise ProfileError([Problem(shown(file), bad.line, bad.column, "", str(bad), "mend it first")]) from None
+        raise ProfileError([Problem(shown(file), bad.line, bad.column, "", str(bad), "fix the file first")]) from None
     return parsed.root, parsed.twice
 
 
@@ -245,16 +247,16 @@ def _toml(file: Path, text: str) -> Any:
     try:
         return tomllib.loads(text, parse_float=lambda written: as_written(float(written), written))
     except tomllib.TOMLDecodeError as bad:
-        # The message may quote a key: only its end, the place, is repeated.
+        # The message may quote a key, so only its end is used, which is the place.
         place = str(bad).rpartition(" (at ")[2].rstrip(")")
         what = f"not valid TOML (at {place})" if place.startswith(("line", "end")) else "not valid TOML"
-        raise ProfileError([Problem(shown(file), 0, 0, "", what, "mend it first")]) from None
+        raise ProfileError([Problem(shown(file), 0, 0, "", what, "fix the file first")]) from None
     except (RecursionError, ValueError):
         raise ProfileError([Problem(shown(file), 0, 0, "", "not valid TOML: nested too deep", "")]) from None
 
 
 def _owner(file: Path, root: Any, syntax: Syntax) -> Tool | None:
-    """Whose it is: by its name, then by what it holds."""
+    """Detect the tool of a file by its name, then by its keys; None if unknown."""
     keys = set(root) if isinstance(root, dict) else set()
     return TOOLS.get(_by_name(file) or _by_keys(keys, root, syntax))
 
@@ -291,5 +293,5 @@ def _by_keys(keys: Iterable[str], root: Any, syntax: Syntax) -> str:
 
 
 def _with_map(keys: set[str]) -> str:
-    """Claude Code's own format is the one that others took over."""
+    """Choose between tools that share a format; other tools adopted that of Claude Code."""
     return "gemini" if keys & {"selectedAuthType", "security", "general", "context", "ui"} else "claude"

@@ -1,8 +1,12 @@
 """
-A profile becomes entries of another tool: its servers, and its agent where the tool starts agents. Pure.
+The export of a profile: its servers, and its agent if the tool starts agents, as entries of another tool. Pure.
 
-What the tool cannot say is left out, and why is said (`Exported.notes`): of a server whose command or address cannot
-be said nothing is left.
+`exported` converts a profile. A value that the tool cannot express is left out with a note (`Exported.notes`); a server
+is left out if its command or address cannot be expressed. `insert_entries` puts the entries into the tool's file;
+`standalone_text` writes them on their own.
+
+Secrets are never read here. If the tool takes secrets only from its environment, each secret gets a variable: that of
+the server if it is the variable's whole value, else its own name in upper case. `References` records them.
 """
 
 import json
@@ -25,16 +29,7 @@ from acp_launch.protocol.written import visible
 from acp_launch.secret.reference import EnvironmentReference, Part, SecretReference, VariableReference, parse
 from acp_launch.secret.value import PREFIX, variable
 
-# A text of a profile becomes one of another tool, with that tool's own references; a secret's value is not known here.
-#
-# shell, dollar ${NAME} code ${env:NAME}; a secret of VS Code's is ${input:ID} braces {env:NAME} none nothing but text:
-# what is a reference cannot be said there
-#
-# Where a tool takes secrets from its environment only, each secret gets a variable: that of the server if it is the
-# whole of one, else its own name in upper case. `References` remembers which. Pure.
-
-
-_SPECIAL = {  # what a tool would take for a reference of its own
+_SPECIAL = {  # text that a tool would take for one of its references; see `read` for the dialects
     "none": re.compile("(?!)"),
     "shell": re.compile(r"\$\{[A-Za-z_]"),
     "dollar": re.compile(r"\$\{?[A-Za-z_]"),
@@ -44,7 +39,7 @@ _SPECIAL = {  # what a tool would take for a reference of its own
 
 
 class ExportContext(Struct, frozen=True):
-    """What `${project}` and its like are here, for tools that have no word for them."""
+    """The values of `${project}` and the like, for tools without such references."""
 
     project: str
     home: str
@@ -53,7 +48,7 @@ class ExportContext(Struct, frozen=True):
 
 
 class References:
-    """The secrets of one export, by what the tool calls them: a variable, or an input."""
+    """The secrets of one export by their names in the tool: variables, or inputs."""
 
     def __init__(self) -> None:
         self.variables: dict[str, str] = {}  # variable → secret
@@ -61,7 +56,7 @@ class References:
         self._reserved: dict[str, str] = {}
 
     def reserve(self, text: str, wanted: str) -> None:
-        """The variable `wanted` is for the secret that is the whole `text`, before any other wants it."""
+        """Reserve the variable `wanted` for a secret that is its whole value."""
         parts = parse(text)
         if len(parts) == 1 and isinstance(parts[0], SecretReference):
             self._reserved.setdefault(wanted, parts[0].name)
@@ -78,10 +73,12 @@ class References:
 def tool_text(
     text: str, tool: Tool, context: ExportContext, references: References, *, key: str = "", called: str = ""
 ) -> str:
-    """`key` is where it stands: `env`, `headers`; `called` the variable of the server's that `text` is the value of.
+    """Write a profile's text with the tool's references.
+
+    `key` is its place: `env` or `headers`; `called` is the server's variable that has this value.
 
     Raises:
-        Untranslatable: the tool cannot say part of it.
+        Untranslatable: the tool cannot express part of it.
     """
     parts, dialect = parse(text), tool.dialect_of(key)
     whole = called if len(parts) == 1 else ""
@@ -89,13 +86,13 @@ def tool_text(
 
 
 def only_variable(text: str, references: References, *, called: str = "") -> str | None:
-    """The variable that `text` is nothing but, for tools that name variables instead of writing references."""
+    """Return the variable that is the whole `text`, for tools that take names of variables; None if there is none."""
     parts = parse(text)
     return _variable(parts, references, called)
 
 
 def bearer_variable(text: str, references: References) -> str | None:
-    """The variable of `Bearer …`, likewise."""
+    """Return the variable in `Bearer …`; None if there is none."""
     head, *rest = parse(text) or ("",)
     return _variable(rest, references, "") if head == "Bearer " else None
 
@@ -132,7 +129,7 @@ def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
         raise Untranslatable(f"is a variable that {tool.title} cannot name")
     if default is not None and dialect != "shell":
-        raise Untranslatable(f"has a default for {name}, and {tool.title} knows no defaults")
+        raise Untranslatable(f"has a default for {name}, and {tool.title} does not have defaults")
     if dialect == "code":
         return f"${{env:{name}}}"
     if dialect == "braces":
@@ -153,7 +150,7 @@ def _place(name: str, dialect: Dialect, context: ExportContext) -> str:
 
 
 def _named(known: dict[str, str], wanted: str, secret: str) -> str:
-    """The name under which `secret` is known; a name stands for one secret only."""
+    """Choose the name of a secret; a name stands for one secret only."""
     name, number = wanted, 1
     while known.get(name, secret) != secret:
         number += 1
@@ -162,35 +159,35 @@ def _named(known: dict[str, str], wanted: str, secret: str) -> str:
     return name
 
 
-# A profile's texts in the words of one tool, with a note about each that has none there. Pure.
-
-
-_OURS = ("restart", "roots", "bridge", "inherit_env")  # of a server: nobody else does that
+_OURS = ("restart", "roots", "bridge", "inherit_env")  # keys of a server that no other tool has
 _DEFAULT = StdioServer(command="")  # type: ignore[arg-type]
 
 
 class EntryWriter(Struct):
+    """Writes texts of a profile for one tool, with a note for everything that the tool cannot express."""
+
     tool: Tool
     context: ExportContext
     references: References
     notes: list[str]
 
     def text(self, text: str, key: str = "", called: str = "") -> str:
-        """
+        """Write one text.
+
         Raises:
-            Untranslatable: the tool cannot say part of it.
+            Untranslatable: the tool cannot express part of it.
         """
         return tool_text(text, self.tool, self.context, self.references, key=key, called=called)
 
     def path(self, text: str, *, is_program: bool) -> str:
-        """What a profile says relative to its project; of a program only what is no name to look up."""
+        """Write a path that is relative to the project as an absolute one; the name of a program on PATH stays."""
         has_folder = "/" in text or "\\" in text
         if (is_program and not has_folder) or text.startswith(("/", "~", "\\", "$")) or re.match("[A-Za-z]:", text):
             return self.text(text)
         return self.text("${project}/" + text.removeprefix("./"))
 
     def texts(self, owner: str, key: str, written: Mapping[str, str]) -> dict[str, str]:
-        """Variables or headers; those that cannot be said are left out."""
+        """Write variables or headers; those that cannot be expressed are left out."""
         found = {}
         for name, text in written.items():
             try:
@@ -200,7 +197,7 @@ class EntryWriter(Struct):
         return found
 
     def named(self, owner: str, written: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-        """Variables for a tool that passes on those it is told the names of: literals, and names."""
+        """Split variables for a tool that passes on variables by name: into literals, and names."""
         literals: dict[str, str] = {}
         names = []
         for name, text in written.items():
@@ -214,39 +211,39 @@ class EntryWriter(Struct):
         return literals, names
 
     def mention(self, name: str, server: StdioServer) -> None:
-        """What only acp-launch does for a server."""
+        """Note the keys of a server that only acp-launch supports."""
         lost = [key for key in _OURS if getattr(server, key) != getattr(_DEFAULT, key)]
         if lost:
             self.notes.append(f"{name}: {', '.join(lost)} is left out: only acp-launch does that")
 
     def without_cwd(self, name: str, server: StdioServer) -> None:
         if server.cwd:
-            self.notes.append(f"{name}: cwd is left out: {self.tool.title} knows none")
+            self.notes.append(f"{name}: cwd is left out: {self.tool.title} has no such setting")
 
     def seconds(self, name: str, server: StdioServer, which: str) -> float | None:
-        """A time-out that is not ours by default; None otherwise."""
+        """Return a timeout in seconds; None if it is the default."""
         found = getattr(server.timeouts, which)
         return None if found is None or found == getattr(ServerTimeouts(), which) else float(found)
 
     def tools(self, name: str, server: StdioServer, which: str) -> list[str] | None:
-        """Tools by their names; None for no restriction. Where there is one that cannot be said, that is noted."""
+        """Return the names of allowed or denied tools; None without a restriction, or, with a note, for patterns."""
         globs: Sequence[str] = getattr(server.tools, which)
         if list(globs) == (["*"] if which == "allow" else []):
             return None
         plain = [re.sub(r"\[([*?\[])\]", r"\1", glob) for glob in globs]
         if any(re.search(r"[*?\[]", re.sub(r"\[[*?\[]\]", "", glob)) for glob in globs):
-            self.notes.append(f"{name}: tools.{which} is left out: {self.tool.title} knows no patterns")
+            self.notes.append(f"{name}: tools.{which} is left out: {self.tool.title} does not have patterns")
             return None
         return plain
 
     def unrestricted(self, name: str, server: StdioServer) -> None:
-        """A tool that cannot keep any tools from anybody."""
+        """Note a restriction of tools that cannot be expressed."""
         if server.tools != _DEFAULT.tools:
             self.notes.append(f"{name}: tools is left out: {self.tool.title} shows all of them")
 
 
 def without_empty(**members: Any) -> dict[str, Any]:
-    """Members that have something to say."""
+    """Return the members that are not empty."""
     return {key: value for key, value in members.items() if value not in (None, "", [], {})}
 
 
@@ -255,7 +252,7 @@ Remote = HttpServer | SseServer
 
 
 class Exported(Struct, frozen=True):
-    """`servers` and `agents` as the tool writes them; `variables` and `inputs` are secrets by what it calls them."""
+    """A profile in the tool's format. `variables` and `inputs` are its secrets by their names in the tool."""
 
     servers: Mapping[str, Entry]
     agents: Mapping[str, Entry]
@@ -318,7 +315,7 @@ def _cwd(writer: EntryWriter, server: StdioServer) -> str:
 
 
 def _program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
-    """Claude Desktop, Claude Code, Zed: the shape that most have in common."""
+    """Write a program for Claude Desktop, Claude Code or Zed: the most common format."""
     kinds = {"claude": {"type": "stdio"}, "zed": {"source": "custom"}}
     writer.without_cwd(name, server)
     writer.unrestricted(name, server)
@@ -389,7 +386,7 @@ def _acpx_program(writer: EntryWriter, name: str, server: StdioServer) -> Entry:
 
 
 def _remote(writer: EntryWriter, name: str, server: Remote) -> Entry:
-    """Claude Code, VS Code, Cursor, Zed."""
+    """Write a remote server for Claude Code, VS Code, Cursor or Zed."""
     kinds: dict[str, Entry] = {"zed": {"source": "custom"}}
     kinds |= {tool: {"type": server.type} for tool in ("claude", "vscode")}
     headers = writer.texts(name, "headers", server.headers)
@@ -466,14 +463,11 @@ _REMOTES: Mapping[str, Callable[[EntryWriter, str, Remote], Entry]] = {
 }
 
 
-# What a profile exports goes into a tool's text, or stands alone to be pasted; what is there already stays. Pure.
-
-
 _BEGIN = {"json": "{}\n", "toml": "", "yaml": "extensions: {}\n"}
 
 
 class ExportEntry(Struct, frozen=True):
-    """One entry: under which key, by which name, and how it stands to what is there."""
+    """One entry of the tool's file: its key, its name, and how it differs from the present one."""
 
     holder: str
     name: str
@@ -482,7 +476,7 @@ class ExportEntry(Struct, frozen=True):
 
 
 def pieces(found: Exported, tool: Tool, root: Any) -> tuple[ExportEntry, ...]:
-    """`root` is what the tool's file says now."""
+    """List the entries of an export; `root` is the present content of the tool's file."""
     groups = ((tool.agents, found.agents), (tool.servers, found.servers))
     return tuple(
         ExportEntry(holder, name, value, _difference(root, holder, name, value))
@@ -492,10 +486,10 @@ def pieces(found: Exported, tool: Tool, root: Any) -> tuple[ExportEntry, ...]:
 
 
 def insert_entries(text: str | None, tool: Tool, wanted: tuple[ExportEntry, ...], inputs: Mapping[str, str]) -> str:
-    """`text` is the tool's; None where there is no file.
+    """Put entries into the text of a tool's file; `text` is None for a new file.
 
     Raises:
-        Misfit: something that is none of ours is in the way.
+        Misfit: a value of another type is in the way.
     """
     written = text if text and text.strip() else _BEGIN[tool.syntax]
     for piece in wanted:
@@ -507,7 +501,7 @@ def insert_entries(text: str | None, tool: Tool, wanted: tuple[ExportEntry, ...]
 
 
 def standalone_text(found: Exported, tool: Tool) -> str:
-    """To be pasted: the entries, under the keys they belong to."""
+    """Write the entries on their own, under their keys, for the user to paste."""
     everything = {tool.agents: found.agents, tool.servers: found.servers}
     shown: dict[str, Any] = {key: value for key, value in everything.items() if key and value}
     if tool.syntax == "toml":
@@ -533,7 +527,7 @@ def _difference(root: Any, holder: str, name: str, value: Mapping[str, Any]) -> 
 
 
 def _put(text: str, tool: Tool, piece: ExportEntry) -> str:
-    """What checks that nothing else changed is where each of them is; of JSON it is here."""
+    """Put one entry. Each format's module checks that nothing else changes; for JSON this function does."""
     if tool.syntax == "toml":
         return toml.put(text, piece.holder, piece.name, piece.value)
     if tool.syntax == "yaml":

@@ -1,1 +1,13 @@
+"""
+The plan of a launch: everything is decided, nothing is started.
 
+In: a checked profile, the environment and this machine, or a command line (`--agent`). Out: a `LaunchPlan` in which
+only secrets are unresolved, or every Problem at once. Open `model` first, then `resolve`.
+
+    model        `LaunchPlan` and its parts; a `Value` knows where it came from
+    resolve      a profile and this machine to a plan
+    adhoc        a command line to a plan
+    executable   the program of a command on PATH; directories; programs that a project could replace
+    environment  the variables that a child inherits
+    reach        which programs run in the project, and what keeps the project's files from running in them
+"""

@@ -1,9 +1,8 @@
 """
-The plan of `run --agent 'COMMAND ARGS...'`: no profile, no servers, defaults for the rest. Needs neither YAML nor
-pydantic.
+The plan of `run --agent 'COMMAND ARGS...'`: without a profile or servers, with defaults for the rest.
 
-Its sessions are kept under the program's name and a checksum of the command line, not under the command line
-itself: that may hold a secret, and the session store is a file.
+Its sessions are stored under the program's name and a checksum of the command line. The command line itself may hold a
+secret, and the session store is a file. Needs neither YAML nor pydantic.
 """
 
 import shlex
@@ -20,7 +19,7 @@ from acp_launch.problem import Problem
 from acp_launch.profile.discover import project_of
 from acp_launch.profile.model import Timeouts
 
-PREFIX = "--agent "  # begins the name such sessions are kept under; no profile is called so
+PREFIX = "--agent "  # begins the name under which such sessions are stored; not a valid profile name
 
 
 def adhoc(
@@ -31,7 +30,7 @@ def adhoc(
     cwd_override: Path | None = None,
     session_override: str | None = None,
 ) -> Resolved:
-    """`cwd` is where the command was typed; the overrides are `--cwd` and `--session`.
+    """Plan a command line. `cwd` is where the command was typed; the overrides are `--cwd` and `--session`.
 
     Raises:
         UsageError: as `words`.
@@ -55,16 +54,16 @@ def adhoc(
 
 
 def words(command_line: str) -> list[str]:
-    """The command line in words, as a shell would cut it.
+    """Split the command line into words as a shell would.
 
     Raises:
-        UsageError: it is empty, or a quote is left open.
+        UsageError: it is empty, or a quote is not closed.
     """
     try:
         found = shlex.split(command_line)
     except ValueError as fault:
         raise UsageError(
-            f"--agent: {str(fault)[0].lower()}{str(fault)[1:]} in {command_line}", fix="close it"
+            f"--agent: {str(fault)[0].lower()}{str(fault)[1:]} in {command_line}", fix="correct the quoting"
         ) from None
     if not found or not found[0]:
         raise UsageError("--agent: the command is empty", fix="give a program: --agent 'claude-agent-acp'")

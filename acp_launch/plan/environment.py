@@ -1,7 +1,7 @@
 """
-The environment of a child: what it inherits, and what the profile sets over that.
+The environment of a child: the variables that it inherits, and over them those that the profile sets.
 
-`ACP_LAUNCH_SECRET_*` and the passphrase never pass: secrets reach the one child whose plan names them, and no other.
+`ACP_LAUNCH_SECRET_*` and the passphrase are never inherited: a secret reaches only the child whose plan names it.
 """
 
 import re
@@ -13,15 +13,14 @@ from acp_launch.plan.model import INHERITED, Value
 from acp_launch.secret.value import is_private
 
 # `inherit_env: minimal`, the default of MCP servers: what a program needs to find its files, its language, its screen,
-# the network and its certificates, and what starts servers (npx, uvx, docker, deno, ...) to find what it keeps.
+# the network and certificates, and what runners of servers (npx, uvx, docker, deno, ...) need to find their data.
 #
-# Too small a list breaks Nix, proxies and private certificates in ways nobody connects with it. A credential is no part
-# of any: one that a listed name or address holds stays behind. Not listed on purpose: `SSH_AUTH_SOCK` and the session
-# bus, which open the user's keys and keyring; `NODE_OPTIONS`, `NODE_PATH`, `PYTHONPATH`, `VIRTUAL_ENV` and
-# `LD_LIBRARY_PATH`, which bend whatever runs next; `AWS_*` and its like, which are credentials or choose them.
+# Too small a list breaks Nix, proxies and private certificates in ways that are hard to trace. Credentials are never
+# inherited: a listed variable that holds one stays behind. Left out on purpose: `SSH_AUTH_SOCK` and the session bus,
+# which open the user's keys and keyring; `NODE_OPTIONS`, `NODE_PATH`, `PYTHONPATH`, `VIRTUAL_ENV` and
+# `LD_LIBRARY_PATH`, which change what runs next; `AWS_*` and similar names, which hold or choose credentials.
 
-
-# Each also in lower case, as npm sets them; not `npm_config_*`: by those npx tells a nested npx what to run.
+# Each also in lower case, as npm sets them. Not `npm_config_*`, with which npx tells a nested npx what to run.
 _NPM = (
     *("REGISTRY", "CACHE", "PREFIX", "USERCONFIG", "GLOBALCONFIG", "OFFLINE", "PREFER_OFFLINE"),
     *("PROXY", "HTTPS_PROXY", "NOPROXY", "CAFILE", "STRICT_SSL"),
@@ -38,7 +37,7 @@ MINIMAL = (
     # Version managers put shims on PATH that find the real node or python through these.
     *("NVM_DIR", "NVM_BIN", "VOLTA_HOME", "FNM_*", "ASDF_*", "MISE_*", "PYENV_ROOT", "RBENV_ROOT"),
     *("CARGO_HOME", "RUSTUP_HOME", "GOPATH", "GOROOT", "JAVA_HOME", "DOTNET_ROOT"),
-    # Where those that start servers keep what they downloaded, and where they may download from.
+    # Where runners of servers store their downloads, and where they may download from.
     *(f"NPM_CONFIG_{name}" for name in _NPM),
     *(f"npm_config_{name.lower()}" for name in _NPM),
     *("COREPACK_HOME", "PNPM_HOME", "YARN_CACHE_FOLDER", "BUN_INSTALL", "BUN_INSTALL_CACHE_DIR", "DENO_DIR"),
@@ -49,13 +48,13 @@ WINDOWS = (
     *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA"),
     *("PROGRAMFILES", "PROGRAMFILES(X86)", "USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH"),
 )
-# Within the families above. NIX_CONFIG may hold access tokens, a user's name may be one.
+# Exceptions from the families above. NIX_CONFIG may hold access tokens, and a user name may be one.
 _WITHHELD = re.compile(r"NIX_CONFIG|.*_(?:TOKENS?|PASSWORD|SECRET|AUTH|CREDENTIALS?|KEY|OTP|USERNAME)", re.IGNORECASE)
 _LOGIN = re.compile(r"://[^/\s?#]*@")  # user:password@host, or a token for the user
 
 
 def is_withheld(name: str, value: str) -> bool:
-    """Whether this variable holds a credential. A proxy may: without it there is no network at all."""
+    """Whether this variable holds a credential. A proxy address may have one, since there is no network without it."""
     if _WITHHELD.fullmatch(name):
         return True
     return not name.upper().endswith("_PROXY") and _LOGIN.search(value) is not None
@@ -65,7 +64,7 @@ Inherit = Literal["all", "minimal"] | Sequence[str]
 
 
 def inherited(environ: Mapping[str, str], inherit: Inherit) -> dict[str, str]:
-    """The part of `environ` a child may have."""
+    """Return the part of `environ` that a child inherits."""
     public = {name: value for name, value in environ.items() if not is_private(name)}
     if inherit == "all":
         return public
@@ -76,12 +75,12 @@ def inherited(environ: Mapping[str, str], inherit: Inherit) -> dict[str, str]:
 
 
 def environment(environ: Mapping[str, str], inherit: Inherit, own: Mapping[str, Value]) -> dict[str, Value]:
-    """A child's whole environment; `own` is what its profile sets."""
+    """Return a child's whole environment; `own` is what its profile sets."""
     return {**{name: Value((text,), INHERITED) for name, text in inherited(environ, inherit).items()}, **own}
 
 
 def search_path(environ: Mapping[str, str], inherit: Inherit, *own: Mapping[str, Value]) -> str | None:
-    """The PATH a child will have; of several layers the last wins. A secret in it stays a reference."""
+    """Return the PATH of a child; of several `own` layers the last wins. A secret in it stays a reference."""
     for layer in reversed(own):
         if "PATH" in layer:
             return "".join(str(part) for part in layer["PATH"].parts)
@@ -95,7 +94,7 @@ def _patterns(inherit: Inherit) -> Sequence[str]:
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    if sys.platform == "win32":  # where `Path` and `PATH` are one variable
+    if sys.platform == "win32":  # `Path` and `PATH` are one variable there
         return _matches_exactly(name.upper(), [pattern.upper() for pattern in patterns])
     return _matches_exactly(name, patterns)
 

@@ -1,8 +1,9 @@
 """
-Find the program a command names, the way the child's own system call will, and say why it could not start.
+Programs and directories on this machine: `find` resolves a command, `usable` a directory. Else they say why not.
 
-The path found is not resolved through links: a virtual environment's python and every busybox tool are links that
-must be called by their own names.
+A program is found as the child's system call will find it. Links are not resolved: a virtual environment's python and
+every busybox tool are links that must be called by their own names. `taken_over` says why a command line would run
+something that the project brought, instead of the program that it names.
 """
 
 import json
@@ -17,7 +18,7 @@ from msgspec import Struct
 from acp_launch.private import Unfit, read_bounded
 from acp_launch.settings.load import grounds, lies_in
 
-# How to get what agents and servers are run with.
+# How to install the runners of agents and servers.
 _RUNTIMES = {
     "npx": "install Node.js, which brings npx",
     "node": "install Node.js",
@@ -26,16 +27,16 @@ _RUNTIMES = {
 
 
 class CannotRun(Struct, frozen=True):
-    """Why not, and what to do."""
+    """Why a program or a directory cannot be used, and the fix."""
 
     message: str
     fix: str
 
 
 def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
-    """`path` is the PATH of the child; `project` is what a relative path is relative to."""
+    """Find the program of a command. `path` is the PATH of the child; a relative path is relative to `project`."""
     if command.startswith("~"):
-        return CannotRun(f'"{command}": no shell runs here that would expand "~"', f"write ${{home}}{command[1:]}")
+        return CannotRun(f'"{command}": acp-launch does not expand "~"', f"write ${{home}}{command[1:]}")
     if "\0" in command:
         return CannotRun("the command holds a NUL character", "remove it")
     if os.sep in command or "/" in command:
@@ -50,13 +51,13 @@ def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
 
 
 def _folders(path: str | None) -> list[Path]:
-    """Those of PATH that are absolute: another means the project we happen to be in, which would choose what runs."""
+    """Return the absolute folders of PATH. In relative ones the project would choose what runs, so they are skipped."""
     folders = map(Path, filter(None, (os.defpath if path is None else path).split(os.pathsep)))
     return [folder for folder in folders if folder.is_absolute()]
 
 
 def _spellings(file: Path, path: str | None) -> Iterator[Path]:
-    """On Windows a program is named without its extension."""
+    """Yield the names that a program may have; on Windows also with an extension."""
     yield file
     if sys.platform == "win32":
         for extension in os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";"):
@@ -87,7 +88,7 @@ def _checked(file: Path, command: str, path: str | None) -> Path | CannotRun:
 def _no_such_file(file: Path, command: str) -> CannotRun:
     if " " in command.strip():
         return CannotRun(f'there is no program "{file}"', "put the arguments under args; command is the program alone")
-    return CannotRun(f'there is no program "{file}"', "correct the path; a relative one begins at the project")
+    return CannotRun(f'there is no program "{file}"', "correct the path; a relative path begins at the project")
 
 
 def _not_executable(file: Path) -> CannotRun:
@@ -100,19 +101,19 @@ def _missing(command: str, folders: int) -> CannotRun:
         return CannotRun(what, "put the arguments under args; command is the program alone")
     if advice := _advice(command):
         return CannotRun(what, f"{advice}, or give an absolute path")
-    return CannotRun(what, "install it, or give an absolute path; a shell's aliases and functions do not count")
+    return CannotRun(what, "install it, or give an absolute path; aliases and functions of a shell do not work here")
 
 
 def _advice(command: str) -> str:
-    """How to get it, where that is known."""
-    from acp_launch.profile.agents import known  # a table that is only needed when something is missing
+    """Say how to install a program; empty if unknown."""
+    from acp_launch.profile.agents import known  # only needed when a program is missing
 
     agent = known(command)
     return agent.install if agent else _RUNTIMES.get(command, "")
 
 
 def _without_interpreter(file: Path, path: str | None) -> CannotRun | None:
-    """A script whose `#!` names nothing fails with "No such file", which misleads everybody."""
+    """Check the `#!` of a script. A script without its interpreter fails with "No such file", which is misleading."""
     line = _first_line(file)
     words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
     if not words or sys.platform == "win32":
@@ -142,13 +143,13 @@ def _without_env_program(file: Path, words: list[str], path: str | None) -> Cann
     return CannotRun(f'"{file}" needs {program}, which is not on PATH', f"install {program}")
 
 
-# Directories a session works in: absolute, there, and open to us. Agents check none of this reliably themselves.
-
-
 def usable(text: str, *, base: Path) -> Path | CannotRun:
-    """`base` is what a relative path is relative to; it is absolute."""
+    """Check a directory of a session, since agents do not check it reliably themselves.
+
+    It must exist, and be readable. A relative path is relative to `base`, which is absolute.
+    """
     if text.startswith("~"):
-        return CannotRun(f'"{text}": no shell runs here that would expand "~"', f"write ${{home}}{text[1:]}")
+        return CannotRun(f'"{text}": acp-launch does not expand "~"', f"write ${{home}}{text[1:]}")
     if not text.strip() or "\0" in text:
         return CannotRun("expected a directory, found no path", "write a path, or remove the key")
     directory = Path(os.path.normpath(base / text))
@@ -164,12 +165,12 @@ def _checked_directory(directory: Path) -> Path | CannotRun:
     if not directory.is_dir():
         return CannotRun(f'"{directory}" is not a directory', "name a directory")
     if not os.access(directory, os.R_OK | os.X_OK):
-        return CannotRun(f'the directory "{directory}" may not be entered', f"chmod u+rx {directory}")
+        return CannotRun(f'cannot enter the directory "{directory}"', f"chmod u+rx {directory}")
     return directory
 
 
 def distinct(directories: Iterable[Path], *, besides: Path) -> tuple[Path, ...]:
-    """Each real directory once, without `besides` (ACP "additional directories")."""
+    """Return each real directory once, without `besides` (ACP "additional directories")."""
     seen = {os.path.realpath(besides)}
     kept = []
     for directory in directories:
@@ -179,22 +180,18 @@ def distinct(directories: Iterable[Path], *, besides: Path) -> tuple[Path, ...]:
     return tuple(kept)
 
 
-# Programs that run what lies in the directory they are started in: Python adds it to its path for `-m` and `-c`, and
-# npx prefers what a project has to what is published.
-#
-# What is looked at is a command line, also within `env` and `sh -c`: this is for programs that have to work in a
-# project which the profile does not speak for. Others are not started there at all (see `reach`).
-
-
+# Programs that run files of their working directory: Python adds it to its path for `-m` and `-c`, and npx prefers a
+# project's package to the published one. These functions read a command line, also inside `env` and `sh -c`. They are
+# for programs that must work in a project that the user has not accepted; other programs do not start there (`reach`).
 LARGEST = 4 * 1024 * 1024  # bytes of a package.json
-SETTINGS = (".npmrc", "bunfig.toml")  # say where a package comes from and by which program it is run
+SETTINGS = (".npmrc", "bunfig.toml")  # choose where a package comes from and which program runs it
 PACKAGE = ("-p", "--package")
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*(?:\.exe)?", re.IGNORECASE)
 _FLAGS = re.compile(r"-(?P<flags>[A-Za-z]*?)(?P<code>[mc].*)?")  # -m NAME, -c CODE: also `-um`, `-cpass`
 _SAFE = frozenset("IP")  # flags that keep the working directory off the path
 _BETWEEN = re.compile(r"[\s'\"();&|]+")
 _TAKES_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-_RUNNERS = {"npx": (), "bunx": (), "npm": ("exec", "x"), "bun": ("x",)}  # pnpx and yarn dlx never look there
+_RUNNERS = {"npx": (), "bunx": (), "npm": ("exec", "x"), "bun": ("x",)}  # pnpx and yarn dlx ignore the project
 
 
 def imports_from_here(words: Sequence[str]) -> bool:
@@ -206,25 +203,25 @@ def imports_from_here(words: Sequence[str]) -> bool:
 
 
 def taken_over(words: Sequence[str], cwd: Path) -> CannotRun | None:
-    """Why this command line would run something else than it says when started in this directory; None if it would
+    """Say why this command line, started in this directory, would run something else than it names; None if it would
     not."""
     for runner, name in _fetched(_flat(words)):
         fix = f"install {name or 'it'} and name its command; or, for a server, leave out cwd and bridge"
         if name and (found := next(_in_its_place(name, cwd), None)):
-            what = f"{runner} would run {found}, which this project brought, and not the published {name}"
+            what = f"{runner} would run {found} from this project, and not the published {name}"
             return CannotRun(what, fix)
         if found := next(_settings(cwd), None):
-            return CannotRun(f"{runner} would do as {found} says, which this project brought", fix)
+            return CannotRun(f"{runner} would follow {found} from this project", fix)
     return None
 
 
 def _flat(words: Sequence[str]) -> list[str]:
-    """With what a shell is given taken apart: enough to recognise a program."""
+    """Split words at shell syntax too; enough to recognise a program."""
     return [piece for word in words for piece in _BETWEEN.split(word) if piece]
 
 
 def _is_code(options: Sequence[str]) -> bool:
-    """Whether these words, after Python's name, are options up to `-m` or `-c`, and none that makes those safe."""
+    """Whether these words after Python's name are options up to `-m` or `-c`, without one that makes those safe."""
     words = iter(options)
     for word in words:
         if word in _TAKES_VALUE:
@@ -241,7 +238,7 @@ def _is_code(options: Sequence[str]) -> bool:
 
 
 def _fetched(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The runners in a command line, each with the names of what it is to run; empty where that has none."""
+    """Yield the runners in a command line with the names of what they run; an empty name if that is not clear."""
     for index, word in enumerate(words):
         runner, rest = PurePath(word).stem, words[index + 1 :]
         verbs = _RUNNERS.get(runner)
@@ -253,7 +250,7 @@ def _fetched(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _names(args: Sequence[str]) -> Iterator[str]:
-    """Of packages, and of the program that is run of one; without their versions."""
+    """Yield the names of the packages and of the program that a runner starts, without versions."""
     words = iter(args)
     for word in words:
         if word in PACKAGE:
@@ -271,7 +268,7 @@ def _bare(package: str) -> str:
 
 
 def _in_its_place(name: str, cwd: Path) -> Iterator[Path]:
-    """What lies in this project where a runner looks before it fetches `name`."""
+    """Yield the files of this project that a runner prefers to the published `name`."""
     for directory in _around(cwd):
         modules = directory / "node_modules"
         yield from filter(os.path.lexists, (modules / name, modules / ".bin" / name))
@@ -284,7 +281,7 @@ def _settings(cwd: Path) -> Iterator[Path]:
 
 
 def _is_named(name: str, file: Path) -> bool:
-    """Whether a package says that it is, or has, what `name` means. One that cannot be read may say so to others."""
+    """Whether a package.json claims `name`, as its own name or as a program; also if it cannot be read."""
     try:
         found = read_bounded(file, LARGEST)
     except (OSError, Unfit):
@@ -296,14 +293,14 @@ def _is_named(name: str, file: Path) -> bool:
     if not isinstance(package, dict):
         return False
     called, programs, folders = package.get("name"), package.get("bin"), package.get("directories")
-    if isinstance(folders, dict) and "bin" in folders:  # whatever lies in there is a program
+    if isinstance(folders, dict) and "bin" in folders:  # every file in it is a program
         return True
-    if isinstance(programs, str):  # it is called as the package is, without the scope
+    if isinstance(programs, str):  # the program has the name of the package, without the scope
         return name in (called, str(called).rpartition("/")[2])
     return name == called or (isinstance(programs, dict) and name in programs)
 
 
 def _around(cwd: Path) -> Iterator[Path]:
-    """From here up to the root of the outermost project, less the user's home."""
+    """Yield the directories from here up to the root of the outermost project, without the user's home."""
     projects = [*grounds(cwd)] or [cwd]
     return (each for each in (cwd, *cwd.parents) if lies_in(each, projects))

@@ -1,8 +1,8 @@
 """
-Everything decided, nothing started: what `plan` prints and what `run` does.
+A `LaunchPlan`: everything that `plan` prints and `run` does.
 
-Each `Value` knows where it came from and keeps its secrets as references; `reveal` is the one place where a
-secret becomes text, and its results go to a child's environment, an argument list or an HTTP header only.
+Each `Value` knows its origin and keeps its secrets as references. Only `reveal` turns a secret into text, and its
+result goes only into a child's environment, an argument list or an HTTP header.
 """
 
 import shlex
@@ -19,7 +19,7 @@ from acp_launch.secret.value import Secret
 
 
 class Origin(Struct, frozen=True):
-    """Where a value came from: a place in a profile, or `source` alone (`inherited`, `--agent`)."""
+    """The origin of a value: a place in a profile, or `source` alone (`inherited`, `--agent`)."""
 
     source: str
     line: int = 0
@@ -30,16 +30,16 @@ class Origin(Struct, frozen=True):
         return ":".join([self.source, *(str(number) for number in (self.line, self.column) if number)])
 
     def problem(self, message: str, fix: str) -> Problem:
-        """Something wrong with the value, at its place."""
+        """Report a problem with the value at its place."""
         return Problem(self.source, self.line, self.column, self.path, message, fix)
 
 
 INHERITED = Origin("inherited")
-OURS = Origin("acp-launch")  # of a variable that keeps a program from the project it runs in
+OURS = Origin("acp-launch")  # of a variable that keeps the project's files from running in a program
 
 
 class Inherited(str):
-    """Text a `${env:NAME}` stood for. It may be a credential, so it is shown as the reference it came from."""
+    """The value of a `${env:NAME}`. It may be a credential, so it is shown as its reference."""
 
     reference: EnvironmentReference
 
@@ -50,7 +50,7 @@ class Inherited(str):
 
 
 class Value(Struct, frozen=True):
-    """Text in which only secrets are still open, and where it came from."""
+    """Text in which only secrets are unresolved, and its origin."""
 
     parts: tuple[str | SecretReference, ...]
     origin: Origin
@@ -60,11 +60,11 @@ class Value(Struct, frozen=True):
         return tuple(part for part in self.parts if isinstance(part, SecretReference))
 
     def display(self) -> str:
-        """The text with references for every secret and every value from the environment: safe to print."""
+        """Return the text with references for every secret and every value from the environment: safe to print."""
         return "".join(str(part.reference) if isinstance(part, Inherited) else str(part) for part in self.parts)
 
     def reveal(self, secrets: Mapping[str, Secret]) -> str:
-        """The text itself; `secrets` maps each reference's name to its value. KeyError when one is missing."""
+        """Return the text itself; `secrets` maps each reference's name to its value. KeyError if one is missing."""
         return "".join(part if isinstance(part, str) else secrets[part.name].expose() for part in self.parts)
 
     def __repr__(self) -> str:  # an inherited value may be a credential too
@@ -81,7 +81,7 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
     cwd: Path
 
     def display(self) -> str:
-        """Its command line, as a shell would read it: safe to print."""
+        """Return its command line, quoted for a shell: safe to print."""
         from acp_launch.secret.detect import masked
 
         arguments = masked(shlex.join(argument.display() for argument in self.args))
@@ -90,10 +90,11 @@ class ProcessPlan(Struct, frozen=True, kw_only=True):
 
 class StdioPlan(Struct, frozen=True, kw_only=True):
     """
-    A stdio MCP server. With `bridge` we start it, and `env` is its whole environment; without, the agent does, in its
-    own directory, and adds its own: then `env` holds only what the profile sets, and the rest below means nothing.
+    A stdio MCP server.
 
-    Without a `cwd` it runs in an empty directory of its own, which the launch makes (`process.workdir`).
+    With `bridge`, acp-launch starts it, and `env` is its whole environment. Without, the agent starts it in its own
+    directory and adds its own environment; then `env` holds only what the profile sets, and the fields below `cwd` have
+    no effect. If `cwd` is None, the server runs in an empty directory of its own, which the launch creates.
     """
 
     name: str
@@ -123,7 +124,7 @@ ServerPlan = StdioPlan | RemotePlan
 
 
 class RulePlan(Struct, frozen=True):
-    """A rule about tool calls. The globs in `match.path` are absolute; where a link leads elsewhere, both are there."""
+    """A rule about tool calls. The globs in `match.path` are absolute; a path through a link has a second, real one."""
 
     answer: Approval
     match: Match
@@ -134,8 +135,11 @@ class RulePlan(Struct, frozen=True):
 
 
 class LaunchPlan(Struct, frozen=True, kw_only=True):
-    """`profile` is the name sessions are kept under, `file` where it was read (None for `--agent`). `called` is how a
-    command names it, empty for `--agent`; `is_built_in` whether it came with acp-launch, so that it cannot be changed.
+    """
+    The plan of a launch.
+
+    `profile` is the name under which sessions are stored; `file` is the profile's file, None for `--agent`. `called` is
+    its name in commands, empty for `--agent`. `is_built_in` profiles come with acp-launch and cannot be changed.
     """
 
     profile: str
@@ -153,7 +157,7 @@ class LaunchPlan(Struct, frozen=True, kw_only=True):
     servers: tuple[ServerPlan, ...]
     mode: str | None = None
     config: Mapping[str, str | bool] = field(default_factory=dict)
-    origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # of what the files say; a list is one value
+    origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # of each value in the files; a list is one value
     rules: tuple[RulePlan, ...] = ()
     client: Client = field(default_factory=Client)
 

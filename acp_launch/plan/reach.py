@@ -1,10 +1,10 @@
 """
-What of a project reaches the programs of a profile, by the directory they are started in.
+The reach of a project: which of its files could run in the programs that a profile starts there.
 
-Most programs look there first for what they run: modules, packages, settings. A profile that came with the project was
-accepted together with it. One of the user's own means the same programs wherever it is used, and nobody has accepted
-the project: so its servers get a directory of their own unless it says otherwise, and what does run in the project
-(the agent above all) is kept from what can be kept from it.
+Most programs search their working directory first for modules, packages and settings. A profile that came with the
+project was accepted together with it. The user's own profile starts the same programs in any project, and the user has
+not accepted the project. So its servers run in empty directories unless the profile says otherwise, and programs that
+must run in the project, above all the agent, are protected from its files as far as possible.
 """
 
 import os
@@ -22,8 +22,8 @@ _SAFE = {"PYTHONSAFEPATH": Value(("1",), OURS)}
 
 
 def speaks_for(found: Found, session: Path, *, is_named: bool) -> bool:
-    """Whether who accepted the profile accepted the session's directory with it: it is of the project that the profile
-    came with, or `is_named`, by the profile or by `--cwd`."""
+    """Whether accepting the profile also accepted the session's directory: it belongs to the profile's project, or
+    `is_named` by the profile or by `--cwd`."""
     if found.origin in OWN:
         return False
     project, session = real(found.project), real(session)
@@ -34,8 +34,10 @@ def speaks_for(found: Found, session: Path, *, is_named: bool) -> bool:
 
 
 def names_project(path: str, found: Found) -> bool:
-    """Whether a path in the profile is written as one of the project that the user works in: as `${cwd}`, or, in a
-    profile that has no project of its own, as `${project}` or relative to that."""
+    """Whether a path in the profile names a place in the project that the user works in.
+
+    That is `${cwd}`, or, in a profile without its own project, `${project}` or a relative path.
+    """
     is_own = found.origin in OWN
     first = next(iter(parse(path)), "/")
     if isinstance(first, VariableReference):
@@ -44,7 +46,7 @@ def names_project(path: str, found: Found) -> bool:
 
 
 def is_of_session(argument: str, session: Path) -> bool:
-    """Whether an argument, or what it assigns, names a file by its place in the session's directory."""
+    """Whether an argument, or the value it assigns, names a file relative to the session's directory."""
     path = argument.rpartition("=")[2]
     if path in (".", "..") or path.startswith(("./", "../")):
         return True
@@ -53,12 +55,12 @@ def is_of_session(argument: str, session: Path) -> bool:
 
 
 def kept_out(program: Path, args: Sequence[Value]) -> Mapping[str, Value]:
-    """The variables that keep a program in a project from running what lies there, as far as any do."""
+    """Return the variables that keep a program from running files of the project, as far as there are any."""
     from acp_launch.plan.executable import imports_from_here
 
     return _SAFE if imports_from_here(words(program, args)) else {}
 
 
 def words(program: Path, args: Sequence[Value]) -> list[str]:
-    """The command line; secrets stay references."""
+    """Return the command line in words; secrets stay references."""
     return [str(program), *("".join(map(str, argument.parts)) for argument in args)]

@@ -1,8 +1,12 @@
 """
-A checked profile and this machine become a `LaunchPlan`, or every Problem at once.
+The resolution of a profile: together with this machine it becomes a `LaunchPlan`, or every Problem at once.
 
-This reads the machine (environment, files, PATH) and changes nothing. Secrets stay references: whether they can be
-had is the next question, asked once, when something is about to start.
+`resolve` reads the machine (environment, files, PATH) and changes nothing. Secrets stay references; they are looked up
+once, when something is about to start. `needs` lists them, and `unmet` reports those that were not found.
+
+The steps are: `Substitution` fills in references, `Machine` finds directories and programs, `servers` and `rules`
+plan those, and `_Walk` puts everything together. Each records problems at their places and goes on, so that all are
+reported at once.
 """
 
 import glob
@@ -56,12 +60,10 @@ from acp_launch.secret.reference import (
 )
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, variable
 
-# References become text, one value of a profile at a time; secrets stay references. What cannot be resolved becomes a
-# Problem at its place in the file, and the walk goes on, so that all of them are reported at once.
-
 
 class Substitution(Struct):
-    """One walk over one profile. `variables` are what `${project}` and its like stand for."""
+    """Fills in the references of one profile; secrets stay references. `variables` are the values of `${project}` and
+    the like."""
 
     loaded: Loaded
     environ: Mapping[str, str]
@@ -69,15 +71,16 @@ class Substitution(Struct):
     problems: list[Problem] = field(default_factory=list)
 
     def origin(self, path: KeyPath, *, offset: int = 0) -> Origin:
+        """Return where the value at `path` is written."""
         at = self.loaded.positions.where(path, offset=offset)
         return Origin(at.file, at.line, at.column, dotted(path))
 
     def origins(self) -> dict[KeyPath, Origin]:
-        """Where each value is written that the profile's files come to; a list is one."""
+        """Return where each value of the merged profile is written; a list is one value."""
         return {path: self.origin(path) for path in _leaves(self.loaded.merged, ())}
 
     def value(self, path: KeyPath, template: str) -> Value | None:
-        """None when something in it is unresolved; the problem is noted."""
+        """Resolve one value; None if part of it cannot be resolved, which is recorded as a problem."""
         value, complete = self._substituted(path, template)
         return value if complete else None
 
@@ -90,7 +93,7 @@ class Substitution(Struct):
         return tuple(value for value in found if value is not None)
 
     def text(self, path: KeyPath, template: str) -> str | None:
-        """For what this machine is asked about now: a checked profile has no secret there."""
+        """Resolve a value that is needed now, such as a path; a checked profile has no secret there."""
         value, complete = self._substituted(path, template)
         return value.reveal({}) if complete else None
 
@@ -101,7 +104,7 @@ class Substitution(Struct):
         self.problem(path, reason.message, reason.fix)
 
     def _substituted(self, path: KeyPath, template: str) -> tuple[Value, bool]:
-        """What is known of a value, and whether that is all of it."""
+        """Resolve the parts of a value; also return whether all of them could be resolved."""
         parts = [self._resolved(path, template, part) for part in parse(template)]
         known = tuple(part for part in parts if part is not None)
         return Value(known, self.origin(path)), len(known) == len(parts)
@@ -125,7 +128,7 @@ class Substitution(Struct):
             return Inherited(found, part)
         if part.default is not None:
             return part.default
-        if part.name in self.environ:  # set on purpose to nothing
+        if part.name in self.environ:  # deliberately set to an empty value
             return ""
         where = self.origin(path, offset=place(template, part))
         if found:
@@ -144,12 +147,13 @@ def _leaves(value: Plain, path: KeyPath) -> Iterator[KeyPath]:
         yield from _leaves(inner, (*path, key))
 
 
-# This machine is asked for the directories and programs a profile names. What it does not have becomes a Problem at its
-# place; for a server that is not required, a warning.
-
-
 class Machine(Struct):
-    """`required` is False where a session opens without what is missing. `found` is what is there, by its path."""
+    """
+    Finds the directories and programs that a profile names.
+
+    A missing one is a problem at its place, or only a warning if it is not `required`, because the session opens
+    without it. `found` holds the results by their paths in the profile.
+    """
 
     substitution: Substitution
     found: dict[KeyPath, Path] = field(default_factory=dict)
@@ -160,16 +164,16 @@ class Machine(Struct):
 
     @property
     def project(self) -> Path:
-        """What relative paths are relative to."""
+        """The directory for relative paths."""
         return self.substitution.loaded.found.project
 
     def directory(self, path: KeyPath, written: str, *, required: bool = True) -> Path | None:
-        """The directory that the text at `path` names; None when the problem is noted."""
+        """Find the directory that the text at `path` names; None if there is a problem, which is recorded."""
         text = self.substitution.text(path, written)
         return None if text is None else self._had(usable(text, base=self.project), path, required)
 
     def command(self, path: KeyPath, written: str, *, search: str | None, required: bool = True) -> Path | None:
-        """The program that the text at `path` names; `search` is its PATH."""
+        """Find the program that the text at `path` names; `search` is its PATH."""
         text = self.substitution.text(path, written)
         if text is None:
             return None
@@ -178,7 +182,7 @@ class Machine(Struct):
     def as_named(
         self, path: KeyPath, program: Path, args: Sequence[Value], *, cwd: Path, required: bool = True
     ) -> Path | None:
-        """The same program, unless what lies in `cwd` would be run for what it names."""
+        """Return the program; None and a problem if files in `cwd` would run instead of what it names."""
         from acp_launch.plan.executable import taken_over
 
         return self._had(taken_over(words(program, args), cwd) or program, path, required)
@@ -198,12 +202,9 @@ class Machine(Struct):
         self.substitution.problems.append(problem._replace(severity="warning"))
 
 
-# The MCP servers of a profile on this machine, as far as it has them; what is missing is noted by `plan.machine`.
-
-
 class SessionContext(Struct, frozen=True):
-    """`agent_env` is what the profile sets for the agent, which starts some servers itself. `is_accepted`: the profile
-    speaks for the project that the session works in."""
+    """The session of the servers. `agent_env` is what the profile sets for the agent, which starts some servers itself.
+    `is_accepted`: the user accepted the session's project together with the profile."""
 
     cwd: Path
     agent_env: Mapping[str, Value]
@@ -211,6 +212,7 @@ class SessionContext(Struct, frozen=True):
 
 
 def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
+    """Plan the MCP servers that this machine can start; problems of the others are recorded."""
     for name, server in machine.substitution.loaded.profile.mcp_servers.items():
         made = (
             _stdio(machine, name, server, session)
@@ -222,9 +224,9 @@ def servers(machine: Machine, session: SessionContext) -> Iterator[ServerPlan]:
 
 
 def process(server: StdioPlan, environ: Mapping[str, str]) -> ProcessPlan:
-    """The process to start where no agent is. What an agent would start itself gets what any server inherits.
+    """Plan the process of a server without an agent. A server that the agent would start gets the usual environment.
 
-    A server that is to have a directory of its own has the root until there is one.
+    A server with an empty directory of its own gets the root directory until that is created.
     """
     env = server.env if server.bridge else environment(environ, "minimal", server.env)
     cwd = server.cwd or Path("/")
@@ -268,23 +270,23 @@ def _stdio(machine: Machine, name: str, server: StdioServer, session: SessionCon
 
 
 def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
-    """Of arguments that mean files of the session's directory, where the server does not run."""
+    """Warn about arguments that name files of the session's directory, because the server does not run there."""
     for argument in args:
         text = argument.display()
         if is_of_session(text, session):
-            what = f'the server runs in an empty directory of its own, and "{text}" is relative'
+            what = f'the server runs in an empty directory of its own, but "{text}" is a relative path'
             problem = argument.origin.problem(what, "begin it with ${project}/, or set cwd: ${project}")
             machine.substitution.problems.append(problem._replace(severity="warning"))
 
 
 def _is_apart(machine: Machine, server: StdioServer, session: SessionContext) -> bool:
-    """Whether it runs in an empty directory of its own."""
+    """Whether a server runs in an empty directory of its own."""
     is_free = server.bridge and server.cwd is None and not session.is_accepted
     return is_free and not _is_of_project(machine, server.command)
 
 
 def _is_exposed(machine: Machine, server: StdioServer, session: SessionContext) -> bool:
-    """Whether it runs in a project that nobody has accepted, without being a program of that project itself."""
+    """Whether a server runs in a project that the user has not accepted, without being a program of that project."""
     if session.is_accepted:
         return False
     if server.bridge and server.cwd is not None:
@@ -305,7 +307,7 @@ def _directory(machine: Machine, name: str, server: StdioServer, session: Path) 
 
 
 def _search(machine: Machine, server: StdioServer, session: SessionContext, own: Mapping[str, Value]) -> str | None:
-    """The PATH of whoever starts it, where the server sets none."""
+    """Return the PATH for finding a server: its own, else that of the process that starts it."""
     if server.bridge:
         return search_path(machine.environ, server.inherit_env, own)
     agent = machine.substitution.loaded.profile.agent
@@ -327,30 +329,26 @@ def _remote(machine: Machine, name: str, server: HttpServer | SseServer) -> Remo
 
 
 def _clear(machine: Machine, path: KeyPath, url: Value, headers: Mapping[str, Value]) -> None:
-    """A warning, where only this machine knows the host; of any other `rules` speaks."""
+    """Warn about credentials sent unencrypted, if the host comes from a reference; `rules` reports all other hosts."""
     names = [name for name, value in headers.items() if value.secrets or noun(name)]
     if names and is_in_the_clear("".join(str(part) for part in url.parts)):
         machine.warn((*path, "url"), CLEAR.format(", ".join(names)), CLEAR_FIX)
 
 
 def _discreet(url: Value, fault: str) -> str:
-    """An address that came from the environment may hold a credential, so it is not repeated."""
+    """Describe a wrong address without quoting one from the environment, which may hold a credential."""
     if not any(isinstance(part, Inherited) for part in url.parts):
         return fault
-    return f"{url.display()} does not stand for an http or https url"
+    return f"{url.display()} is not an http or https url"
 
 
-# The rules of a profile on this machine: references filled in, paths absolute.
-#
-# A directory's name is no glob, so what stands for `${project}` is quoted. Whoever judges a tool call later asks no
-# file system; so where the fixed part of a path leads through a link, the place it leads to is a glob of its own.
-
-
+# Permission rules. The value of `${project}` is quoted, since a directory's name is not a glob. Tool calls are judged
+# later without the file system, so a path whose fixed part leads through a link gets a second glob with the real path.
 _WILD = frozenset("*?[")
 
 
 def rules(substitution: Substitution) -> tuple[RulePlan, ...]:
-    """In their order; what is unresolved is noted."""
+    """Resolve the permission rules in order: references filled in, paths absolute. Problems are recorded."""
     quoted = {name: glob.escape(value) for name, value in substitution.variables.items()}
     quoting = Substitution(substitution.loaded, substitution.environ, quoted, substitution.problems)
     written = substitution.loaded.profile.permissions.rules
@@ -368,21 +366,21 @@ def _rule(substitution: Substitution, path: KeyPath, rule: Rule) -> RulePlan:
 
 
 def _answer(rule: Rule) -> tuple[Approval, Match]:
-    """The one that is written."""
+    """Return the answer of a rule, and its match."""
     found: tuple[tuple[Approval, Match], ...] = (("allow", rule.allow), ("deny", rule.deny), ("ask", rule.ask))
     return next((answer, match) for answer, match in found if match != Match())
 
 
 def _texts(substitution: Substitution, path: KeyPath, written: tuple[str, ...]) -> list[str]:
     locate = substitution.loaded.positions.locate
-    is_list = bool(written) and locate((*path, 0)) != locate(path, key=True)  # a text stands for a list of one
+    is_list = bool(written) and locate((*path, 0)) != locate(path, key=True)  # a text may stand for a list of one
     places = ((*path, index) if is_list else path for index in range(len(written)))
     texts = map(substitution.text, places, written)
     return [text for text in texts if text is not None]
 
 
 def _absolute(project: str, written: str) -> Iterator[str]:
-    """`written` below the project, and where its fixed part really is; a directory (`src/`) means all in it."""
+    """Yield the absolute glob, and a second one if its fixed part leads through a link. `src/` means all in it."""
     path = os.path.normpath(os.path.join(project, written))  # noqa: PTH118 - a glob is no path
     path = f"{path}/**" if written.endswith("/") else path
     yield path
@@ -393,9 +391,6 @@ def _absolute(project: str, written: str) -> Iterator[str]:
         yield "/".join([glob.escape(real), *parts[fixed:]])
 
 
-# Which secrets a profile needs, where it says so, and what is wrong when one cannot be had. Nothing is looked up here.
-
-
 class Need(Struct, frozen=True):
     """One reference to a secret; `origin` is the place of its `${`."""
 
@@ -404,10 +399,9 @@ class Need(Struct, frozen=True):
 
 
 def needs(loaded: Loaded, *, without: Iterable[str] = ()) -> tuple[Need, ...]:
-    """Every reference to a secret in the profile, in the order of its lines, of one file after the other; twice in one
-    text counts once.
+    """List every reference to a secret in the profile, file by file in the order of lines; each once per text.
 
-    `without` names servers that nobody will start.
+    `without` names servers that will not be started.
     """
     unused = {("mcp_servers", name) for name in without}
     used = ((path, template) for path, template in templates(loaded.profile) if path[:2] not in unused)
@@ -423,12 +417,12 @@ def _within(loaded: Loaded, path: KeyPath, template: str) -> Iterable[Need]:
 
 
 def unmet(needs: Iterable[Need], outcomes: Mapping[str, Outcome]) -> tuple[Problem, ...]:
-    """One problem for each reference whose secret was not found."""
+    """Return a problem for each reference whose secret was not found."""
     return tuple(_problem(need, outcomes[need.name]) for need in needs if outcomes[need.name].state != "found")
 
 
 def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Problem, ...]:
-    """A problem for each header that its secret would break into two; no value is repeated."""
+    """Return a problem for each header whose secret has a line break; values are never quoted."""
     headers = [
         value
         for server in (plan.servers if plan else ())
@@ -438,7 +432,7 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
     ]
     return tuple(
         value.origin.problem(
-            f"{fault}, and the secret in this one does",
+            f"{fault}, but the secret in this one does",
             f"keep it as one line: acp-launch secret set {value.secrets[0].name}",
         )
         for value in headers
@@ -448,32 +442,32 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
 
 def _problem(need: Need, outcome: Outcome) -> Problem:
     if outcome.state == "missing":
-        message = f'no secret named "{need.name}" in the {outcome.source}'
+        message = f'secret "{need.name}" is not set in the {outcome.source}'
     else:
-        message = f'the secret "{need.name}" cannot be had: {outcome.reason}'
+        message = f'cannot read secret "{need.name}": {outcome.reason}'
     return need.origin.problem(message, outcome.fix or next_command(need.name, outcome.state))
 
 
 def next_command(name: str, state: State) -> str:
-    """What to do about a secret that was not found, when the store does not know better."""
+    """Return the fix for a secret that was not found, if the store does not give one."""
     export = f"export {variable(name)}=..."
     return {
         "missing": f"acp-launch secret set {name}",
         "locked": f"unlock it and try again, or {export}",
         "denied": f"try again and allow it, or {export}",
-        "too large": f"keep at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
-    }.get(state, f"acp-launch secret set {name} says how to choose another store; or {export}")
+        "too large": f"store at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
+    }.get(state, f"acp-launch secret set {name} shows how to choose another store; or {export}")
 
 
 class Resolved(Struct, frozen=True):
     """
-    `plan` is None when a problem is an error. `problems` hold the profile's own warnings too. `found` are the programs
-    and directories that are there, by what names them; with or without a plan.
+    The result of `resolve`. `plan` is None if a problem is an error. `problems` include the profile's own warnings.
+    `found` are the existing programs and directories by their paths in the profile, with or without a plan.
     """
 
     plan: LaunchPlan | None
     problems: tuple[Problem, ...]
-    needs: tuple[Need, ...] = ()  # the secrets of the plan; without one, of the profile
+    needs: tuple[Need, ...] = ()  # the secrets of the plan; if there is none, of the profile
     found: Mapping[KeyPath, Path] = {}
 
 
@@ -486,7 +480,7 @@ def resolve(
     cwd_override: Path | None = None,
     session_override: str | None = None,
 ) -> Resolved:
-    """`cwd` is where the command was typed; the overrides are `--cwd` and `--session`."""
+    """Plan a profile. `cwd` is where the command was typed; the overrides are `--cwd` and `--session`."""
     substitution = Substitution(loaded, environ, variables(loaded, cwd=cwd, environ=environ, home=home))
     machine = Machine(substitution)
     walk = _Walk(machine, substitution, cwd)
@@ -500,7 +494,7 @@ def resolve(
 
 
 def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Path | None) -> dict[str, str]:
-    """What `${project}` and its like stand for; empty when this machine does not know."""
+    """Return the values of `${project}` and the like; empty if unknown on this machine."""
     return {
         "project": str(loaded.found.project),
         "cwd": str(cwd),
@@ -511,6 +505,8 @@ def variables(loaded: Loaded, *, cwd: Path, environ: Mapping[str, str], home: Pa
 
 
 class _Walk(Struct):
+    """Plans a profile part by part; `typed` is the directory of the command."""
+
     machine: Machine
     substitution: Substitution
     typed: Path
@@ -586,7 +582,7 @@ class _Walk(Struct):
         return override
 
     def _agent(self, cwd: Path, own: Mapping[str, Value], *, is_accepted: bool) -> ProcessPlan | None:
-        """`is_accepted`: the profile speaks for the project that the agent works in."""
+        """Plan the agent. `is_accepted`: the user accepted its project together with the profile."""
         agent = self.substitution.loaded.profile.agent
         args = self.substitution.sequence(("agent", "args"), agent.args)
         search = search_path(self.substitution.environ, agent.inherit_env, own)

@@ -1,8 +1,8 @@
 """
-Published agents that speak ACP: how each is started, installed and logged in to.
+Published agents that speak ACP: how each is started, installed and logged in to. Pure.
 
-What is known of them was seen by driving them (claude, codex, gemini, opencode, qwen, copilot) or is what their makers
-publish in the ACP registry and their manuals (the others). Pure.
+The facts come from driving the agents (claude, codex, gemini, opencode, qwen, copilot), or from the ACP registry and
+their manuals (the others).
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-# Whether the history of a loaded session comes before the answer to `session/load` or, most of it, after; "" where
-# that is not known.
+# Whether an agent sends the history of a loaded session before its answer to `session/load` or (most of it) after it;
+# "" if unknown.
 Replay = Literal["before", "after", ""]
-PYTHON = "${python}"  # whichever runs us
+PYTHON = "${python}"  # the Python that runs acp-launch
 
 
 class KnownAgent(Struct, frozen=True, kw_only=True):
     """
-    `install` is a command, or where to get it. `login` is how a person logs in once; `variable` holds a key instead.
-    `timeouts` are written as in a profile; `notes` are sentences that every user of it should have read. `takes` are
-    the kinds of MCP servers that it takes, where that is known. `replay` is when it tells a history.
+    A published agent.
+
+    `install` is a command, or where to get it. `login` says how the user logs in once; `variable` holds a key instead.
+    `timeouts` are written as in a profile; `notes` are sentences that every user of the agent should read. `takes` are
+    the kinds of MCP servers that it accepts, if known. `replay` says when it sends the history of a session.
     """
 
     name: str
@@ -37,7 +39,7 @@ class KnownAgent(Struct, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What to do before it works, a sentence each."""
+        """The steps before its first use, a sentence each."""
         key = f"set {self.variable} in your shell: the agent inherits it"
         ways = " or ".join(filter(None, (self.login, key if self.variable else "")))
         return tuple(filter(None, (self.install, f"{ways[0].upper()}{ways[1:]}." if ways else "")))
@@ -76,7 +78,7 @@ _AGENTS = (
         variable="GEMINI_API_KEY",
         timeouts=(("initialize", "120s"),),
         notes=(
-            "Versions before --acp existed want --experimental-acp.",
+            "Older versions use --experimental-acp instead of --acp.",
             "It starts MCP servers in trusted folders only, and does not say so. To trust every folder you run it in,",
             'add below agent: env: {GEMINI_CLI_TRUST_WORKSPACE: "true"}',
         ),
@@ -114,7 +116,7 @@ _AGENTS = (
         login="log in once with `copilot login`,",
         variable="COPILOT_GITHUB_TOKEN",
         timeouts=(("initialize", "60s"),),
-        notes=("It takes MCP servers over HTTP only, and drops others without a word.",),
+        notes=("It accepts MCP servers over HTTP only, and silently drops others.",),
         takes=("http", "sse"),
         replay="before",
     ),
@@ -169,7 +171,7 @@ _AGENTS = (
         title="A scripted agent: no account, no network",
         command=PYTHON,
         args=("-I", "-m", "acp_launch.demo.agent"),
-        notes=("It comes with acp-launch, and so there is nothing to install.",),
+        notes=("It comes with acp-launch; there is nothing to install.",),
     ),
 )
 AGENTS = {agent.name: agent for agent in _AGENTS}
@@ -177,13 +179,13 @@ RUNNERS = ("npx", "bunx", "pnpx")
 
 
 def known(command: str) -> KnownAgent | None:
-    """The agent that a profile's command, or the last part of its path, starts."""
+    """Return the agent that a command starts, given its name or a path to it; None if unknown."""
     program = _program(command)
     return next((agent for agent in AGENTS.values() if agent.command == program), None)
 
 
 def started(command: str, args: Sequence[str]) -> KnownAgent | None:
-    """The same, also where a runner of packages starts it."""
+    """Return the agent that a command line starts, also through a package runner such as npx; None if unknown."""
     if _program(command) in RUNNERS:
         package = next((arg for arg in args if not arg.startswith("-")), "")
         name = package[:1] + package[1:].partition("@")[0]  # without its version

@@ -1,9 +1,9 @@
 """
-A `Document` becomes a checked `Profile`, or every Problem at once. Pure.
+The check of a `Document`: it becomes a `Profile`, or every Problem at once. Pure.
 
-`model` has the shapes, `rules` what shapes cannot say; here both speak with one voice, and with the place in the text.
-pydantic is asked for words only, for what `build` declines. MCP servers are then validated one by one with the class
-their `type` names: errors of a union of three would tell a person nothing.
+`model` has the shapes and `rules` what shapes cannot express; here the faults of both get their places in the text.
+pydantic only supplies messages, for values that `build` declines. MCP servers are then validated one by one with the
+class that their `type` names, because the errors of a union of three would not help the user.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,14 +50,10 @@ from acp_launch.profile.rules import broken
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-# What is wrong at one path of a profile, before anybody knows the line. Pure.
-#
-# The sentences every format shares are in `document.faults`. The tables below are the only place that knows which keys
-# may come later, and which belong to the user and to no project: they get a sentence of their own instead
-# of a misleading "did you mean". And what others call a key of ours is meant more surely than what looks alike.
-
-
-NO_VERSION = "the profile does not say which version of the format it is"
+# Messages for single faults; `document.faults` has those that all formats share. Only these tables know which keys may
+# come in a later version, and which belong to the user's settings: such keys get their own sentence instead of a
+# misleading "did you mean". A name that another tool uses for a key is a better guess than a similar name.
+NO_VERSION = "the profile does not state its version"
 _MOVE = "config.yaml in your configuration directory"
 _USERS: Mapping[str, str] = {
     **dict.fromkeys(("secrets", "max_line"), f"move it to {_MOVE}"),
@@ -91,7 +87,7 @@ _SHAPES: Mapping[type[Shape], Mapping[tuple[str, ...], type[Shape]]] = {
         ("tools",): Tools,
     },
 }
-_OTHER_KEYS = {  # as other programs and formats call them
+_OTHER_KEYS = {  # names in other tools and formats
     **dict.fromkeys(("cmd", "executable", "program"), "command"),
     **dict.fromkeys(("arguments", "argv"), "args"),
     **dict.fromkeys(("environment", "envs", "env_vars", "environment_variables"), "env"),
@@ -106,7 +102,7 @@ _OTHER_KEYS = {  # as other programs and formats call them
     **dict.fromkeys(("inherit", "inherits", "parent", "parents", "include", "includes", "base"), "extends"),
 }
 _POLICIES = ("always", "on-failure", "never")
-_OTHER_POLICIES = {  # as other supervisors call them
+_OTHER_POLICIES = {  # names in other supervisors
     **dict.fromkeys(("no", "off", "none", "false"), "never"),
     **dict.fromkeys(("yes", "on", "true", "unless-stopped"), "always"),
     **dict.fromkeys(("on_failure", "onfailure", "failure", "on-error", "exit_on_failure"), "on-failure"),
@@ -114,7 +110,7 @@ _OTHER_POLICIES = {  # as other supervisors call them
 
 
 def describe(error: "ErrorDetails", shape: type[Shape], path: KeyPath) -> Fault:
-    """`shape` is what was validated, at `path`."""
+    """Describe a pydantic error; `shape` was validated at `path`."""
     inner = error["loc"]
     if united := _united(inner):
         return _inherit_env(error, (*path, *united))
@@ -134,7 +130,7 @@ def _globs(path: KeyPath, value: Plain) -> Fault:
 
 
 def is_other_half(error: "ErrorDetails") -> bool:
-    """Whether this is the half of a union that was not meant: a list is no bad `all` or `minimal`."""
+    """Whether an error is about the other member of a union: a list is not a wrong `all` or `minimal`."""
     return bool(_united(error["loc"])) and error["type"] == "literal_error" and isinstance(error["input"], list)
 
 
@@ -143,12 +139,12 @@ def _shape(shape: type[Shape], inner: KeyPath) -> type[Shape]:
 
 
 def _united(inner: KeyPath) -> KeyPath:
-    """The path of the `inherit_env` an error is about, of the agent or of a server; empty for any other."""
+    """Return the path of the `inherit_env` that an error is about; empty for any other error."""
     return next((path for path in (("agent", "inherit_env"), ("inherit_env",)) if inner[: len(path)] == path), ())
 
 
 def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
-    """Whether a required key is missing only because it is there under a wrong name, which is reported."""
+    """Whether a required key is missing only because it is misspelt, which is already reported."""
     missing = fault.message in (REQUIRED, NO_VERSION)
     return missing and any(
         other.path[:-1] == fault.path[:-1] and other.fix == f"write {fault.path[-1]}" for other in others
@@ -156,7 +152,7 @@ def is_misspelt(fault: Fault, others: Iterable[Fault]) -> bool:
 
 
 def _restart(error: "ErrorDetails", path: KeyPath) -> Fault:
-    """A bare policy is the likeliest mistake: `restart: always` is how others write it."""
+    """Describe a wrong `restart`. A bare policy is the likeliest mistake, since other tools write `restart: always`."""
     value = error["input"]
     word = str(value).lower() if isinstance(value, str | bool) else ""
     policy = word if word in _POLICIES else _OTHER_POLICIES.get(word)
@@ -180,8 +176,8 @@ def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
     if shape is Profile and key in _USERS:
         return Fault(path, f'"{key}" belongs to your own settings; a profile cannot set it', _USERS[key], at_key=True)
     if (other := _OTHER_KIND.get(shape)) and key in other:
-        fix = "remove it, or the type if the server is such a one"
-        return Fault(path, f'"{key}" belongs to a server with a {other[key]}', fix, at_key=True)
+        fix = f"remove it, or remove the type if the server has a {other[key]}"
+        return Fault(path, f'"{key}" is only for a server with a {other[key]}', fix, at_key=True)
     return unknown_key(path, shape.__struct_fields__, _OTHER_KEYS)
 
 
@@ -192,14 +188,14 @@ _OTHER_NAMES = dict.fromkeys(("streamable-http", "streamable_http", "streamableh
 
 
 class Checked(Struct, frozen=True):
-    """`profile` is None when a problem is an error; warnings alone leave it usable."""
+    """The result of a check. `profile` is None if a problem is an error; a profile with warnings is usable."""
 
     profile: Profile | None
     problems: tuple[Problem, ...]
 
 
 def check(document: Document) -> Checked:
-    """Everything wrong with the document, in the order of its lines; of one made of layers, a layer's together."""
+    """Check a document. Problems come in the order of its lines; of merged layers, file by file."""
     root = document.root
     unsaid = () if "version" in root else (Fault(("version",), NO_VERSION, "add: version: 1"),)
     faults = [*unsaid, *version(root), *broken(root)]
@@ -210,7 +206,7 @@ def check(document: Document) -> Checked:
 
 
 def _profile(root: Mapping[str, Plain], faults: list[Fault]) -> Profile | None:
-    """What is wrong with its shape is added to `faults`."""
+    """Build the profile; the faults of its shape are added to `faults`."""
     try:
         return build(Profile, root)
     except ValueError:
@@ -222,16 +218,16 @@ def _profile(root: Mapping[str, Plain], faults: list[Fault]) -> Profile | None:
 def _placed(document: Document, faults: list[Fault]) -> Iterable[Problem]:
     if not faults:
         return ()
-    from acp_launch.profile.leaks import discreet  # a good profile needs none of it
+    from acp_launch.profile.leaks import discreet  # only needed for faults
 
     return placed(document, (discreet(fault, document.root) for fault in faults))
 
 
 def version(root: Mapping[str, Plain]) -> Iterable[Fault]:
-    """What is wrong with the version that is written, if one is."""
+    """Yield what is wrong with the `version` of a document, if it has one."""
     if "version" in root and (root["version"] != VERSION or isinstance(root["version"], bool)):
         written = found(root["version"])
-        yield Fault(("version",), f"expected version 1, the only one there is; found {written}", "write: version: 1")
+        yield Fault(("version",), f"expected version 1, found {written}", "write: version: 1")
 
 
 def _validated(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault]) -> _S | None:
@@ -250,7 +246,7 @@ def _validated(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault]
 
 
 def _as_written(fault: Fault, value: Plain, path: KeyPath) -> Fault:
-    """What stands for a list of one has no items to point at."""
+    """Point at the text itself where a text stands for a list of one."""
     for step in fault.path[len(path) : -1]:
         value = _member(value, step)
     return replace(fault, path=fault.path[:-1]) if isinstance(value, str) else fault
@@ -276,7 +272,7 @@ def _servers(written: Plain, faults: list[Fault]) -> dict[str, McpServer]:
 
 
 def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
-    """Which class validates this server; None when nothing could be said about it."""
+    """Return the kind of server, which chooses the class that validates it; None if that is not clear."""
     if not isinstance(server, dict):
         faults.append(misplaced(path, "a mapping with a command or a url", server))
         return None
@@ -286,7 +282,7 @@ def _kind(server: Plain, path: KeyPath, faults: list[Fault]) -> str | None:
         return None
     if "type" in server:
         return _named_kind(server["type"], path, faults)
-    meant = {_meant(key) for key in server}  # what is misspelt is reported by whoever validates that kind
+    meant = {_meant(key) for key in server}  # the validation of that kind reports a misspelt key
     if "command" in meant:
         return "stdio"
     if "url" in meant:

@@ -1,15 +1,15 @@
 """
-A name becomes a file (docs/profiles.md "Where profiles are found"). First hit wins:
+The search for a profile by its name (docs/profiles.md "Where profiles are found"). The first hit wins:
 
     a path (has a separator, or ends in .yaml or .yml)
     .acp-launch/NAME.yaml in the working directory and each parent up to the repository root
     profiles/NAME.yaml in the user's configuration directory
     the built-in profiles
 
-What a profile extends is looked for the same way, but from where that profile lies: so it means the same wherever the
-command is typed. NAME.local.yaml is the overlay of NAME and no profile; _NAME.yaml is there to be extended, and is
-not listed. Nothing is read here but directory listings, and a path is taken at its word: `load` finds out whether it
-exists.
+A profile that another one extends is searched the same way, but from the directory of that other profile, so it means
+the same wherever the command is typed. NAME.local.yaml is the overlay of NAME and not a profile; _NAME.yaml is only a
+parent of other profiles, and is not listed. `find` does not check that a path exists; `read` does, and returns the
+text of a file.
 """
 
 import os
@@ -25,14 +25,12 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import Problem, did_you_mean, ours
 from acp_launch.settings.model import Settings
 
-# The text of a profile's file, or why there is none. Whatever a name leads to, nobody is kept waiting by it.
-
-
+# Flags that open a file without waiting, also if it is a pipe.
 _SAFELY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def read(file: Path) -> tuple[str | None, list[Problem]]:
-    """The file's text, or why there is none."""
+    """Read a profile's file; None and the problem if that fails."""
     from acp_launch.document.nodes import MAX_SIZE, decode
 
     try:
@@ -50,11 +48,11 @@ def _not_a_file(file: Path) -> Problem:
         return Problem(shown(file), 0, 0, "", "this is a directory, not a profile", "name a .yaml file in it")
     if file.exists():
         return Problem(shown(file), 0, 0, "", "this is not a regular file", "copy it into one")
-    return Problem(shown(file), 0, 0, "", "no such file", "acp-launch list shows the profiles there are")
+    return Problem(shown(file), 0, 0, "", "no such file", "acp-launch list shows all profiles")
 
 
 def shown(file: Path) -> str:
-    """Relative to the working directory when it is below it, as compilers print it."""
+    """Name a file for messages: relative to the working directory if it lies below it."""
     try:
         relative = os.path.relpath(file)
     except (OSError, ValueError):  # the working directory is gone; another drive on Windows
@@ -65,14 +63,14 @@ def shown(file: Path) -> str:
 HOLDER = ".acp-launch"
 SUFFIXES = (".yaml", ".yml")
 OVERLAY = ".local"  # ends the stem of a file that overlays the profile beside it
-PARENT = "_"  # begins the name of a file that is only there to be extended
+PARENT = "_"  # begins the name of a file that is only a parent of other profiles
 Origin = Literal["path", "project", "user", "built-in"]
 
 
 class Found(Struct, frozen=True):
     """
-    `project` is what `${project}` means; `shadowed_by` the file that wins over this one; `user` the directory of the
-    user's own profiles, where names that this one extends are looked for, too.
+    A profile's file. `project` is the value of `${project}`; `shadowed_by` is the file that wins over this one; `user`
+    is the directory of the user's own profiles, where the names that this one extends are searched too.
     """
 
     name: str
@@ -84,20 +82,20 @@ class Found(Struct, frozen=True):
 
     @property
     def called(self) -> str:
-        """How a command names it: by its path where no name leads to it."""
+        """How a command names it: by its name, or by its path if the name does not lead to it."""
         return shown(self.file) if self.origin == "path" else self.name
 
 
 def find(name: str, *, start: Path, settings: Settings) -> Found:
-    """`start` is the directory the command was typed in.
+    """Find a profile by its name or path. `start` is the directory the command was typed in.
 
     Raises:
-        UsageError: no such profile; says where it looked and what is there.
+        UsageError: there is no such profile. The error lists the places and the known names.
     """
     if not name or "\0" in name:
-        raise UsageError("a profile's name cannot be empty", fix="acp-launch list")
+        raise UsageError("the profile's name is empty", fix="acp-launch list")
     if overlaid := overlaid_by(name):
-        raise UsageError(f'"{name}" overlays a profile and is none itself', fix=f"name the profile: {overlaid}")
+        raise UsageError(f'"{name}" is an overlay, not a profile', fix=f"name the profile: {overlaid}")
     user = users(settings)
     if _is_path(name):
         path = Path(os.path.normpath(start / os.path.expanduser(name)))  # noqa: PTH111 - pathlib raises
@@ -109,19 +107,19 @@ def find(name: str, *, start: Path, settings: Settings) -> Found:
 
 
 def users(settings: Settings) -> Path:
-    """The directory of the user's own profiles."""
+    """Return the directory of the user's own profiles."""
     return settings.config / "profiles"
 
 
 def overlaid_by(name: str) -> str:
-    """The profile that a name or path of an overlay means; empty for any other name."""
+    """Return the profile that an overlay belongs to, given the overlay's name or path; empty for any other name."""
     stem = next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name)
     overlaid = stem.removesuffix(OVERLAY)
     return "" if overlaid == stem else f"{overlaid}{name[len(stem) :]}"
 
 
 def reachable(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
-    """The files that `name` can mean where `file` says it, nearest first; `file` itself is not among them."""
+    """Yield the files that `name` can mean in `file`, nearest first; never `file` itself."""
     real = os.path.realpath(file)
     for directory, origin in within_reach(file, user=user):
         for suffix in SUFFIXES:
@@ -131,7 +129,7 @@ def reachable(name: str, file: Path, *, user: Path | None) -> Iterator[tuple[Pat
 
 
 def within_reach(file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origin]]:
-    """The directories whose profiles a file may name, nearest first. The user's own never name a project's."""
+    """Yield the directories whose profiles a file may name, nearest first. The user's own never name a project's."""
     origin = origin_of(file, "path", user=user)
     if origin == "path":
         yield from ((directory / HOLDER, "project") for directory in _upwards(_holding(file)))
@@ -141,24 +139,24 @@ def within_reach(file: Path, *, user: Path | None) -> Iterator[tuple[Path, Origi
 
 
 def origin_of(file: Path, otherwise: Origin, *, user: Path | None) -> Origin:
-    """Whose file this is, by where it is named; what is neither the user's nor built in is as `otherwise` says."""
+    """Return the origin of a file by its path; `otherwise` if it is neither the user's nor built in."""
     if user is not None and file.is_relative_to(user):
         return "user"
     return "built-in" if file.is_relative_to(built_in()) else otherwise
 
 
 def boundary(file: Path) -> Path:
-    """What a project's file cannot lead out of: the repository around it, else its project."""
+    """Return the directory that a project's file must not leave: its repository, else its project."""
     return repository_of(file.parent) or project_of(_holding(file))
 
 
 def repository_of(directory: Path) -> Path | None:
-    """The repository a directory belongs to; None outside of any."""
+    """Return the repository a directory belongs to; None if it is not in one."""
     return next(filter(_is_repository, (directory, *directory.parents)), None)
 
 
 def names_within_reach(file: Path, *, user: Path | None) -> list[str]:
-    """What a file could extend by name."""
+    """List the names that a file could extend."""
     reached = within_reach(file, user=user)
     return sorted({each.stem for directory, _ in reached for each in _profiles(directory) if each != file})
 
@@ -173,7 +171,7 @@ def _named(directory: Path, name: str) -> Path | None:
 
 
 def discover(*, start: Path, settings: Settings) -> list[Found]:
-    """Every profile that can be named from here, the nearest first, with those that others shadow."""
+    """List every profile that can be named from `start`, the nearest first, including shadowed ones."""
     everything: list[Found] = []
     winners: dict[str, Path] = {}
     user = users(settings)
@@ -188,7 +186,7 @@ def discover(*, start: Path, settings: Settings) -> list[Found]:
 
 
 def project_of(start: Path) -> Path:
-    """The project a directory belongs to: the nearest one above that holds `.acp-launch` or a repository."""
+    """Return the project of a directory: its nearest parent that holds `.acp-launch` or a repository, else itself."""
     for directory in _upwards(start):
         if _holds((directory / HOLDER).is_dir) or _is_repository(directory):
             return directory
@@ -196,7 +194,7 @@ def project_of(start: Path) -> Path:
 
 
 def built_in() -> Path:
-    """The profiles that come with acp-launch: inside the installed package, or beside it in a checkout."""
+    """Return the directory of the built-in profiles: in the installed package, or beside it in a checkout."""
     package = Path(acp_launch.__file__).parent
     installed = package / "profiles"
     return installed if installed.is_dir() else package.parent / "profiles"
@@ -221,7 +219,7 @@ def _places(start: Path, user: Path) -> Iterator[tuple[Path, Origin, Path]]:
 
 
 def _upwards(start: Path) -> Iterator[Path]:
-    """`start` and its parents up to the repository root; outside of a repository up to the home directory."""
+    """Yield `start` and its parents up to the repository root; outside of a repository up to the home directory."""
     directories = [start, *start.parents]
     stop = next(filter(_is_repository, directories), _home())
     for directory in directories:
@@ -249,7 +247,7 @@ def _home() -> Path | None:
 
 
 def _profiles(directory: Path) -> list[Path]:
-    """Overlays are none."""
+    """List the profiles of a directory, without overlays."""
     files = (file for suffix in SUFFIXES for file in directory.glob(f"*{suffix}") if _holds(file.is_file))
     found = (file for file in files if not file.stem.endswith(OVERLAY))
     return sorted(found, key=lambda file: (file.stem, SUFFIXES.index(file.suffix)))
@@ -262,5 +260,5 @@ def _unknown(name: str, start: Path, settings: Settings) -> UsageError:
     if " " in name:  # a prompt without a profile before it
         fix = f"the profile comes first: {ours('run', 'demo', name)}"
         return UsageError(f'no profile named "{name}"', fix=fix)
-    fix = f"there is {', '.join(names)}; a file is given by its path: ./{name}.yaml" if names else "give a file's path"
+    fix = f"use one of {', '.join(names)}; or give a file by its path: ./{name}.yaml" if names else "give a file's path"
     return UsageError(f'no profile named "{name}"{hint}', fix=fix, detail=looked)

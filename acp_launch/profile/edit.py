@@ -1,8 +1,9 @@
 """
-One value of a profile's text is set or removed, and every other byte stays: comments, order, quotes, line ends. Pure.
+Edits of a profile's text: one value is set or removed, and all other bytes stay the same. Pure.
 
-What cannot be done without touching anything else is refused: the text that comes out always means what went in with
-exactly that one change, or there is none.
+`put` and `remove` keep comments, order, quotes and line ends. They refuse an edit that would touch anything else: the
+new text always means the old one with exactly that change. `revised` and `judged` say which new problems an edit would
+cause; nothing is written here. `parse_key` reads a path that the user typed.
 """
 
 import re
@@ -27,22 +28,22 @@ _BOM = "\ufeff"
 
 def put(text: str, path: KeyPath, value: Plain, *, comments: Sequence[str] = ()) -> str:
     """
-    `text` with `value` at `path`; what is missing on the way is added.
+    Set `value` at `path` and return the new text; missing parents are added.
 
-    `comments` are written above an entry that is new. A number one past the end of a list appends to it.
+    `comments` are written above a new entry. A number one past the end of a list appends to it.
 
     Raises:
-        CannotEdit: the text is no YAML mapping, or this cannot be changed alone.
+        CannotEdit: the text is not a YAML mapping, or other text would have to change too.
     """
     return _edited(text, path, lambda root: _put(root, path, value), lambda yaml: yaml.put(path, value, comments))
 
 
 def remove(text: str, path: KeyPath) -> str:
     """
-    `text` without the entry or the item at `path`; comments on lines of their own above it stay.
+    Remove the entry or the item at `path` and return the new text; comments on their own lines above it stay.
 
     Raises:
-        CannotEdit: as `put`; or it is not written here.
+        CannotEdit: as `put`; or the value is not in this text.
     """
     return _edited(text, path, lambda root: _removed(root, path), lambda yaml: yaml.remove(path))
 
@@ -53,7 +54,7 @@ def _edited(text: str, path: KeyPath, model: Callable[[Plain], None], change: Ca
     if document is None:
         raise CannotEdit((), problems[-1].message, problems[-1].fix)
     made = change(YamlText(bare))
-    wanted = _plain(document.root)  # a copy, in which no alias shares what it stands for
+    wanted = _plain(document.root)  # a deep copy, since aliases share their values
     model(wanted)
     result, faults = parse(made, "")
     if result is None or len(faults) > len(problems) or not _same(result.root, wanted):
@@ -62,7 +63,7 @@ def _edited(text: str, path: KeyPath, model: Callable[[Plain], None], change: Ca
 
 
 def _same(one: Plain, other: Plain) -> bool:
-    """Equal, and of the same types: 1 is neither true nor 1.0."""
+    """Whether both are equal and of the same types: 1 is neither true nor 1.0."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -71,7 +72,7 @@ def _same(one: Plain, other: Plain) -> bool:
 
 
 def _type(value: Plain) -> type:
-    """However a number is written."""
+    """Return the type of a value; a number's notation makes no difference."""
     return next((kind for kind in (bool, int, float) if isinstance(value, kind)), type(value))
 
 
@@ -104,14 +105,13 @@ def _removed(root: Plain, path: KeyPath) -> None:
     del root[path[-1]]
 
 
-# A change of a profile's own file, judged before it is written: what it would break that was right before.
-#
-# The change is judged with all layers the profile has, so that a key may be missing that a parent has. Nothing is
-# written here.
-
-
 class Revision(Struct, frozen=True):
-    """`warnings` were not there before; `remaining` counts the errors that were, and still are."""
+    """
+    A change of a profile's own file, not written yet.
+
+    It was checked with all layers of the profile, so a key may be missing that a parent has. `warnings` are new;
+    `remaining` counts the errors that the profile had before and still has.
+    """
 
     found: Found
     before: str
@@ -122,10 +122,10 @@ class Revision(Struct, frozen=True):
 
 def revised(found: Found, change: Callable[[str], str]) -> Revision:
     """
-    What `change` makes of the file's text.
+    Apply `change` to the file's text and check the result.
 
     Raises:
-        ProfileError: the file cannot be read; or with each problem the profile has only after the change.
+        ProfileError: the file cannot be read; or the change adds errors, which are listed.
     """
     before, unreadable = read(found.file)
     if before is None:
@@ -136,7 +136,7 @@ def revised(found: Found, change: Callable[[str], str]) -> Revision:
 
 def judged(found: Found, before: str | None, after: str) -> Revision:
     """
-    `before` is None for a file that is not there yet.
+    Check a change from `before` to `after`; `before` is None for a new file.
 
     Raises:
         ProfileError: as `revised`.
@@ -150,7 +150,7 @@ def judged(found: Found, before: str | None, after: str) -> Revision:
 
 
 def problems(found: Found, text: str) -> tuple[Problem, ...]:
-    """All that would be wrong with the profile if its file held `text`, credentials written down in it included."""
+    """Return the problems of the profile if its file held `text`, including credentials written in it."""
     from acp_launch.profile.gather import gather
     from acp_launch.profile.parse import parse_layer
 
@@ -161,7 +161,7 @@ def problems(found: Found, text: str) -> tuple[Problem, ...]:
 
 
 def _alone(found: Found, text: str) -> tuple[Problem, ...]:
-    """Without the layers it will have, so what is missing is none of its faults where it extends others."""
+    """Check a new file without its other layers; if it extends others, a missing key is not a problem."""
     from acp_launch.profile.parse import ADD, parse_layer
 
     part = parse_layer(Layer(file=found.file, origin=found.origin, role="profile", label=shown(found.file), text=text))
@@ -178,7 +178,7 @@ def _said(found: Found, gathered: LayerSet) -> tuple[Problem, ...]:
 
 
 def _fresh(old: Iterable[Problem], new: Iterable[Problem]) -> list[Problem]:
-    """Those of `new` that are more than `old` had; on which line makes no difference."""
+    """Return the problems of `new` that `old` did not have; their lines do not matter."""
     known = Counter(_what(problem) for problem in old)
     fresh = []
     for problem in new:
@@ -194,7 +194,7 @@ def _what(problem: Problem) -> tuple[str, str, str]:
 
 
 def _unplaced(found: Found, problem: Problem) -> Problem:
-    """Without the line, which the file does not have; and without the credential that it may quote."""
+    """Drop the line, because the text is not in the file yet, and mask credentials that the problem may quote."""
     from acp_launch.secret.detect import masked
 
     line, column = (0, 0) if problem.file == shown(found.file) else (problem.line, problem.column)
@@ -202,9 +202,7 @@ def _unplaced(found: Found, problem: Problem) -> Problem:
     return problem._replace(line=line, column=column, path=path, message=message, fix=fix)
 
 
-# A key as it is typed, `mcp_servers."my.server".args[0]`, becomes a path; `document.keypath.dotted` goes back.
-
-
+# Keys as the user types them: `mcp_servers."my.server".args[0]`. `problem.dotted` writes them.
 LONGEST = 1_000  # characters
 DEEPEST = 16  # steps; a profile has 5
 _STEP = re.compile(
@@ -213,13 +211,15 @@ _STEP = re.compile(
 
 
 class NoKey(ValueError):  # noqa: N818 - it reads as what it is
-    """Raised for text that is no key."""
+    """Raised for text that is not a key."""
 
 
 def parse_key(text: str) -> KeyPath:
     """
+    Parse a key into a path.
+
     Raises:
-        NoKey: it cannot be one.
+        NoKey: it is not a key.
     """
     steps: list[str | int] = []
     end = 0

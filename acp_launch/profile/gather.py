@@ -1,12 +1,12 @@
 """
-From one file to all that a profile is made of, in merge order: what it extends, itself, the overlay of one person.
+The files of a profile in merge order: its parents, itself, and the user's overlay. `gather` reads them.
 
-Parents come before their children, those of one list from left to right. A file that several of them extend is merged
-once, where it comes first: so nothing that one parent changes is undone because another extends the same file.
+Parents come before their children, those of one list from left to right. A file that several profiles extend is merged
+once, at its first place, so nothing that one parent changes is undone because another extends the same file.
 
-A name means what it means where the *file* lies that says it, never the file itself; `discover` knows those places. A
-file of a project cannot lead out of it, by its path or by a link. Each file is read once: what is checked, kept, and
-shown to whoever decides about trust is the text that was read here.
+A name is resolved from the directory of the file that contains it, and never means that file itself; `discover` knows
+the places. A file of a project cannot lead out of the project, by its path or by a link. Each file is read once: the
+text that is checked, cached, and shown for a decision about trust is the text that was read here.
 """
 
 import os
@@ -21,24 +21,24 @@ from acp_launch.profile import discover
 from acp_launch.profile.discover import Found, Origin, read, shown
 from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer
 
-MAX_DEPTH = 16  # parents above each other
+MAX_DEPTH = 16  # levels of parents
 MAX_FILES = 64  # without the overlay
-MAX_TEXT = 1024 * 1024  # characters in all files together; as many take seconds to parse
-MAX_VALUES = 20_000  # in all files together, aliases expanded; a profile of a thousand servers has as many
-MAX_PROBLEMS = 100  # ways that lead nowhere before no further one is tried
+MAX_TEXT = 1024 * 1024  # characters in all files together, which take seconds to parse
+MAX_VALUES = 20_000  # in all files together after alias expansion; a profile of a thousand servers has as many
+MAX_PROBLEMS = 100  # entries that cannot be followed; after that the walk ends
 
 ParseLayer = Callable[[Layer], ParsedLayer]
 
 
 def gather(found: Found, parse_layer: ParseLayer) -> LayerSet:
-    """Read the profile that was found, and all that belongs to it; `understand` is asked about each text."""
+    """Read the profile and all files that belong to it; `parse_layer` parses each text."""
     walk = _Walk(found, parse_layer)
     walk.profile()
     return LayerSet(tuple(walk.parts), tuple(walk.problems))
 
 
 class _Walk(Struct):
-    """Depth first. `trail` holds the files between the profile and where we are, by their real paths, with labels."""
+    """A depth-first walk. `trail` holds the files from the profile to the present one: real paths and labels."""
 
     found: Found
     parse_layer: ParseLayer
@@ -63,7 +63,7 @@ class _Walk(Struct):
             self._overlay(origin)
 
     def _overlay(self, origin: Origin) -> None:
-        """If it is there, it must be readable, whatever it is: nobody would miss one that was passed over."""
+        """Read the overlay. One that exists must be readable, since the user would not notice that it was skipped."""
         file = self.found.file
         for suffix in discover.SUFFIXES:
             overlay = file.with_name(f"{file.stem}{discover.OVERLAY}{suffix}")
@@ -99,7 +99,7 @@ class _Walk(Struct):
         real = os.path.realpath(file)
         if real in self.trail:
             chain = self._chain(self.trail[real])
-            self._refuse(child, extends, f"this profile extends itself: {chain}", "remove it here, or on the way")
+            self._refuse(child, extends, f"this profile extends itself: {chain}", "remove one of these entries")
         elif real not in self.done and not self._is_too_much(child, extends):
             self._parent(child, extends, real, file, origin)
 
@@ -115,10 +115,10 @@ class _Walk(Struct):
             self._visit(Layer(file=file, origin=origin, role="parent", label=shown(file), text=text))
 
     def _is_too_much(self, child: Layer, extends: Extends) -> bool:
-        """A chain too long is passed over; too many files, or too much in them, end the walk."""
+        """Whether a limit is reached. Too long a chain skips this parent; too many or too large files end the walk."""
         if len(self.trail) > MAX_DEPTH:
             what = f"more than {MAX_DEPTH} profiles extend each other: {self._chain(extends.entry)}"
-            self._refuse(child, extends, what, "put some of them into one")
+            self._refuse(child, extends, what, "merge some of them")
             return True
         self.full = self.files >= MAX_FILES or self.characters > MAX_TEXT or self.values > MAX_VALUES
         if self.full:
@@ -128,7 +128,7 @@ class _Walk(Struct):
         return self.full
 
     def _target(self, child: Layer, extends: Extends) -> tuple[Path, Origin] | None:
-        """The file that is meant; None when the problem is noted."""
+        """Return the file that an entry means; None if there is a problem, which is recorded."""
         if extends.entry.startswith("."):
             return self._at_path(child, extends)
         for file, origin in discover.reachable(extends.entry, child.file, user=self.found.user):
@@ -156,11 +156,12 @@ class _Walk(Struct):
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:
         names = discover.names_within_reach(child.file, user=self.found.user)
         nearest = likeliest(name, names)
-        fix = f"write {nearest}" if nearest else f"there is {', '.join(names)}; a file beside this one is ./NAME.yaml"
+        known = f"use one of {', '.join(names)}; or ./NAME.yaml for a file beside this one"
+        fix = f"write {nearest}" if nearest else known
         return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}{self._way(name)}', fix
 
     def _way(self, last: str) -> str:
-        """How we came here, where that is not plain from the file the problem is in."""
+        """Describe the chain of files to this one, if the problem's own file does not show it."""
         return f" ({self._chain(last)})" if len(self.trail) > 1 else ""
 
     def _chain(self, last: str) -> str:
@@ -172,12 +173,12 @@ class _Walk(Struct):
 
 
 def _is_bounded(origin: Origin) -> bool:
-    """The user's own files may lead anywhere; those of a project come from anybody."""
+    """Whether files of this origin must stay in their project. They are untrusted; the user's own may lead anywhere."""
     return origin in ("project", "path")
 
 
 def _outside(file: Path, start: Path) -> tuple[str, str] | None:
-    """Why `file` cannot be used, when it is not in the project of `start`."""
+    """Say why `file` cannot be used; None if it lies in the project of `start`."""
     project, real = os.path.realpath(discover.boundary(start)), os.path.realpath(file)
     if Path(real).is_relative_to(project):
         return None

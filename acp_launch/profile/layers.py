@@ -1,4 +1,9 @@
-"""The files a profile is made of, as they were read and understood; `gather` finds them, `merge` makes one of them."""
+"""
+The files of a profile as `Layer`s, the entries of `extends`, and the merge of layers into one tree. Pure.
+
+`gather` finds and reads the files. `merge` combines them: mappings merge by key, everything else replaces, and `null`
+removes (docs/profiles.md).
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +24,7 @@ Role = Literal["parent", "profile", "overlay"]
 
 
 class Layer(Struct, frozen=True, kw_only=True):
-    """One file as it was read. `origin` says whose it is; `label` is the file as messages name it."""
+    """One file as it was read. `origin` says where it belongs; `label` is its name in messages."""
 
     file: Path
     origin: Origin
@@ -34,12 +39,12 @@ class Layer(Struct, frozen=True, kw_only=True):
 
         return sha256(self.text.encode()).hexdigest()
 
-    def __repr__(self) -> str:  # a text may hold what nobody should read in a log
+    def __repr__(self) -> str:  # without the text, which may hold a credential
         return f"Layer({str(self.file)!r}, origin={self.origin!r}, role={self.role!r})"
 
 
 class Extends(Struct, frozen=True):
-    """One entry under `extends`, and where it stands."""
+    """One entry under `extends`, with its place."""
 
     entry: str
     line: int = 0
@@ -48,7 +53,7 @@ class Extends(Struct, frozen=True):
 
 
 class ParsedLayer(Struct, frozen=True):
-    """What a layer says. No document when its text is no mapping, is empty, or was understood before."""
+    """A layer and its parsed text. `document` is None if the text is empty, not a mapping, or from the cache."""
 
     layer: Layer
     extends: tuple[Extends, ...] = ()
@@ -57,7 +62,7 @@ class ParsedLayer(Struct, frozen=True):
 
 
 class LayerSet(Struct, frozen=True):
-    """`parts` in merge order; `problems` are those of the way from one file to the next: with one, some are missing."""
+    """The files of a profile in merge order. `problems` are those of finding the files; with one, files are missing."""
 
     parts: tuple[ParsedLayer, ...]
     problems: tuple[Problem, ...]
@@ -68,17 +73,13 @@ class LayerSet(Struct, frozen=True):
 
 
 def ordered(problems: Iterable[Problem], layers: Iterable[Layer]) -> tuple[Problem, ...]:
-    """By line, those of the profile itself (and of what is no layer) before those of each further one."""
+    """Sort problems by line, those of the profile itself (and without a layer) before those of other layers."""
     rank = {layer.label: index for index, layer in enumerate(layers, 1) if layer.role != "profile"}
     return tuple(sorted(problems, key=lambda each: (rank.get(each.file, 0), each.file, each.line, each.column)))
 
 
-# What one file says under `extends`: each entry with its place, or what is wrong with it. Pure; nothing is looked up.
-#
-# An entry is a name or a path that begins with ./ or ../ and is relative to the file. A path that is absolute, or
-# begins with ~, is refused: a profile is shared, and on another machine such a path leads elsewhere or nowhere.
-
-
+# The value of `extends`. An entry is a name, or a path that begins with ./ or ../ and is relative to the file. A path
+# that is absolute or begins with ~ is refused, because a profile is shared, and the path differs on other machines.
 KEY = "extends"
 MAX_ENTRIES = 63
 ENTRY = r"^(?:\.\.?/[^\\$]+|[^./\\$~][^/\\$]*)$"  # as far as a pattern can tell
@@ -88,7 +89,7 @@ _ELSEWHERE = "copy the file beside this one and write ./NAME.yaml, or put it amo
 
 
 def entries(written: Plain) -> list[tuple[KeyPath, str]]:
-    """Each entry with its place in the document; those with a fault, too."""
+    """List each entry with its path in the document, including wrong ones."""
     if isinstance(written, str):
         return [((KEY,), written)]
     items = enumerate(written) if isinstance(written, list) else ()
@@ -96,14 +97,14 @@ def entries(written: Plain) -> list[tuple[KeyPath, str]]:
 
 
 def faults(written: Plain) -> Iterator[Fault]:
-    """Everything wrong with the value of `extends`, short of looking for the files."""
+    """Yield everything that is wrong with the value of `extends`, without looking for the files."""
     if not isinstance(written, str | list):
         yield _misplaced((KEY,), "a profile's name, a ./path or a list of them", written)
     elif not written:
-        yield Fault((KEY,), "this names no profile to extend", "name one, or remove the key")
+        yield Fault((KEY,), "this does not name a profile", "name one, or remove the key")
     elif isinstance(written, list) and len(written) > MAX_ENTRIES:
         what = f"{len(written):,} profiles to extend; at most {MAX_ENTRIES} are allowed"
-        yield Fault((KEY,), what, "put what they share into one")
+        yield Fault((KEY,), what, "merge some of them")
     else:
         for index, item in enumerate(written) if isinstance(written, list) else ():
             if not isinstance(item, str):
@@ -120,18 +121,18 @@ def _misplaced(path: KeyPath, expected: str, value: Plain) -> Fault:
 
 
 def _fault(entry: str) -> tuple[str, str] | None:
-    """What is wrong with one entry, and what to do."""
+    """Return what is wrong with one entry, and the fix; None if nothing is."""
     quoted = f'"{shorten(entry)}"'
     if not entry.strip():
-        return "this names no profile to extend", "name one, or remove the key"
+        return "this does not name a profile", "name one, or remove the key"
     if not entry.isprintable():
         return f"{quoted} holds characters that cannot be printed", "write a profile's name or a ./path"
     if "$" in entry:
-        return f"{quoted}: no references are filled in here", "write a profile's name or a ./path"
+        return f"{quoted}: references are not allowed here", "write a profile's name or a ./path"
     if entry.startswith("~"):
-        return f"{quoted} leads to another place for every user, and a profile is shared", _ELSEWHERE
+        return f"{quoted} means another place for every user", _ELSEWHERE
     if _ABSOLUTE.match(entry):
-        return f"{quoted} is absolute: on another machine there is no such file", _ELSEWHERE
+        return f"{quoted} is an absolute path, which other machines do not have", _ELSEWHERE
     return _misspelt(entry, quoted)
 
 
@@ -140,20 +141,16 @@ def _misspelt(entry: str, quoted: str) -> tuple[str, str] | None:
         return f"{quoted} holds a backslash", f"write {entry.replace(chr(92), '/')}"
     stem = re.sub(r"\.ya?ml$", "", entry)
     if stem.endswith(".local"):
-        return f"{quoted} overlays a profile for one person; nothing extends it", "write the profile it overlays"
+        return f"{quoted} is an overlay, which cannot be extended", "write the name of its profile"
     if _PATH.match(entry) or (stem == entry and "/" not in entry and not entry.startswith(".")):
         return None
     return f"{quoted} is neither a profile's name nor a ./path", f"write ./{entry}"
 
 
-# Layers become one tree: maps merge by key, everything else replaces, `null` removes (docs/profiles.md). Pure.
-#
-# Every node keeps the place it was written at, through any number of layers; a map that several of them write is where
-# the last one writes it. A list is one value: a `null` in it is an item, and it is not looked into.
-
-
-MAX_IDLE = 100  # warnings; who reads so many is not helped by more
-# Where `null` is a value: it says what saying nothing says. "*" is a server's name.
+# Merging keeps the place of every node. A mapping in several layers has the place of the last one. A list is one value:
+# a `null` in it is an item, and its items do not merge.
+MAX_IDLE = 100  # warnings; more would not help the user
+# Keys for which `null` is a value, with the same meaning as a missing key. "*" is a server's name.
 NULLABLE = frozenset(
     {
         ("workspace", "cwd"),
@@ -166,8 +163,10 @@ NULLABLE = frozenset(
 
 
 def merge(layers: Sequence[Node]) -> tuple[Node, tuple[Problem, ...]]:
-    """The first layer, with each further one over what is there by then; a warning for each `null` that removes
-    nothing. In the first there is nothing to remove, so its nulls are left as they are."""
+    """Merge layers in order, with a warning for each `null` that removes nothing.
+
+    Nulls in the first layer stay, because there is nothing that they could remove.
+    """
     tree, idle = layers[0], list[Problem]()
     for above in layers[1:]:
         tree = _over(tree, above, (), idle)

@@ -1,9 +1,9 @@
 """
-The leak gate: literals of a profile that look like credentials, each with the two steps that move it to a secret. Pure.
+Literals of a profile that look like credentials, each with the two steps that move it to a secret. Pure.
 
-`leaks` looks at raw values, like `rules`, so it works on a profile that is wrong in other ways, and on one that comes
-from the cache; `strays` at the file's text, for what stands where no program would have received it. Only `validate`
-asks: `plan` and `run` take a profile at its word.
+`leaks` looks at raw values, so it also works on a profile that is wrong in other ways, or comes from the cache.
+`in_comments` looks at the file's text, for credentials in comments, in keys, and in files that are not profiles. Only
+`validate` asks for them; `plan` and `run` do not look for credentials.
 """
 
 import re
@@ -21,24 +21,21 @@ from acp_launch.secret.detect import GONE, REFERENCE, Sighting, issued, masked, 
 from acp_launch.secret.reference import misspelt
 from acp_launch.secret.value import MASK
 
-# What a credential is called when it becomes a secret, and other names of ours that are made from somebody's.
-
-
-LONGEST = 100  # characters
+LONGEST = 100  # characters of a name that is made from other text
 
 
 def slug(name: str) -> str:
-    """Letters, digits, `_`, `.` and `-`; empty when nothing is left of it."""
+    """Make a name of letters, digits, `_`, `.` and `-`; empty if the text has none of them."""
     return re.sub("[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:LONGEST]
 
 
 def named(found: Sighting, called: str) -> str:
-    """What it is `called` where it stands, without what may be part of a credential; else what it is."""
+    """Name the secret of a credential: as it is `called` in the profile, masked; else by its kind."""
     return slug(masked(called).lower().replace("_", "-")) or found.what.rpartition(" ")[2].lower()
 
 
 def numbered(name: str) -> Iterator[str]:
-    """It and, for where it is taken, as many others as anybody wants."""
+    """Yield the name, then name-2, name-3 and so on, for a caller that needs one which is not taken."""
     yield name
     number = 2
     while True:
@@ -57,7 +54,7 @@ Spot = tuple[int, int]  # line and column, from 1
 
 
 class _Text(Struct, frozen=True):
-    """`name` is what the profile calls it: a variable, a header, the option before an argument."""
+    """A text of the profile. `name` is its name there: a variable, a header, or the option before an argument."""
 
     path: KeyPath
     name: str
@@ -66,7 +63,7 @@ class _Text(Struct, frozen=True):
 
 
 def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
-    """A fault for each literal that looks like a credential; those that only might be one are warnings."""
+    """Yield a fault for each literal that looks like a credential; a warning if it only might be one."""
     taken = set(_SECRET.findall("\n".join(_everything(root))))
     for owner, texts in _examined(root):
         names = _names(owner, texts, taken)
@@ -75,7 +72,7 @@ def leaks(root: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def literals(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, int, str]]:
-    """What the faults of `leaks` are about: path, offset, and the literal itself. For comparing, not for showing."""
+    """Yield path, offset and literal of each fault of `leaks`. For comparison only: literals must not be shown."""
     for _, texts in _examined(root):
         for text in texts:
             yield from ((text.path, found.start, text.text[found.start : found.end]) for found in text.seen)
@@ -83,9 +80,10 @@ def literals(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, int, str]]:
 
 def in_comments(text: str, told: Iterable[tuple[Spot, int, str]]) -> Iterator[tuple[Spot, Fault]]:
     """
-    Certain credentials anywhere in a file: its comments, its keys, what is no profile at all.
+    Yield a fault for each certain credential anywhere in a file: in comments, in keys, in text that is not a profile.
 
-    Those in `told` are left out: literals that have a fault, where their values begin at the latest, with the offset.
+    `told` are literals that already have a fault and are skipped: the latest place where the value begins, the offset,
+    and the literal.
     """
     found = issued(text)
     if not found:
@@ -96,7 +94,10 @@ def in_comments(text: str, told: Iterable[tuple[Spot, int, str]]) -> Iterator[tu
     for spot, one in zip(spots, found, strict=True):
         if spot not in known:
             kind = one.what.rpartition(" ")[2]
-            yield spot, Fault((), _said(one), f"remove it, and replace the {kind}: whoever can read this file has it")
+            yield (
+                spot,
+                Fault((), _said(one), f"remove it, and rotate the {kind}: everyone who can read this file has it"),
+            )
 
 
 def _spot(offset: int, breaks: Sequence[int]) -> Spot:
@@ -105,7 +106,10 @@ def _spot(offset: int, breaks: Sequence[int]) -> Spot:
 
 
 def _known(found: Iterable[tuple[Spot, str]], told: Iterable[tuple[Spot, int, str]]) -> set[Spot]:
-    """Each literal that was told is the next one in the file that begins alike; YAML may fold and indent the rest."""
+    """Find the spots of the literals in `told`: for each the next spot in the file whose text begins alike.
+
+    Only the beginning is compared, because YAML may fold and indent the rest.
+    """
     waiting: dict[str, deque[Spot]] = defaultdict(deque)
     for spot, literal in found:
         waiting[_begin(literal)].append(spot)
@@ -126,14 +130,14 @@ def _begin(literal: str) -> str:
 
 
 def discreet(fault: Fault, root: Mapping[str, Plain]) -> Fault:
-    """The fault without the number it quotes, where a credential belongs: `PASSWORD: 12345678`."""
+    """Mask the number that a fault quotes where a credential belongs: `PASSWORD: 12345678`."""
     if not noun(_called(fault.path, root)):
         return fault
     return replace(fault, message=_NUMBER.sub(MASK, fault.message), fix=_NUMBER.sub(MASK, fault.fix))
 
 
 def _called(path: KeyPath, root: Plain) -> str:
-    """What the profile calls the value at `path`."""
+    """Return the name of the value at `path` in the profile."""
     *above, last = path or ("",)
     if isinstance(last, str):
         return last
@@ -143,14 +147,14 @@ def _called(path: KeyPath, root: Plain) -> str:
 
 
 def _examined(root: Mapping[str, Plain]) -> Iterator[tuple[str, list[_Text]]]:
-    """Of each program what is examined, with what is seen there."""
+    """Yield for each program its texts, with the credentials seen in them."""
     for owner, path, program in _programs(root):
         texts = [text for key in EXAMINED for text in _texts(program.get(key), (*path, key), key)]
         yield owner, [_seen(text) for text in texts]
 
 
 def _programs(root: Mapping[str, Plain]) -> Iterator[tuple[str, KeyPath, Mapping[str, Plain]]]:
-    """The agent, which has no name, and the servers by theirs."""
+    """Yield the agent, with an empty name, and the servers with their names."""
     if isinstance(agent := root.get("agent"), Mapping):
         yield "", ("agent",), agent
     servers = root.get("mcp_servers")
@@ -160,7 +164,7 @@ def _programs(root: Mapping[str, Plain]) -> Iterator[tuple[str, KeyPath, Mapping
 
 
 def _texts(value: Plain, path: KeyPath, name: str = "") -> Iterator[_Text]:
-    """Every text below, whatever the shape: variables may stand in a list, arguments in one text."""
+    """Yield every text below a value of any shape: variables may stand in a list, arguments in one text."""
     if isinstance(value, str):
         yield _Text(path, name, str(value))
     elif isinstance(value, Mapping):
@@ -176,7 +180,7 @@ def _everything(root: Mapping[str, Plain]) -> Iterator[str]:
 
 
 def _option(arguments: Sequence[Plain], index: int) -> str:
-    """`token` for an argument that follows `--token`, and is no option itself."""
+    """Return the option before an argument, `token` for one after `--token`; empty if the argument is an option."""
     option = arguments[index - 1] if index else None
     if not isinstance(option, str) or not _OPTION.fullmatch(option) or str(arguments[index]).startswith("-"):
         return ""
@@ -184,7 +188,7 @@ def _option(arguments: Sequence[Plain], index: int) -> str:
 
 
 def _seen(text: _Text) -> _Text:
-    """A misspelt reference is no literal: `check` speaks of it, and `strays` of a token in it."""
+    """Look for credentials in a text. Misspelt references are skipped: `check` and `in_comments` report them."""
     written, pieces, done = text.text, [], 0
     for start, end in misspelt(written):
         pieces += [written[done:start], GONE * (end - start)]
@@ -194,7 +198,10 @@ def _seen(text: _Text) -> _Text:
 
 
 def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable, str]:
-    """A secret's name for each credential: the server's own if it needs no other. None is in `taken`; all are after."""
+    """Choose a secret's name for each credential: the server's name if it needs only one secret.
+
+    Names in `taken` are not used; the chosen ones are added to it.
+    """
     found = {_credential(text, one): _word(text, one) for text in texts for one in text.seen}
     owner = owner and (slug(masked(owner)) or "server")
     alone = owner and len(found) == 1 and not any(_SECRET.search(text.text) for text in texts)
@@ -208,13 +215,13 @@ def _names(owner: str, texts: Sequence[_Text], taken: set[str]) -> dict[Hashable
 
 
 def _credential(text: _Text, found: Sighting) -> Hashable:
-    """One literal is one credential, wherever it stands; placeholders are told apart by their places."""
+    """Identify a credential: by its literal, wherever it stands; a placeholder by its place."""
     literal = text.text[found.start : found.end]
     return (text.path, found.start) if found.certainty == "placeholder" else literal
 
 
 def _word(text: _Text, found: Sighting) -> str:
-    """What to call this credential: as the text does, else as the profile does, else what it is."""
+    """Name a credential: as the text does, else as the profile does, else by its kind."""
     called = found.name or (text.name if "args" not in text.path or noun(text.name) else "")
     called = "" if called in EXAMINED else called
     return named(found, called)
@@ -228,7 +235,7 @@ def _faults(text: _Text, names: Mapping[Hashable, str]) -> Iterator[Fault]:
 
 
 def _moved(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> str:
-    if _is_command(text.path):  # no command comes from a secret
+    if _is_command(text.path):  # a command cannot come from a secret
         return "pass it in env"
     return f"write {_rewritten(text, names) or _reference(text, found, names) + ' in its place'}"
 
@@ -249,7 +256,7 @@ def _reference(text: _Text, found: Sighting, names: Mapping[Hashable, str]) -> s
 
 
 def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
-    """The whole new text, quoted for YAML; empty where it is long, hard to quote, or would be wrong all the same."""
+    """Return the whole new text, quoted for YAML; empty if it is long, hard to quote, or has a misspelt reference."""
     if any(misspelt(text.text)):
         return ""
     written, end = "", 0
@@ -263,7 +270,7 @@ def _rewritten(text: _Text, names: Mapping[Hashable, str]) -> str:
 
 
 def _replaced(text: _Text) -> Iterator[tuple[int, int, Sighting]]:
-    """The slices that become references. A default takes its whole reference with it: it cannot hold another."""
+    """Yield the slices that become references. References do not nest, so a default is replaced with its reference."""
     done = 0
     references = [match.span() for match in REFERENCE.finditer(text.text)]
     for found in text.seen:

@@ -1,8 +1,8 @@
 """
-A found file becomes a checked profile, or one error with every Problem.
+Loading of a profile: a found file becomes a `Loaded` profile, or one error with every Problem.
 
-`Loaded` needs no more than the profile and a way to look up lines, so that validated profiles can be kept and used
-again without parsing: what parses, checks and examines is imported where it is needed.
+Profiles without problems are cached with the place of every value, so a later start needs no parser: the modules that
+parse, check and look for credentials are imported only on a miss.
 """
 
 import functools
@@ -32,21 +32,21 @@ __all__ = ["Loaded", "Positions", "examine", "inspect", "load", "read", "shown"]
 
 
 class Positions(Protocol):
-    """Where each value of a profile is written."""
+    """The place of each value of a profile."""
 
     def where(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> Place:
-        """File, line and column: see `Document.where`."""
+        """Return file, line and column; see `Document.where`."""
 
     def locate(self, path: KeyPath, *, key: bool = False, offset: int = 0) -> tuple[int, int]:
-        """Line and column alone; which file they are in, only `where` says."""
+        """Return line and column without the file; see `where`."""
 
 
 class Loaded(Struct, frozen=True):
     """
-    `problems` are warnings; `label` is the file as messages name it.
+    A checked profile. `problems` are warnings; `label` is the file's name in messages.
 
-    `layers` are all files the profile is made of, in merge order and as they were read: parents, the profile itself,
-    its overlay. `merged` is what they say together, without `extends`, before any reference is filled in.
+    `layers` are all files of the profile in merge order, as they were read: parents, the profile itself, its overlay.
+    `merged` is their merged content, without `extends`, before references are filled in.
     """
 
     found: Found
@@ -59,10 +59,10 @@ class Loaded(Struct, frozen=True):
 
 
 def load(found: Found, *, cache: Path | None = None) -> Loaded:
-    """Read, parse and check. `cache` is the directory of profiles that were checked before, None to do without.
+    """Read, parse and check a profile. `cache` is the cache directory; None to work without one.
 
     Raises:
-        ProfileError: with every problem, warnings included, when at least one is an error.
+        ProfileError: with every problem, warnings included, if at least one is an error.
     """
     loaded, problems = inspect(found, cache=cache)
     if loaded is None:
@@ -71,14 +71,14 @@ def load(found: Found, *, cache: Path | None = None) -> Loaded:
 
 
 def inspect(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
-    """The same for those who look at many files: problems are an answer, not an exception."""
+    """Load like `load`, but return problems instead of raising; for callers that look at many files."""
     seen = _inspection(found, cache)
     return seen.loaded, seen.problems
 
 
 def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, tuple[Problem, ...]]:
-    """The same for `validate`: whatever looks like a credential is a problem too, even if the profile is usable. A file
-    that is only there to be extended lacks nothing, whatever it lacks."""
+    """Load for `validate`: text that looks like a credential is a problem too, even if the profile is usable. In a file
+    that is only a parent of others, a missing key is not a problem."""
     seen = _inspection(found, cache)
     leaks = seen.leaks
     if leaks is None:
@@ -94,8 +94,7 @@ def examine(found: Found, *, cache: Path | None = None) -> tuple[Loaded | None, 
 
 
 class _Inspection(Struct, frozen=True):
-    """What became of a profile: `parts` are its files as far as they can be read; no leaks when nobody has looked for
-    them yet."""
+    """The result of loading. `parts` are the files that could be read; `leaks` is None if they were not looked for."""
 
     loaded: Loaded | None = None
     problems: tuple[Problem, ...] = ()
@@ -105,7 +104,7 @@ class _Inspection(Struct, frozen=True):
 
 def _inspection(found: Found, cache: Path | None) -> _Inspection:
     if cache is not None and _is_foreign(cache, found.project):
-        cache = None  # an entry says what a text means, and this one may be of somebody's making
+        cache = None  # the project could have written the entry
     if cache is not None and (known := recall(cache, found)):
         label, layers = shown(found.file), known.layers
         loaded = Loaded(found, known.profile, known.positions, label, (), layers, known.merged)
@@ -140,7 +139,7 @@ def _understood(found: Found, cache: Path | None) -> _Inspection:
 
 
 def _kept(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...], document: "Document") -> tuple[Problem, ...]:
-    """Remember the profile, but never a text that gives a credential away: caches are copied. The credentials."""
+    """Cache the profile, unless its text contains a credential, since caches get copied. Returns its credentials."""
     from acp_launch.profile.parse import exposed
 
     leaks = exposed(parts)
@@ -155,7 +154,7 @@ def _kept(cache: Path, loaded: Loaded, parts: tuple[ParsedLayer, ...], document:
 
 
 def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Without the credentials they quote: a person may have written one where something else belongs."""
+    """Mask credentials that problems quote: one may stand where another value belongs."""
     if not problems:
         return ()
     from acp_launch.secret.detect import masked
@@ -165,21 +164,14 @@ def _discreet(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     )
 
 
-# Profiles that were found without fault before, with the place of every value: see `document.cache`.
-#
-# An entry is used only if going from file to file leads to the very same ones again, each with the very same text. So a
-# file that is new in a place where a parent is looked for, an overlay, or a link that leads elsewhere count as changes.
-
-
-Table = dict[KeyPath, tuple[str, int, int, int, int, int | None]]  # see document.tree.Places
-CODE = (
-    "profile/*.py",
-    *(f"secret/{name}.py" for name in ("reference", "environment", "credential", "shapes", "wording")),
-)
+# The cache of profiles without problems; see `document.cache`. An entry is used only if `gather` finds the same files
+# again, each with the same text. So a new file where a parent is searched, an overlay, or a changed link is a miss.
+Table = dict[KeyPath, tuple[str, int, int, int, int, int | None]]  # as document.yaml.Places
+CODE = ("profile/*.py", *(f"secret/{name}.py" for name in ("reference", "detect", "value")))
 
 
 class CachedPositions(Struct, frozen=True):
-    """Where each value of a kept profile is written; answers as the `Document` did."""
+    """The places of the values of a cached profile; answers as its `Document` did."""
 
     table: Table
 
@@ -200,7 +192,7 @@ class CachedPositions(Struct, frozen=True):
 
 
 class CachedProfile(Struct, frozen=True):
-    """What is kept of a profile without fault. `leaks` are warnings of `validate`."""
+    """The cache entry of a profile without problems. `leaks` are warnings of `validate`."""
 
     profile: Profile
     positions: CachedPositions
@@ -210,13 +202,13 @@ class CachedProfile(Struct, frozen=True):
 
 
 def recall(directory: Path, found: Found) -> CachedProfile | None:
-    """The profile that these files were found to be, if they were."""
+    """Return the cached profile; None for a miss."""
     return _json_cache(directory).recall(found.file, _written(found.file), partial(_restored, found))
 
 
 def keep(directory: Path, found: Found, parts: Sequence[ParsedLayer], known: CachedProfile) -> None:
-    """Remember what `parts` were found to be, if the directory lets us. Files are told apart by their place here:
-    how messages name them depends on where a command is typed."""
+    """Cache a profile, if the directory is writable. Files are numbered in the entry, because their names in messages
+    depend on the working directory."""
     labels = {part.layer.label: index for index, part in enumerate(parts)}
     answer = {
         "parts": [_part(part) for part in parts],
@@ -232,7 +224,7 @@ def _part(part: ParsedLayer) -> list[Any]:
 
 
 def _written(file: Path) -> str:
-    """A path that JSON can hold, for comparing: a file's name may be no text."""
+    """Convert a path to text that JSON can hold, for comparison; a file's name may not be valid text."""
     return ascii(str(file))
 
 
@@ -241,7 +233,7 @@ def _json_cache(directory: Path) -> JsonCache:
 
 
 def _restored(found: Found, answer: Any) -> CachedProfile:
-    """Raises what `Shelf.recall` takes for a miss."""
+    """Rebuild a cached profile. Raises what `JsonCache.recall` takes for a miss."""
     texts = {file: (text, entries) for file, text, entries in answer["parts"]}
 
     def known(layer: Layer) -> ParsedLayer:

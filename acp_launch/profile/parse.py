@@ -1,7 +1,7 @@
 """
-What each layer says, and what they say together: the way that needs YAML and pydantic.
+The parsing of layers: each file as YAML, all of them merged and checked, and the credentials in them.
 
-A profile that was understood before comes from the cache and passes by here.
+This module imports YAML and pydantic. A profile that comes from the cache does not need it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,11 +18,11 @@ from acp_launch.profile.layers import Extends, Layer, LayerSet, ParsedLayer, mer
 from acp_launch.profile.model import Profile
 from acp_launch.profile.progress import progress
 
-ADD = "add: "  # begins what to do about all that is missing, which another file may have
+ADD = "add: "  # begins the fix for every missing key, which another file may have
 
 
 class MergedProfile(Struct, frozen=True):
-    """`document` is what the layers say together, without `extends`; None when the profile itself says nothing."""
+    """The result of merging. `document` is the merged layers without `extends`; None if the profile has no content."""
 
     document: Document | None
     profile: Profile | None
@@ -30,7 +30,7 @@ class MergedProfile(Struct, frozen=True):
 
 
 def parse_layer(layer: Layer) -> ParsedLayer:
-    """One text for itself: whether it is YAML, which version it is written for, and what it extends."""
+    """Parse one layer on its own: its YAML, its version, and what it extends."""
     with progress.file(layer.label):
         document, problems = parse(layer.text, layer.label, OVERLAY if layer.role == "overlay" else PROFILE)
     if document is None:
@@ -58,7 +58,7 @@ def _entries(document: Document) -> Iterator[Extends]:
 
 
 def merge_layers(gathered: LayerSet) -> MergedProfile:
-    """Everything wrong with the layers, and with what they make. With one missing, nothing is said to be missing."""
+    """Merge and check the layers. If a layer is missing, missing keys are not reported, since it may have them."""
     problems = [*gathered.problems, *(problem for part in gathered.parts for problem in part.problems)]
     own = next((part.document for part in gathered.parts if part.layer.role == "profile"), None)
     if own is None:
@@ -72,7 +72,7 @@ def merge_layers(gathered: LayerSet) -> MergedProfile:
 
 
 def _is_whole(gathered: LayerSet) -> bool:
-    """Whether every file that belongs to the profile is there, and is a mapping (or an overlay that is empty)."""
+    """Whether every file of the profile was read, and is a mapping (or an empty overlay)."""
     missing = (part for part in gathered.parts if part.document is None and part.problems)
     cut_off = (
         part for part in gathered.parts if part.document and layers.KEY in part.document.root and not part.extends
@@ -84,7 +84,7 @@ def _merged(own: Document, documents: Sequence[Document]) -> tuple[Document, tup
     if len(documents) == 1 and layers.KEY not in own.root:
         return own, ()
     tree, idle = merge([_without_extends(document.tree) for document in documents])
-    tree.place = own.tree.place  # what nobody wrote is missing in the profile itself
+    tree.place = own.tree.place  # missing keys are reported for the profile itself
     return Document(own.file, tree), idle
 
 
@@ -96,11 +96,8 @@ def _without_extends(tree: Node) -> Node:
     return rest
 
 
-# The credentials that a layer gives away, each a Problem at its place (see `leaks`).
-
-
 def exposed(parts: Iterable[ParsedLayer]) -> tuple[Problem, ...]:
-    """Each layer is looked at for itself: what another one replaces can be read all the same."""
+    """Return the credentials in each layer as problems, also those that another layer replaces (see `leaks`)."""
     return tuple(problem for part in parts for problem in (*_leaks(part), *_in_comments(part)))
 
 
@@ -125,7 +122,7 @@ def _in_comments(part: ParsedLayer) -> Iterator[Problem]:
 
 
 def _told(part: ParsedLayer) -> Iterator[tuple[tuple[int, int], int, str]]:
-    """The literals that `_leaks` speaks of."""
+    """Yield the literals that `_leaks` reports."""
     if part.document is None:
         return
     from acp_launch.profile.leaks import literals

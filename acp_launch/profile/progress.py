@@ -1,9 +1,9 @@
 """
-Which file is being read, said when it takes long.
+A notice that names the file being read, if reading takes long.
 
-A text costs bounded time to read. But a slow machine, or a directory with a thousand of them, takes long enough to be
-taken for a hang: so the time of all that one command reads counts together. What counts is the work; on a machine that
-is busy with other things, or waits for its disk, a word is due after ten times as long.
+Each text costs bounded time. But on a slow machine, or in a directory with a thousand profiles, reading can look like
+a hang, so the time of all files of one command counts together. Only processor time counts; on a machine that is busy
+or waits for its disk, the notice comes after ten times as long.
 """
 
 import time
@@ -16,27 +16,27 @@ from acp_launch.waits import next_word
 if TYPE_CHECKING:
     from threading import Event
 
-FIRST_WORD = 1.0  # seconds of work
-WAITING = 10.0  # seconds by the clock that count as one of work
+FIRST_WORD = 1.0  # seconds of work until the first notice
+WAITING = 10.0  # seconds by the clock that count as one second of work
 Say = Callable[[str, float], None]  # the file as messages name it, and the seconds so far
 
 
 class ReadProgress:
-    """The reading of one command: `say` is told from a thread of its own."""
+    """Measures the reading of one command; `say` is called from a separate thread."""
 
     def __init__(self, say: Say | None = None) -> None:
         self._say = say
         self._label = ""
-        self._seconds = self._spent = 0.0  # by the clock, and what of it counts
+        self._seconds = self._spent = 0.0  # time by the clock, and the part that counts
         self._word = FIRST_WORD
 
     def begin(self, say: Say) -> None:
-        """Another command."""
+        """Start again for another command."""
         self.__init__(say)  # type: ignore[misc]
 
     @contextmanager
     def file(self, label: str) -> Iterator[None]:
-        """To be left when the file is read; within another one, that is read for it."""
+        """Measure the reading of one file inside the block. Blocks may nest, since a file may need others."""
         outer, self._label = self._label, label
         try:
             if outer or self._say is None:
@@ -55,14 +55,14 @@ class ReadProgress:
         watch = threading.Thread(target=self._watch, args=(say, begun, over), daemon=True)
         try:
             watch.start()
-        except RuntimeError:  # the user may have no further thread, so nothing is said
+        except RuntimeError:  # no more threads are allowed, so there is no notice
             yield
             return
         try:
             yield
         finally:
             over.set()
-            watch.join()  # a fork later on must find no thread of ours
+            watch.join()  # a later fork must not find a running thread
             self._seconds, self._spent = self._until_now(begun)
 
     def _watch(self, say: Say, begun: tuple[float, float], over: "Event") -> None:

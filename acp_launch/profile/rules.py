@@ -1,8 +1,8 @@
 """
-What a profile must keep to beyond the shape of its values: names, addresses, and things nobody could mean. Pure.
+The rules of a profile that types cannot express: names, addresses, credentials, and values without effect. Pure.
 
-Each rule looks at raw values and passes over what has the wrong type: `check` speaks of that. So all of them run
-even when half of the profile is wrong.
+Each rule looks at raw values and skips those of the wrong type, which `check` reports. So all rules run even when half
+of the profile is wrong.
 """
 
 import re
@@ -31,17 +31,13 @@ from acp_launch.secret.detect import noun
 from acp_launch.secret.reference import BadReference, SecretReference, parse, place
 from acp_launch.secret.value import PASSPHRASE, PREFIX, is_private
 
-# What the rules under `permissions` must keep to beyond the shape of their values. Pure.
-#
-# A rule that says less than its author thinks is worse than none: what matches everything, nothing, or a kind behind
-# which agents hide other decisions (facts of ACP v1 in the field) is spoken of before anything starts.
-
-
+# Permission rules. A rule that does less than its author thinks is worse than a missing rule, so a rule is reported
+# before the launch if it matches everything, nothing, or a kind that agents also use for other decisions.
 ANSWERS = ("allow", "deny", "ask")
 RULE_KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")  # ACP v1
 TRAPS = ("switch_mode", "fetch", "think", "other")  # adapters ask for other things under these names
 WILD = frozenset("*?[")
-_OTHER_KINDS = {  # as agents call their tools
+_OTHER_KINDS = {  # names of tools in agents
     **dict.fromkeys(("write", "create", "patch", "update", "modify"), "edit"),
     **dict.fromkeys(("bash", "shell", "command", "run", "exec", "terminal"), "execute"),
     **dict.fromkeys(("grep", "glob", "find"), "search"),
@@ -53,13 +49,13 @@ _OTHER_KINDS = {  # as agents call their tools
 
 
 def broken_rules(root: Mapping[str, Plain]) -> Iterator[Fault]:
-    """Every rule about rules that the profile breaks."""
+    """Yield a fault for everything that is wrong with the permission rules."""
     for path, rule in _rules(root):
         written = [answer for answer in ANSWERS if answer in rule]
         if not rule:
-            yield Fault(path, "this rule says nothing", "write one of allow, deny or ask: {kind: ...}")
+            yield Fault(path, "this rule is empty", "write one of allow, deny or ask: {kind: ...}")
         for second in written[1:]:
-            what = f"a rule has one answer, and this one has {' and '.join(written)}"
+            what = f"a rule has one answer, but this one has {' and '.join(written)}"
             yield Fault((*path, second), what, "make it two rules; the first that matches decides", at_key=True)
         for answer in written:
             if isinstance(match := rule[answer], dict):
@@ -67,7 +63,7 @@ def broken_rules(root: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def patterns(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, str]]:
-    """The texts in which references are allowed."""
+    """Yield the texts of permission rules in which references are allowed."""
     for path, rule in _rules(root):
         for answer in ANSWERS:
             match = rule.get(answer)
@@ -84,7 +80,7 @@ def _rules(root: Mapping[str, Plain]) -> Iterator[tuple[KeyPath, Mapping[str, Pl
 
 
 def _items(path: KeyPath, written: Plain) -> Iterator[tuple[KeyPath, str]]:
-    """A text, or those of a list."""
+    """Yield a text, or those of a list."""
     if isinstance(written, str):
         yield path, written
     for index, item in enumerate(written if isinstance(written, list) else []):
@@ -116,30 +112,30 @@ def _glob(path: KeyPath, key: str, glob: str) -> Iterator[Fault]:
     elif key == "kind" and not WILD & set(glob) and glob not in RULE_KINDS:
         yield choose(path, glob, RULE_KINDS, _OTHER_KINDS.get(glob.lower()))
     elif key == "path" and glob.startswith("~"):
-        what = f'"{shorten(glob)}": no shell runs here that would expand "~"'
+        what = f'"{shorten(glob)}": acp-launch does not expand "~"'
         yield Fault(path, what, f"write ${{home}}{shorten(glob[1:])}")
 
 
 def _trapped(path: KeyPath, match: Mapping[str, Plain]) -> Iterator[Fault]:
-    """A warning: whoever wrote `allow: {kind: fetch}` may know their agent."""
+    """Warn about kinds behind which agents hide other decisions. Not an error: the user may know the agent."""
     if set(match) != {"kind"}:
         return
     for where, glob in _items((*path, "kind"), match["kind"]):
         if hidden := [kind for kind in TRAPS if fnmatchcase(kind, glob)]:
-            what = f"agents hide other decisions behind the kind {hidden[0]}, and this allows them unseen"
-            yield Fault(where, what, "name the tool or the title too, or ask", severity="warning")
+            what = f"agents also ask for other decisions with the kind {hidden[0]}, and this allows them unseen"
+            yield Fault(where, what, "add the tool or the title, or write ask", severity="warning")
 
 
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
 HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"  # RFC 9110 "token"
 ENVIRONMENT_NAME = r"^[^=\s\x00-\x1f\x7f]+$"
-SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots")  # of servers we start, not the agent
+SUPERVISION = ("cwd", "inherit_env", "restart", "timeouts", "tools", "roots")  # only for servers acp-launch starts
 KINDS = ("stdio", "http", "sse")
 INHERITED_NAME = r"^[^=*\s\x00-\x1f\x7f]+\*?$"
 
 
 def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
-    """Every rule the profile breaks."""
+    """Yield a fault for every rule that the profile breaks."""
     yield from _agent(_mapping(root, "agent"))
     yield from _workspace(_mapping(root, "workspace"))
     yield from _session(_mapping(root, "session"))
@@ -160,7 +156,7 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def _untakeable(root: Mapping[str, Plain]) -> Iterator[Fault]:
-    """A server that this agent is known not to take: a warning, for what is known of it may be out of date."""
+    """Warn about servers that the agent is known not to accept. Not an error: the table of agents may be outdated."""
     agent = _mapping(root, "agent")
     command = agent.get("command")
     found = started(command, [arg for _, arg in _listed(agent, "args")]) if isinstance(command, str) else None
@@ -201,7 +197,7 @@ def _listed(owner: Mapping[str, Plain], key: str) -> Iterator[tuple[int, str]]:
 
 
 def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    """What a server of ours has and no other: where it runs, when it comes back, which tools are shown."""
+    """Check the keys of a server that acp-launch starts: its directory, its restarts, its tools."""
     if isinstance(cwd := server.get("cwd"), str):
         yield from _not_from_secrets((*path, "cwd"), cwd, "a directory")
     yield from _backoff(_mapping(_mapping(server, "restart"), "backoff"), (*path, "restart", "backoff"))
@@ -215,13 +211,18 @@ def _supervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
 
 
 def _unsupervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
-    """A restriction that nobody would enforce is worse than a key without effect."""
+    """Report supervision keys of a server that the agent starts itself.
+
+    Hidden tools are an error, since the restriction would not be enforced. Other keys are only without effect.
+    """
     for key in SUPERVISION:
         if key not in server:
             continue
         what = "the agent starts this server itself (bridge: false), so "
         if key == "tools":
-            yield Fault((*path, key), what + "nobody can keep its tools from it", "remove one of the two", at_key=True)
+            yield Fault(
+                (*path, key), what + "acp-launch cannot hide its tools", "remove tools, or bridge: false", at_key=True
+            )
         else:
             yield Fault((*path, key), what + f'"{key}" has no effect', "remove it", at_key=True, severity="warning")
 
@@ -239,7 +240,7 @@ def _backoff(backoff: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]:
 
 
 def _duration(owner: Mapping[str, Plain], key: str, default: Duration) -> Duration | None:
-    """None for what is none, of which `check` speaks."""
+    """Parse a duration; None if it is wrong, which `check` reports."""
     if key not in owner:
         return default
     written = owner[key]
@@ -272,7 +273,7 @@ def _workspace(workspace: Mapping[str, Plain]) -> Iterator[Fault]:
 
 
 def _not_from_secrets(path: KeyPath, text: str, what: str) -> Iterator[Fault]:
-    """This machine is asked about these before any secret is looked up."""
+    """Refuse secrets in a value that is resolved before any secret is looked up."""
     for secret in _secrets(text):
         where = place(text, secret)
         yield Fault(path, f"{what} cannot come from a secret", "write it as text, or use ${env:NAME}", offset=where)
@@ -286,7 +287,7 @@ def _secrets(text: str) -> list[SecretReference]:
 
 
 def _exposed(path: KeyPath, text: str, where: str) -> Iterator[Fault]:
-    """A secret where others can read it: a warning, since some programs take it no other way."""
+    """Warn about a secret where others can read it. Not an error: some programs accept it only there."""
     for secret in _secrets(text):
         if where == "in ps":
             what, fix = f"{secret} is visible to every user of this machine in ps", "pass it in env"
@@ -301,7 +302,7 @@ def _environment_name(path: KeyPath, name: str) -> Iterator[Fault]:
         yield Fault(path, f'"{shorten(name)}" is not a variable\'s name', fix, at_key=True)
     elif is_private(name):
         which = PASSPHRASE if name.upper() == PASSPHRASE else f"{PREFIX}*"
-        what = f"{which} is where acp-launch finds secrets; no child ever receives it"
+        what = f"{which} is reserved for acp-launch's secrets; children never receive it"
         yield Fault(path, what, "choose another name", at_key=True)
 
 
@@ -341,6 +342,6 @@ def _in_the_clear(path: KeyPath, names: Sequence[str]) -> Iterator[Fault]:
 
 
 def _credentials(headers: Mapping[str, Plain]) -> list[str]:
-    """The headers that hold a secret, or by their name a credential from elsewhere."""
+    """List the headers that hold a secret, or whose name says that they hold a credential."""
     texts = {name: value for name, value in headers.items() if isinstance(value, str)}
     return [name for name, value in texts.items() if _secrets(value) or noun(name)]

@@ -1,4 +1,4 @@
-"""The text that a new profile begins with: what is needed, and comments that say what else there could be. Pure."""
+"""The text of a new profile: the required keys, and comments about the others. Also its .gitignore. Pure."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ SCHEMA = "schema.json"  # lies beside the profile
 OVERLAYS = ("*.local.yaml", "*.local.yml")
 _RUNNERS = {"npx", "uvx", "node", "bun", "bunx", "deno", "python", "python3", "${python}"}
 _SERVERS = """
-# MCP servers. A token is kept with `acp-launch secret set github`, and never written here:
+# MCP servers. Store a token with `acp-launch secret set github`; do not write it here:
 # mcp_servers:
 #   github:
 #     command: npx
@@ -34,7 +34,7 @@ permissions:
 
 
 class NewServer(Struct, frozen=True):
-    """An entry under `mcp_servers`, and what is to be written above it."""
+    """A new entry under `mcp_servers`, and the comments above it."""
 
     name: str
     entry: Mapping[str, Plain]
@@ -42,7 +42,7 @@ class NewServer(Struct, frozen=True):
 
 
 def beginning(agent: KnownAgent, servers: Sequence[NewServer], *, schema: str) -> str:
-    """A profile with an agent of its own. `schema` is where that lies beside it; empty where there is none."""
+    """Write a profile with its own agent. `schema` is the path of the schema beside it; empty if there is none."""
     head = [*agent.needs, *agent.notes]
     text = f"{_schema(schema)}{_comments(head)}version: 1\ndescription: x\n\nagent:\n  command: x\n{_AGENT}"
     text = put(text, ("description",), agent.title)
@@ -55,20 +55,20 @@ def beginning(agent: KnownAgent, servers: Sequence[NewServer], *, schema: str) -
 
 
 def extending(parent: str, servers: Sequence[NewServer], *, schema: str) -> str:
-    """A profile that is another one but for what is written in it."""
-    said = "Maps merge with those of the profile it extends, lists replace them, and null takes a key away."
+    """Write a profile that extends another one."""
+    said = "Mappings merge with those of the extended profile, lists replace them, and null removes a key."
     text = f"{_schema(schema)}{_comments([said])}version: 1\nextends: x\n"
     return _with_servers(put(text, ("extends",), parent), servers)
 
 
 def own_agent(words: Sequence[str]) -> KnownAgent:
-    """An agent that nobody told us of, by its command line."""
+    """Describe an agent that is not in the table, by its command line."""
     name = called(words)
     return KnownAgent(name=name, title=name, command=words[0], args=tuple(words[1:]))
 
 
 def called(words: Sequence[str]) -> str:
-    """What to call a program: itself, or what a runner such as npx runs."""
+    """Name a program: by itself, or by the package that a runner such as npx starts."""
     program = _stem(words[0])
     inner = next((word for word in words[1:] if not word.startswith("-")), "") if program in _RUNNERS else ""
     stem = _stem(inner) or program
@@ -76,7 +76,7 @@ def called(words: Sequence[str]) -> str:
 
 
 def ignoring(text: str | None) -> str:
-    """A .gitignore that keeps overlays, which are one person's, out of the repository; as it was where it does."""
+    """Add overlays, which are personal, to the text of a .gitignore; unchanged if they are already in it."""
     old = text or ""
     missing = [pattern for pattern in OVERLAYS if pattern not in old.splitlines()]
     if not missing:
@@ -99,7 +99,7 @@ def _schema(schema: str) -> str:
         return ""
     return (
         f"# yaml-language-server: $schema=./{SCHEMA}\n"
-        f"# Editors complete and check this file by it; after an update: acp-launch schema -o {schema}\n"
+        f"# Editors use it to complete and check this file; after an update: acp-launch schema -o {schema}\n"
     )
 
 

@@ -1,8 +1,9 @@
 """
-The profile format as JSON Schema (draft 2020-12), for editors; `schema.json` at the top of the repository is its text.
+The profile format as JSON Schema (draft 2020-12), for editors. `schema.json` in the repository is its text.
 
-Shapes come from `model`, descriptions from the strings under its fields, and the patterns of names from `rules`, so
-that what an editor underlines is what `acp-launch validate` refuses.
+Shapes come from `model`, descriptions from the strings under its fields, and patterns of names from `rules`, so an
+editor underlines what `acp-launch validate` refuses. A profile that extends others may lack keys and remove values
+with `null`: for it each shape has a twin.
 """
 
 import ast
@@ -20,22 +21,18 @@ from acp_launch.profile import model, rules
 from acp_launch.profile.layers import ENTRY, MAX_ENTRIES
 from acp_launch.profile.values import MAX_SESSION_NAME
 
-# The schema of a profile that extends others: nothing is required of it, and `null` removes what they say.
-#
-# Made from the strict one: each shape has a twin here, without what is required and with `null` beside every value. The
-# kinds of servers are one shape, since the file may say only what is different about a server.
-
-
+# Twins are made from the strict shapes: they require no key and allow `null` beside every value. All kinds of servers
+# have one twin, because a layer may state only what differs for a server.
 _TWIN = "Layer"
 _SERVERS = ("StdioServer", "HttpServer", "SseServer")
 _REFERENCE = "#/$defs/"
 _KINDS = {"enum": ["stdio", "http", "sse"], "title": "type", "description": "Implied by `command`."}
 _LISTED = ("Rule", "Match")  # in lists only
-_KEPT = ("version", "extends")  # never null
+_KEPT = ("version", "extends")  # cannot be null
 
 
 def layered(root: Mapping[str, Any], shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema that is `root` for who extends nothing; `$defs` holds the shapes, `root` itself, and their twins."""
+    """Build a schema that is `root` for a profile without `extends`; `$defs` holds shapes, `root` and twins."""
     merged = {key: value for name in reversed(_SERVERS) for key, value in shapes[name]["properties"].items()}
     server = {**shapes[_SERVERS[0]], "properties": {**merged, "type": _KINDS}, "title": "Server"}
     loose = {name: shape for name, shape in shapes.items() if name not in (*_SERVERS, *_LISTED)} | {"Server": server}
@@ -51,7 +48,7 @@ def _loosened(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _removable(value: dict[str, Any]) -> dict[str, Any]:
-    """Titles and descriptions stay outside, where editors look for them."""
+    """Allow `null` beside a value. Titles and descriptions stay outside, where editors look for them."""
     outside: dict[str, Any] = {key: value[key] for key in ("title", "description", "default") if key in value}
     inside = _twin({key: part for key, part in value.items() if key not in outside})
     if isinstance(entries := inside.get("additionalProperties"), dict):
@@ -60,7 +57,7 @@ def _removable(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _twin(part: Any) -> Any:
-    """With references to twins. A list is replaced as a whole, so what is in one is as strict as ever."""
+    """Replace references by those to twins. The items of a list stay strict, since a list is replaced as a whole."""
     if isinstance(part, list):
         twins = [_twin(item) for item in part]
         return [twin for index, twin in enumerate(twins) if twin not in twins[:index]]
@@ -78,7 +75,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def schema() -> dict[str, Any]:
-    """The schema as data."""
+    """Build the schema as data."""
     made = TypeAdapter(model.Profile).json_schema(ref_template="#/$defs/{model}")
     found = {**made.pop("$defs"), "Profile": made}
     shapes = {name: _described(found[name], name, described) for name, described in _descriptions().items()}
@@ -89,12 +86,12 @@ def schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """What `schema.json` holds."""
+    """Return the content of `schema.json`."""
     return json.dumps(schema(), indent=2) + "\n"
 
 
 def _descriptions() -> dict[str, dict[str, str]]:
-    """Field descriptions by class: the string constant that follows each annotated name in the source."""
+    """Collect field descriptions by class: the string constant after each annotated name in the source."""
     module = ast.parse(inspect.getsource(model))
     return {part.name: _documented(part) for part in module.body if isinstance(part, ast.ClassDef)}
 
@@ -123,7 +120,7 @@ def _set_default(field: dict[str, Any], shape: type[Shape], key: str) -> None:
 
 
 def _restrict(root: dict[str, Any], shapes: dict[str, Any]) -> None:
-    """What the types alone cannot say."""
+    """Add what the types cannot express: patterns of names and minimum lengths."""
     _restrict_extends(*root["properties"]["extends"]["anyOf"])
     root["properties"]["mcp_servers"]["propertyNames"] = {"pattern": rules.SERVER_NAME}
     shapes["Session"]["properties"]["name"].update(maxLength=MAX_SESSION_NAME)
@@ -146,7 +143,7 @@ def _restrict_extends(one: dict[str, Any], several: dict[str, Any]) -> None:
 
 
 def _restrict_rules(shapes: dict[str, Any]) -> None:
-    """One answer a rule, and no rule that matches everything."""
+    """Require exactly one answer for each rule, and forbid a rule that matches everything."""
     rule = shapes["Rule"]
     rule.update(minProperties=1, maxProperties=1)
     for answer in rule["properties"].values():

@@ -1,12 +1,13 @@
 """
-Which profiles of projects this user has accepted, by content (docs/trust.md).
+Trust in profiles of projects: which of them the user has accepted, by content (docs/trust.md).
 
-A profile of the user's own directory, or a built-in one, is trusted. Any other, and any that a file of a project is
-part of, is inert until somebody accepts it: bound to all it says when merged, and to the project's path. What is
-judged is the text that was read, the very one that runs; there is nothing to change in between.
+A profile of the user's own directory, or a built-in one, is trusted. Any other, and any that includes a file of a
+project, starts nothing until the user accepts it. An acceptance is bound to the merged content and to the project's
+path. The text that is judged is the text that runs; it is not read again in between. A directory of acp-launch that an
+environment variable put into the project counts as the project's, so it cannot vouch for the project.
 
-Whatever the project may have a hand in cannot vouch for it: a directory of ours that an environment variable put into
-the project counts as the project's.
+`trust_state`, `accept` and `revoke` are the store. `content` and `changes` are what the user accepts, line by line.
+`power` says what setting a variable can do, and `shown` writes a line for the user without credentials.
 """
 
 import json
@@ -34,30 +35,26 @@ from acp_launch.secret.value import MASK
 from acp_launch.settings.load import grounds, lies_in
 from acp_launch.settings.model import Settings
 
-# What somebody accepts when they trust a profile: all it says, merged, one line a value. Pure.
-#
-# The lines are sorted by their paths, so the order of keys, comments and how a value is written make no difference, and
-# nothing else is left out. Two different profiles never give the same lines: keys and texts are JSON, and what is empty
-# says so.
-
-
+# The content that is accepted: the merged profile, one line for each value. Lines are sorted by path, so the order of
+# keys, comments and notation make no difference. Two different profiles never give the same lines, because keys and
+# texts are JSON, and an empty mapping or list has its own line.
 PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def content(merged: Mapping[str, Plain]) -> tuple[str, ...]:
-    """Every value of the merged profile, references unresolved."""
+    """Return a line for every value of the merged profile, references unresolved."""
     return tuple(_lines("", dict(merged)))
 
 
 def digest(project: str, lines: Sequence[str]) -> str:
-    """Of these lines in this project: SHA-256 in hex."""
+    """Return the SHA-256 of these lines in this project, in hex."""
     from hashlib import sha256  # loads OpenSSL
 
     return sha256("\0".join([project, *lines]).encode(errors="surrogatepass")).hexdigest()
 
 
 def changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """The lines that are gone with `- ` before them and the new ones with `+ `, in their order."""
+    """Yield removed lines with `- ` before them and new ones with `+ `, in order."""
     from difflib import SequenceMatcher
 
     for kind, first, last, start, stop in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
@@ -80,11 +77,11 @@ def _lines(path: str, value: Plain) -> Iterator[str]:
 
 VERSION = 1
 LARGEST = 8 * 1024 * 1024  # bytes of one acceptance; a profile's files hold less
-FOREIGN = ("path", "project")  # origins of files that somebody else may have written
+FOREIGN = ("path", "project")  # origins of files that are untrusted
 
 
 class Acceptance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file of the store. `lines` are for showing what has changed since, less credentials; `digest` is of all."""
+    """One file of the store. `lines` show later what has changed, credentials masked; `digest` covers everything."""
 
     version: int
     project: str
@@ -97,8 +94,8 @@ class Acceptance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class TrustState(Struct, frozen=True, kw_only=True):
     """
-    How a profile stands. `label` is its file as messages name it, `now` all that it says, `before` what was accepted
-    last, `doubts` why it cannot be.
+    The trust in a profile. `label` is the file's name in messages, `now` its present content, `before` the last
+    acceptance, `doubts` the reasons why it cannot be accepted.
     """
 
     label: str
@@ -113,7 +110,7 @@ class TrustState(Struct, frozen=True, kw_only=True):
 
 
 def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
-    """How the profile stands with this user.
+    """Determine whether this user trusts the profile.
 
     Raises:
         StateError: the store cannot be read.
@@ -134,15 +131,15 @@ def trust_state(loaded: Loaded, settings: Settings) -> TrustState:
 
 
 def accept(loaded: Loaded, settings: Settings) -> None:
-    """From now on it may run, as long as it says what it says now.
+    """Accept the profile's present content.
 
     Raises:
-        StateError: that cannot be kept.
+        StateError: the acceptance cannot be stored.
     """
     project = _real(loaded.found.project)
     if _is_projects(settings.state, project):
         raise StateError(
-            f"the state directory {settings.state} lies in the project, so nothing that is kept there is believed",
+            f"the state directory {settings.state} lies in the project, so acceptances in it cannot be trusted",
             fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
         )
     lines = content(loaded.merged)
@@ -157,48 +154,48 @@ def accept(loaded: Loaded, settings: Settings) -> None:
         since=time.time(),
     )
     path = _place(settings, project, _named(loaded))
-    with _explained(path, "kept in"):
+    with _explained(path, "store the acceptance in"):
         make_private(path.parent)
         replace(path, msgspec.json.encode(acceptance))
 
 
 def accepted(settings: Settings) -> list[Acceptance]:
-    """Every acceptance there is, by project and name. One that cannot be read is left out: it counts as none."""
+    """List every acceptance, sorted by project and name. A file that cannot be read does not count as one."""
     found = (_read_if_possible(path) for path in sorted((settings.state / "trust").glob("*.json")))
     return sorted((each for each in found if each is not None), key=lambda each: (each.project, each.profile))
 
 
 def revoke(acceptance: Acceptance, settings: Settings) -> None:
-    """It is inert again.
+    """Withdraw an acceptance.
 
     Raises:
         StateError: it cannot be removed.
     """
     path = _place(settings, Path(acceptance.project), Path(acceptance.file))
-    with _explained(path, "removed from"):
+    with _explained(path, "remove the acceptance from"):
         path.unlink(missing_ok=True)
 
 
 def _is_foreign(layer: Layer, *, is_ours: bool) -> bool:
-    """Whether somebody else may have written it. A file among the user's own can be linked there from a project."""
+    """Whether the file is untrusted. A file in the user's own directory can be a link into a project."""
     if layer.origin == "user":
         return not is_ours or _real(layer.file).parent.name == HOLDER
     return layer.origin in FOREIGN
 
 
 def _is_projects(directory: Path, project: Path) -> bool:
-    """Whether a directory of ours lies where the project's people may write."""
+    """Whether a directory of acp-launch lies in the project, where others may write."""
     return lies_in(directory, (project, *grounds(project)))
 
 
 def _accepted(loaded: Loaded, settings: Settings, project: Path) -> Acceptance | None:
-    """What was kept for this very file."""
+    """Read the acceptance of this very file; None if there is none."""
     found = _read(_place(settings, project, _named(loaded)))
     return found if found and (found.project, found.file) == (str(project), str(_named(loaded))) else None
 
 
 def _named(loaded: Loaded) -> Path:
-    """The profile's file, by whatever way it was named; but not where it leads to itself, if it is a link."""
+    """Resolve links in the directories of the profile's file, but not the file itself if it is a link."""
     return _real(loaded.found.file.parent) / loaded.found.file.name
 
 
@@ -216,13 +213,13 @@ def _doubts_about(file: Path, project: Path) -> Iterator[str]:
         try:
             status = path.stat()
         except OSError as error:
-            yield f"cannot be looked at: {error.strerror}"
+            yield f"cannot be checked: {error.strerror}"
             return
         what = "" if path == real else f"lies in {path.name or path}, which "
         if _is_anothers(status):
             yield f"{what}belongs to another user (uid {status.st_uid})"
         elif _can_be_written_by_all(status.st_mode):
-            yield f"{what}can be written by everybody"
+            yield f"{what}can be written by all users"
 
 
 def _is_anothers(status: os.stat_result) -> bool:
@@ -230,24 +227,25 @@ def _is_anothers(status: os.stat_result) -> bool:
 
 
 def _can_be_written_by_all(mode: int) -> bool:
-    """In a directory with the sticky bit (/tmp) nobody replaces what is another's; of a file it says nothing."""
+    """Whether every user can change it. The sticky bit (/tmp) protects the files of a directory, but is no use on a
+    file."""
     return bool(mode & stat.S_IWOTH) and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX)
 
 
 def _place(settings: Settings, project: Path, file: Path) -> Path:
-    """A name people can read, made unique by a checksum of where it is; the file itself says which it is."""
+    """Return the path of an acceptance: a readable name, made unique by a checksum of project and file."""
     key = f"{project}\0{file}".encode(errors="surrogatepass")
     readable = "".join(mark if (mark.isalnum() and mark.isascii()) or mark in "-_" else "_" for mark in file.stem[:40])
     return settings.state / "trust" / f"{readable}-{crc32(key):08x}-{len(key)}.json"
 
 
 def _read(path: Path) -> Acceptance | None:
-    """None for what is not there, or that others wrote or could have: then it is asked for again."""
+    """Read an acceptance; None if it does not exist, or others could have written it: then the user is asked again."""
     try:
-        with _explained(path, "read from"):
+        with _explained(path, "read the acceptance from"):
             try:
                 found = read_bounded(path, LARGEST)
-            except NotADirectoryError:  # whoever keeps something in the state directory says so
+            except NotADirectoryError:  # code that writes to the state directory reports it
                 return None
             is_ours = found is not None and not (_is_anothers(path.stat()) or found[1] & stat.S_IWOTH)
         return None if found is None or not is_ours else msgspec.json.decode(found[0], type=Acceptance)
@@ -274,18 +272,15 @@ def _explained(path: Path, doing: str) -> Iterator[None]:
         raise StateError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
     except OSError as error:
         fix = f"check the owner, the mode and the free space of {path.parent}"
-        raise StateError(f"what you trust cannot be {doing} {path}: {error.strerror or error}", fix=fix) from error
+        raise StateError(f"cannot {doing} {path}: {error.strerror or error}", fix=fix) from error
 
 
-# Variables of the environment that do more than tell a program something: who sets one of them decides what else runs,
-# or where credentials go. Pure.
+# Environment variables that can make other programs run, or send credentials elsewhere.
 #
-# A name is listed when programs that many people have go by it, a family where most of it is. What names code, a
-# program, where either is looked for or fetched from, or a file of settings that may name one, makes programs run. What
-# names an address, or whose certificates are believed, sends credentials elsewhere. The value says nothing: `./x` may
-# be anything.
-
-
+# A name is listed if widely used programs obey it; a family of names if most of them do. Variables that name code, a
+# program, a place where either is searched or fetched, or a settings file that may name one, make programs run.
+# Variables that name an address, or certificates to trust, send credentials elsewhere. Values are not judged: `./x`
+# may be anything.
 RUNS = "can make programs run"
 SENDS = "can send credentials elsewhere"
 
@@ -332,7 +327,7 @@ _HARMLESS = """
 
 
 def _any_of(names: str) -> re.Pattern[str]:
-    """Upper and lower case are alike: npm and proxies are asked for in both."""
+    """Compile a list of names with `*`. Case does not matter: npm and proxies are read in both cases."""
     return re.compile("|".join(re.escape(name).replace(r"\*", ".*") for name in names.split()), re.I | re.S)
 
 
@@ -340,25 +335,21 @@ _POWERS = ((_any_of(_HARMLESS), ""), (_any_of(_RUNNING), RUNS), (_any_of(_SENDIN
 
 
 def power(variable: str) -> str:
-    """What setting this variable can do: RUNS, SENDS, or nothing that is known."""
+    """Return what setting this variable can do: RUNS, SENDS, or empty if nothing is known."""
     return next((power for pattern, power in _POWERS if pattern.fullmatch(variable)), "")
 
 
-# The values of a profile as a person is shown them who decides about it: all of them, but for credentials, and with
-# what a variable can do. Pure.
-#
-# A credential that is written down is masked, but nothing that a shell would act on: no part of a command can be hidden
-# by its looks. Where a program may be named, only what is certainly a credential is masked.
-
-
-_KEY = r'(?:[A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)*")'  # as `accepted` writes it
+# The values of a profile as the user sees them to decide: all of them, with credentials masked, and with the power of
+# each variable. Text that a shell would act on is never masked, so no part of a command can be hidden by looking like a
+# credential. Where a program may be named, only certain credentials are masked.
+_KEY = r'(?:[A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)*")'  # as `content` writes it
 _LINE = re.compile(r'(?P<path>(?:[^":]|"(?:[^"\\]|\\.)*")*): (?P<value>.*)')
 _NAMED = re.compile(rf"(?:agent|mcp_servers\.{_KEY})\.(?P<kind>env|headers)\.(?P<name>{_KEY})")
-_ACTIVE = re.compile(r"[$`;|&<>(){}]")  # what a shell acts on
+_ACTIVE = re.compile(r"[$`;|&<>(){}]")  # characters that a shell acts on
 
 
 class Shown(Struct, frozen=True):
-    """A line for a person. `can` is what setting that variable can do (see `potent`); empty for all else."""
+    """A line for the user. `can` is the `power` of the variable that it sets; empty for all else."""
 
     path: str
     value: str  # JSON, without credentials
@@ -369,7 +360,7 @@ class Shown(Struct, frozen=True):
 
 
 def shown(line: str) -> Shown:
-    """One line of what `accepted.content` gives."""
+    """Convert one line of `content` for the user."""
     found = _LINE.fullmatch(line)
     if found is None:
         return Shown(discreet(line), "")
@@ -379,7 +370,7 @@ def shown(line: str) -> Shown:
 
 
 def _called(path: str) -> tuple[str, str]:
-    """`env` or `headers`, and the name in it; nothing for all else."""
+    """Return `env` or `headers` and the name in it; empty for any other path."""
     found = _NAMED.fullmatch(path)
     if found is None:
         return "", ""
@@ -389,14 +380,14 @@ def _called(path: str) -> tuple[str, str]:
 def _discreet_json(text: str, name: str) -> str:
     try:
         value = json.loads(text)
-    except ValueError:  # in an acceptance of an older version, which masked some of it
+    except ValueError:  # an acceptance of an older version, which masked part of the JSON
         return text
     return json.dumps(discreet(value, name)) if isinstance(value, str) else text
 
 
 def discreet(text: str, name: str = "") -> str:
-    """Without the credentials in it. `name` is that of a variable or header whose value it is; of any other text, and
-    of what may be a program, only those are left out that are certain."""
+    """Mask the credentials in a text. `name` is the variable or header that it is the value of. In any other text, and
+    where a program may be named, only certain credentials are masked."""
     is_command = not name or power(name) == RUNS
     for found in reversed(sightings(text, "" if is_command else name)):
         is_meant = found.certainty == "certain" or not (is_command or found.certainty == "placeholder")

@@ -1,8 +1,10 @@
 """
-Values of a profile: scalars, lists, templates, addresses, headers, names of sessions. Pure.
+Values of a profile: numbers, lists, templates, addresses, headers, session names. Pure.
 
-pydantic and the strict builder ask them what is accepted; a fault found here is said of a profile and again of what its
-references became.
+`Scalar`, `Listed` and `Template` are types and annotations of `model`; pydantic and `document.shape` ask them which
+values fit. The functions below check addresses, headers and names, once in the profile and again after references were
+filled in. pydantic is imported only when it asks for a schema; refused values raise a `PydanticCustomError` whose
+context carries `fix`.
 """
 
 import re
@@ -20,18 +22,15 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
-# Numbers and truth values of a profile, taken as they stand: YAML's `"5"` is text and `1` is no truth value. Pure.
-#
-# Used as `Annotated[int, COUNT]`; with `Annotated[tuple[str, ...], LISTED]` a text stands for a list of one. Importing
-# this costs nothing; pydantic asks the note for its schema, and only then is it imported. It refuses with a
-# `PydanticCustomError` that says what is expected and whose context carries `fix`.
-
-
-MOST = 100  # of a factor: what is more was meant to be something else
+MOST = 100  # the largest factor; a larger number is most likely a mistake
 
 
 class Scalar(Struct, frozen=True):
-    """What one kind of value must be; `accepts` decides, `schema` is the same for editors."""
+    """An annotation for one kind of value, as in `Annotated[int, COUNT]`.
+
+    `accepts` decides, `schema` is the same for editors. Values are not converted: `"5"` is text, and `1` is not a truth
+    value.
+    """
 
     expected: str
     fix: str
@@ -39,7 +38,7 @@ class Scalar(Struct, frozen=True):
     schema: Mapping[str, Any]
 
     def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Raises ValueError when it is not accepted."""
+        """Return the value; raise ValueError if it is not accepted."""
         if not self.accepts(value):
             raise ValueError(self.expected)
         return value
@@ -93,10 +92,10 @@ FILES = Scalar(
 
 
 class Listed:
-    """One item may stand for a list of one; an empty list is refused by whoever knows what it would mean."""
+    """An annotation for lists in which one text stands for a list of one. An empty list is for `rules` to refuse."""
 
     def take(self, value: Any, build: Callable[[Any], Any]) -> Any:
-        """Raises ValueError when the list is declined."""
+        """Build the list; raise ValueError if an item does not fit."""
         return build(_listed(value))
 
     def __get_pydantic_core_schema__(self, source: Any, handler: "GetCoreSchemaHandler") -> "CoreSchema":
@@ -116,20 +115,14 @@ def _listed(value: Any) -> Any:
 LISTED = Listed()
 
 
-# A `Template`: text in which references are allowed. Pure.
-#
-# Importing this costs nothing; pydantic asks the class for its schema, and only then is it imported. It refuses with a
-# `PydanticCustomError` whose context carries `message`, `fix` and `offset`.
-
-
 class Template(str):
-    """Text in which references are allowed; one that passed validation parses."""
+    """Text in which references are allowed. After validation its references are well formed."""
 
     __slots__ = ()
 
     @classmethod
     def take(cls, value: object) -> Self:
-        """Raises ValueError when it is not text, BadReference when a reference in it is wrong."""
+        """Return a template; raise ValueError if it is not text, BadReference if a reference in it is wrong."""
         if not isinstance(value, str):
             raise ValueError(f"expected text, found {value!r}")
         parse(value)
@@ -152,16 +145,16 @@ class Template(str):
         try:
             return cls.take(value)
         except BadReference as bad:
-            # The message must not be a format string: what the person wrote may hold braces.
+            # The message must not be a format string, since the user's text may contain braces.
             context = {"message": str(bad), "offset": bad.offset, "fix": bad.fix}
             raise PydanticCustomError("bad_reference", "reference", context) from None
 
 
-# Every text of a checked profile that may hold references, with its path. Pure.
-
-
 def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Template]]:
-    """Depth first, in the order of the model; `value` is a Profile or any part of one, which lies at `path`."""
+    """Yield every text that may hold references, with its path, depth first in the order of the model.
+
+    `value` is a Profile, or the part of one at `path`.
+    """
     if isinstance(value, Template):
         yield path, value
     elif isinstance(value, Mapping):
@@ -175,23 +168,20 @@ def templates(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Temp
             yield from templates(getattr(value, name), (*path, name))
 
 
-# What makes a url or a session's name acceptable, asked of a profile and again of what its references became. Pure.
-
-
 MAX_SESSION_NAME = 200  # characters
-CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # what a header may not hold; a tab it may
-# Headers that belong to a connection or to its protocol, and not to whoever configures one.
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # forbidden in headers; a tab is allowed
+# Headers that belong to a connection or to its protocol, and cannot be configured.
 HEADER_NAMES = frozenset({"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "upgrade"})
 HEADER_NAMES |= {"last-event-id", "proxy-connection", "transfer-encoding"}
 HEADER_BEGINNING = "mcp-"  # Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Param-*
-CLEAR = "{} would go over the network in the clear: this is http, and another host"  # names of headers
+CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"  # names of headers
 CLEAR_FIX = "write https://, or reach it through a tunnel on localhost"
 URL_FIX = "write an address that begins with https:// or http://"
 SESSION_NAME_FIX = f"choose a printable name of 1 to {MAX_SESSION_NAME} characters that begins with no dash"
 
 
 def session_name_fault(name: str) -> str:
-    """What is wrong with a session's name; empty when nothing is."""
+    """Return what is wrong with a session's name; empty if nothing is."""
     if not name.strip():
         return "the session's name is empty"
     if len(name) > MAX_SESSION_NAME:
@@ -202,7 +192,7 @@ def session_name_fault(name: str) -> str:
 
 
 def url_fault(url: str) -> str:
-    """What is wrong with an address, as far as it is known: references in it may still stand for anything."""
+    """Return what is wrong with an address; empty if nothing is. References in it may still stand for anything."""
     if url.startswith("$") or not url.strip():
         return "" if url.strip() else "the url is empty"
     if re.search(r"[\s\x00-\x1f\x7f]", re.sub(r"\$\{[^}]*\}", "", url)):
@@ -214,32 +204,32 @@ def url_fault(url: str) -> str:
 
 
 def host(url: str) -> str:
-    """Who is spoken to, references, name and port included."""
+    """Return the host of an address, with user, port and references."""
     return re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
 
 
 def is_local(url: str) -> bool:
-    """Whether what is sent there stays on this machine."""
+    """Whether the address is on this machine."""
     name = (urlsplit(url).hostname or "").rstrip(".")
     is_loopback = re.fullmatch(r"127(\.\d+){3}", name) is not None
     return is_loopback or name in ("localhost", "::1") or name.endswith(".localhost")
 
 
 def is_in_the_clear(url: str) -> bool:
-    """Whether others can read on the way what is sent there; `url` is an address as `url_fault` wants it."""
+    """Whether requests to it cross the network unencrypted; `url_fault` must have accepted `url`."""
     try:
         return url.lower().startswith("http://") and not is_local(url)
-    except ValueError:  # brackets that hold no address; nothing will be sent
+    except ValueError:  # brackets without an address; nothing can be sent
         return False
 
 
 def header_name_fault(name: str) -> str:
-    """What is wrong with the name of a header that is one; empty when nothing is."""
+    """Return why a header of this name cannot be configured; empty if it can."""
     is_taken = name.lower() in HEADER_NAMES or name.lower().startswith(HEADER_BEGINNING)
-    return f'whoever connects sets "{name}" itself, for each request' if is_taken else ""
+    return f'the connection itself sets "{name}", for each request' if is_taken else ""
 
 
 def header_fault(value: str) -> str:
-    """What is wrong with a header's value; empty when nothing is."""
+    """Return what is wrong with a header's value; empty if nothing is."""
     control = CONTROL.search(value)
     return f"a header cannot hold the character U+{ord(control.group()):04X}" if control else ""

@@ -1,7 +1,8 @@
 """
-A profile's text with the places of its values: what `edit` cuts, joins and writes between. Pure.
+A `YamlText`: the text of a profile with the spans of its values, in which values are put or removed. Pure.
 
-It does what is likely to be right; `edit` compares what came out with what was meant.
+`spans` finds where each value begins and ends; `inline`, `lines` and `below` write values as YAML in the usual style of
+profiles. The result is only likely to be right; `edit` compares it with the intended content.
 """
 
 import json
@@ -25,11 +26,7 @@ from ruamel.yaml.events import (
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.problem import KeyPath, dotted
 
-# Where each value of a YAML text begins and ends, so that one can be changed and every other byte left alone. Pure.
-#
-# Only for text that `document.tree.parse` takes: that one bounds its size, its depth and its aliases.
-
-
+# Spans are for text that `document.yaml.parse` accepts, which limits its size, its depth and its aliases.
 LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # YAML's
 _NOTHING = re.compile(r"(?:\s|(?<!\S)#[^\n\r]*)*")  # blanks, line breaks and comments
 _BLANKS = re.compile(r"[ \t]*")
@@ -43,9 +40,9 @@ class Span:
     """
     The text from `start` to `end`, anchor and tag included, without comments around it.
 
-    `after` is where the ":" or "-" before it ends, None where nothing can be put there. `column` is where the keys, or
-    the dashes, of a block stand. `style` is a scalar's quote, `|` or `>`. One that `keeps_breaks` ends in a text
-    that a blank line after it would be part of.
+    `after` is the end of the ":" or "-" before it; None where nothing can be inserted. `column` is the column of the
+    keys, or the dashes, of a block. `style` is a scalar's quote, `|` or `>`. A span that `keeps_breaks` ends in a text
+    to which a following blank line would belong.
     """
 
     kind: Literal["scalar", "mapping", "sequence", "alias"]
@@ -61,11 +58,11 @@ class Span:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no text stands for it, as in `key:`."""
+        """Whether it has no text, as in `key:`."""
         return self.start == self.end
 
     def part(self, step: str | int) -> "SpanPart | None":
-        """The entry of that key, or the item of that number."""
+        """Return the entry with that key, or the item with that index; None if there is none."""
         if isinstance(step, int):
             is_item = self.kind == "sequence" and step < len(self.parts)
             return self.parts[step] if is_item else None
@@ -74,8 +71,8 @@ class Span:
 
 @dataclass(slots=True)
 class SpanPart:
-    """An entry of a mapping, from its key, or an item of a sequence, from its dash. No `key` for an item, for `<<`, and
-    for what is no text."""
+    """An entry of a mapping, from its key on, or an item of a sequence, from its dash on. `key` is None for an item,
+    for `<<`, and for a key that is not text."""
 
     start: int
     value: Span
@@ -89,21 +86,21 @@ class SpanPart:
 
 
 def spans(text: str) -> Span:
-    """The spans of the first document of `text`, which holds no byte order mark."""
+    """Find the spans of the first document of `text`, which has no byte order mark."""
     events = YAML(typ="safe", pure=True).parse(text)
     first = next(event for event in events if not isinstance(event, StreamStartEvent | DocumentStartEvent))
     return _Reader(text, events).value(first)
 
 
 class Lines:
-    """Where the lines of a text begin and end; without their line breaks."""
+    """The starts and ends of the lines of a text, without line breaks."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._breaks = [found.span() for found in LINE_BREAK.finditer(text)]
 
     def start(self, index: int) -> int:
-        """Of the line that `index` is on."""
+        """Return the start of the line that contains `index`."""
         before = bisect(self._breaks, index, key=lambda found: found[1])
         return self._breaks[before - 1][1] if before else 0
 
@@ -112,7 +109,7 @@ class Lines:
         return found[0] if found else len(self.text)
 
     def next(self, index: int) -> int:
-        """Where the following line begins; the end of the text when there is none."""
+        """Return the start of the following line; the end of the text if there is none."""
         found = self._after(index)
         return found[1] if found else len(self.text)
 
@@ -151,7 +148,7 @@ class _Reader:
         if event.style in ("|", ">"):
             written = self.text[start:end]
             span.keeps_breaks = "+" in LINE_BREAK.split(written, maxsplit=1)[0].partition("#")[0]
-            # Without a "+", the line breaks after the text are not its own.
+            # Without a "+", the line breaks after the text do not belong to it.
             span.end = start + len(_LAST_BREAK.sub("", written) if span.keeps_breaks else written.rstrip())
         return span
 
@@ -189,10 +186,8 @@ def _name(key: Any) -> str | None:
     return str(key.value)
 
 
-# Values as YAML text, the way people write profiles: plain where that is possible, short lists on one line. Pure.
-
-
-WIDTH = 100  # columns; a list or a small mapping that is longer gets lines of its own
+# Values are written in the usual style of profiles: without quotes where possible, short lists on one line.
+WIDTH = 100  # columns; a longer list or small mapping gets several lines
 STEP = 2  # columns of indentation
 _PLAIN = re.compile(r"(?:[^\W\d_]|[\w./$~+(;<^]|-+(?=[^\s-]))[^\n]*")
 _OLD_WORDS = {"yes", "no", "on", "off", "y", "n"}  # truth values to readers of YAML 1.1
@@ -200,7 +195,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def inline(value: Plain, *, in_flow: bool = False, quote: str = "") -> str:
-    """On one line. `in_flow`: between brackets. `quote`: how the text that it replaces was quoted."""
+    """Write a value on one line. `in_flow`: between brackets. `quote`: the quotes of the text that it replaces."""
     if isinstance(value, str):
         return _text(str.__str__(value), in_flow, quote)
     if isinstance(value, Mapping):
@@ -211,7 +206,7 @@ def inline(value: Plain, *, in_flow: bool = False, quote: str = "") -> str:
 
 
 def lines(key: str, value: Plain, *, column: int, level: int, step: int = STEP) -> Iterator[str]:
-    """An entry of a mapping whose keys stand at `column`, `level` levels deep in its profile (from 1)."""
+    """Write an entry of a mapping whose keys stand at `column`, `level` levels deep in its profile (from 1)."""
     head = f"{' ' * column}{name(key)}:"
     short = f"{head} {inline(value)}"
     if is_inline(value, level=level) and (len(short) <= WIDTH or not isinstance(value, Mapping | list | tuple)):
@@ -222,7 +217,7 @@ def lines(key: str, value: Plain, *, column: int, level: int, step: int = STEP) 
 
 
 def below(value: Plain, *, column: int, level: int, step: int = STEP) -> Iterator[str]:
-    """The entries of a mapping, or the items of a list, each on lines of its own."""
+    """Write the entries of a mapping, or the items of a list, each on its own lines."""
     if isinstance(value, Mapping):
         for key, entry in value.items():
             yield from lines(key, entry, column=column, level=level, step=step)
@@ -231,7 +226,7 @@ def below(value: Plain, *, column: int, level: int, step: int = STEP) -> Iterato
 
 
 def is_inline(value: Plain, *, level: int) -> bool:
-    """Whether people would write it on one line, if there is room."""
+    """Whether a value is usually written on one line, if it fits."""
     if not value or not isinstance(value, Mapping):
         return True
     is_section = level == 1 or not value.keys().isdisjoint(("command", "url"))  # of a profile; or a program
@@ -239,7 +234,7 @@ def is_inline(value: Plain, *, level: int) -> bool:
 
 
 def name(key: str) -> str:
-    """As it can stand before a colon."""
+    """Write a key, quoted if needed."""
     return _quoted(key) if key == "<<" else _text(key, True, "")
 
 
@@ -251,7 +246,7 @@ def _text(text: str, in_flow: bool, quote: str) -> str:
 
 
 def _is_plain(text: str, in_flow: bool) -> bool:
-    """Whether it means itself without quotes, to readers of YAML 1.1 too."""
+    """Whether a text needs no quotes, for readers of YAML 1.1 too."""
     if not text.isprintable() or text != text.strip() or not _PLAIN.fullmatch(text):
         return False
     if ": " in text or " #" in text or text.endswith(":") or text.startswith(("---", "...")):
@@ -262,7 +257,7 @@ def _is_plain(text: str, in_flow: bool) -> bool:
 
 
 def _is_old_number(text: str) -> bool:
-    """What YAML 1.1 reads as a number or a date: `1_000`, `12:30`, `2026-01-31`."""
+    """Whether YAML 1.1 reads a text as a number or a date: `1_000`, `12:30`, `2026-01-31`."""
     return re.fullmatch(r"[-+]?[0-9][0-9_,.:-]*", text) is not None and not text.startswith("-")
 
 
@@ -286,11 +281,11 @@ def _number(value: Plain) -> str:
 
 
 HEAD = ("version", "description", "extends", "agent", "workspace", "session", "permissions", "client")
-ORDER = (*HEAD, "mcp_servers")  # of a profile's sections, as people write them
+ORDER = (*HEAD, "mcp_servers")  # the usual order of a profile's sections
 
 
 class CannotEdit(Exception):  # noqa: N818 - it reads as what happened
-    """Raised when a text stays as it is; `path` is where, `fix` what a person can do."""
+    """Raised when a text cannot be edited; `path` is the place, `fix` the user's next step."""
 
     def __init__(self, path: KeyPath, message: str, fix: str) -> None:
         super().__init__(message)
@@ -298,13 +293,16 @@ class CannotEdit(Exception):  # noqa: N818 - it reads as what happened
 
 
 def by_hand(path: KeyPath) -> CannotEdit:
-    what = "this cannot be changed alone: an alias, a merge or an unusual notation is in the way"
+    """Build the error for an edit that would change other values too."""
+    what = "cannot change this value alone: an alias, a merge or an unusual notation is in the way"
     return CannotEdit(path, what, "edit the file by hand")
 
 
 class YamlText:
+    """The text of a profile and its spans; `put` and `remove` return a new text."""
+
     def __init__(self, text: str) -> None:
-        """`text` is one that `document.tree.parse` takes, without a byte order mark."""
+        """`text` is accepted by `document.yaml.parse` and has no byte order mark."""
         self.text = text
         self.root = spans(text)
         self.lines = Lines(text)
@@ -327,11 +325,11 @@ class YamlText:
                 owner, owning, node = node, part, self._inner(part.value, path[:depth])
                 part = node.part(step)
         if part is None:
-            raise CannotEdit(path, "this is not written in the file", "")
+            raise CannotEdit(path, "this is not set in the file", "")
         if len(node.parts) > 1:
             return self._cut_flow(node, part) if node.flow else self._cut_block(node, part)
         if node is self.root:
-            raise CannotEdit(path, "nothing would be left of the profile", "delete the file")
+            raise CannotEdit(path, "the profile would be empty", "delete the file")
         return self._replaced(owner, owning, {} if node.kind == "mapping" else [], level=0)
 
     def _inner(self, span: Span, path: KeyPath) -> Span:
@@ -357,7 +355,7 @@ class YamlText:
         return self._listed(node, step, nested, depth + 1, comments)
 
     def _joined(self, node: Span, step: str | int, value: Plain) -> str:
-        """One more entry between brackets."""
+        """Add an entry between brackets."""
         entry = inline(value, in_flow=True) if isinstance(step, int) else inline({step: value})[1:-1]
         if node.parts:
             last = node.parts[-1]
@@ -368,7 +366,7 @@ class YamlText:
         return self._with(begin, node.end - 1 if is_blank else begin, entry)
 
     def _listed(self, node: Span, key: str, value: Plain, level: int, comments: Sequence[str]) -> str:
-        """One more entry on lines of its own."""
+        """Add an entry on its own lines."""
         written = [f"{' ' * node.column}# {_one_line(comment)}".rstrip() for comment in comments]
         written += lines(key, value, column=node.column, level=level, step=self._step)
         if level > 1:
@@ -378,7 +376,7 @@ class YamlText:
         return self._below(place, self._spaced(place, written))
 
     def _spaced(self, place: SpanPart, written: list[str]) -> list[str]:
-        """A section stands between blank lines."""
+        """Put blank lines around a new section."""
         if len(written) == 1 or place.value.keeps_breaks:
             return written
         begin = self.lines.next(place.end)
@@ -403,17 +401,17 @@ class YamlText:
         return self._with(old.start, old.end, f" {new}" if old.start == old.after else new)
 
     def _in_place(self, part: SpanPart, value: Plain) -> str:
-        """Between brackets, where a key may stand alone."""
+        """Write a value between brackets, where a key may have no value."""
         new = inline(value, in_flow=True, quote=part.value.style)
         if not part.value.is_empty:
             return new
         return f" {new}" if self.text[part.value.start - 1] == ":" else f": {new}"
 
     def _raised(self, old: Span, after: int, new: str) -> str:
-        """`new` beside its key, instead of lines below; comments between the two stay."""
+        """Write `new` beside its key instead of on lines below it; comments between the two stay."""
         begin, end = self.lines.start(old.start), self.lines.end(old.end)
         kept, rest = self.text[after:begin], self.text[self.lines.next(end) :]
-        if self.lines.next(end) == end:  # the text ends without a line break, and goes on doing so
+        if self.lines.next(end) == end:  # the text ends without a line break, and must stay so
             kept = self.text[after : self.lines.end(self.lines.start(begin - 1))] if begin > after else ""
         return f"{self.text[:after]} {new}{kept}{rest}"
 
@@ -430,7 +428,7 @@ class YamlText:
             return self._with(begin, self.lines.next(end), "")
         if part.is_explicit:
             raise by_hand(())
-        follower = node.parts[node.parts.index(part) + 1].start  # beside a dash stands the first of several
+        follower = node.parts[node.parts.index(part) + 1].start  # the part beside a dash is the first of several
         is_next = self.lines.next(end) == self.lines.start(follower)
         return self._with(part.start, follower if is_next else end, "")
 
@@ -455,7 +453,7 @@ class YamlText:
 
     @property
     def _step(self) -> int:
-        """How far this text indents."""
+        """The indentation of this text."""
         blocks = (part.value for part in self.root.parts if part.value.kind == "mapping" and not part.value.flow)
         return next((block.column for block in blocks if block.column), STEP)
 
@@ -464,19 +462,19 @@ class YamlText:
 
 
 def _is_vacant(span: Span, step: str | int) -> bool:
-    """Whether something with a part called `step` may stand in its place."""
+    """Whether a value is empty, so that one with a part called `step` may replace it."""
     return span.is_null or (span.kind == "mapping" and not span.parts and isinstance(step, str))
 
 
 def _one_line(comment: str) -> str:
-    """A line break in a comment would begin something that is none."""
+    """Replace unprintable characters in a comment, since a line break would end it."""
     return "".join(mark if mark.isprintable() else " " for mark in comment)
 
 
 def _nested(path: KeyPath, depth: int, value: Plain) -> Plain:
-    """`value` below the steps of `path` from `depth` on, where nothing is yet."""
+    """Wrap `value` in new mappings and lists for the steps of `path` from `depth` on."""
     for step in reversed(path[depth:]):
         if isinstance(step, int) and step:
-            raise CannotEdit(path, "this list has no items yet", "the first is [0]")
+            raise CannotEdit(path, "this list has no items yet", "the first item is [0]")
         value = [value] if isinstance(step, int) else {step: value}
     return value

@@ -206,7 +206,7 @@ def test_a_key_that_is_not_there_cannot_be_removed(project: Path, typed: Typed) 
     assert typed("remove", "p", "agent.args") == (
         2,
         "",
-        ".acp-launch/p.yaml: agent.args: this is not written in the file\n"
+        ".acp-launch/p.yaml: agent.args: this is not set in the file\n"
         "    fix: acp-launch show p prints what is there\n"
         "1 problem; nothing was changed\n",
     )
@@ -216,7 +216,7 @@ def test_what_a_parent_says_is_removed_by_a_null(project: Path, typed: Typed) ->
     child = project / ".acp-launch" / "child.yaml"
     child.write_text("version: 1\nextends: p\n")
     assert typed("remove", "child", "mcp_servers.github").err == (
-        ".acp-launch/child.yaml: mcp_servers.github: this is not written in the file\n"
+        ".acp-launch/child.yaml: mcp_servers.github: this is not set in the file\n"
         "    fix: another file sets it; to override it: acp-launch profile set child mcp_servers.github null\n"
         "1 problem; nothing was changed\n"
     )

@@ -24,7 +24,7 @@ from tests.cli.terminal import on_terminal
 
 CODEX = """\
 # yaml-language-server: $schema=./schema.json
-# Editors complete and check this file by it; after an update: acp-launch schema -o .acp-launch/schema.json
+# Editors use it to complete and check this file; after an update: acp-launch schema -o .acp-launch/schema.json
 #
 # npm install -g @agentclientprotocol/codex-acp
 # Log in once with Codex, or set OPENAI_API_KEY in your shell: the agent inherits it.
@@ -45,7 +45,7 @@ permissions:
 #   fs: true
 #   terminal: true
 
-# MCP servers. A token is kept with `acp-launch secret set github`, and never written here:
+# MCP servers. Store a token with `acp-launch secret set github`; do not write it here:
 # mcp_servers:
 #   github:
 #     command: npx
@@ -122,7 +122,7 @@ def test_an_acceptance_that_cannot_be_kept_is_said_and_asked_for_later(
     monkeypatch.setenv("ACP_LAUNCH_STATE_DIR", str(tmp_path / "state"))
     answer = typed("--agent", "demo")
     assert (answer.code, (project / ".acp-launch" / "demo.yaml").exists()) == (0, True)
-    assert "acp-launch: what you trust cannot be kept in " in answer.err
+    assert "acp-launch: cannot store the acceptance in " in answer.err
     assert "    acp-launch trust demo\n" in answer.err
 
 
@@ -163,7 +163,7 @@ def test_a_profile_that_extends_another_one_says_only_so(project: Path, typed: T
         typed("--extends", "demo", "--server", "files=npx -y '@x/files' .", "--server", "d=https://x.example").code == 0
     )
     assert everything(project)["my-demo.yaml"].partition("#\n")[2] == (
-        "# Maps merge with those of the profile it extends, lists replace them, and null takes a key away.\n"
+        "# Mappings merge with those of the extended profile, lists replace them, and null removes a key.\n"
         "version: 1\nextends: demo\n\n"
         'mcp_servers:\n  files:\n    command: npx\n    args: [-y, "@x/files", .]\n'
         "  d:\n    type: http\n    url: https://x.example\n"

@@ -311,7 +311,10 @@ def test_only_takes_those_that_are_named_even_if_they_are_switched_off(project: 
     text = profile(project).read_text()
     assert ("  b:\n" in text, "  a:\n" in text) == (True, False)
     done = taken(project, "--only", "d")
-    assert (done.code, done.err) == (2, 'acp-launch: there is no "d"\n    fix: --only takes one of these: a, b, c\n')
+    assert (done.code, done.err) == (
+        2,
+        'acp-launch: there is no entry "d"\n    fix: --only takes one of these: a, b, c\n',
+    )
 
 
 def test_an_agent_of_an_editor_begins_a_profile(project: Launcher) -> None:
@@ -386,7 +389,7 @@ def test_without_any_tool_that_is_said(project: Launcher) -> None:
     assert (done.code, done.out, done.err) == (
         0,
         b"",
-        "acp-launch: no other tool is configured here; a file is given by its path:"
+        "acp-launch: no other tool is configured here; or give a file by its path:"
         " acp-launch import FILE --into PROFILE\n",
     )
 

@@ -47,7 +47,7 @@ def test_doctor_and_run_judge_a_dead_server_alike(launch: Launcher, dead: str) -
     web(launch, dead)
     checked = launch("doctor", "p")
     assert checked.code == 8
-    assert "nobody answers there: Connection refused" in checked.out.decode()
+    assert "cannot connect: Connection refused" in checked.out.decode()
     web(launch, dead, required=False)
     assert launch("doctor", "p").code == 0
     assert launch("run", "p", "hi").code == 0
@@ -78,7 +78,7 @@ def test_where_a_proxy_stands_between_only_what_is_on_this_machine_can_be_told(l
 
 def test_a_host_that_only_this_machine_knows_is_judged_when_it_is_planned(launch: Launcher) -> None:
     web(launch, "http://${env:WHERE}/mcp", headers={"Authorization": "Bearer ${secret:t}"})
-    told = "Authorization would go over the network in the clear"
+    told = "Authorization would be sent unencrypted"
     for where, is_told in (("docs.example.com", True), ("localhost:1", False)):
         planned = launch("plan", "p", WHERE=where)
         assert (told in planned.err + planned.out.decode()) is is_told

@@ -31,7 +31,7 @@ NAME = "    fix: choose a printable name of 1 to 200 characters that begins with
         (["p", "hi", "--file", "gone.md"], None, f"cannot read the prompt from gone.md: {GONE}"),
         (["--agent", "", "hi"], None, f"--agent: the command is empty\n{PROGRAM}"),
         (["--agent", "''", "hi"], None, f"--agent: the command is empty\n{PROGRAM}"),
-        (["--agent", "x 'y", "hi"], None, "--agent: no closing quotation in x 'y\n    fix: close it\n"),
+        (["--agent", "x 'y", "hi"], None, "--agent: no closing quotation in x 'y\n    fix: correct the quoting\n"),
         (["p", "hi", "--session", ""], None, f"the session's name is empty\n{NAME}"),
         (["p", "hi", "--session=-s"], None, f'the session\'s name "-s" begins with "-" like an option\n{NAME}'),
         (["--agent", "cat", "hi", "-s", "-"], None, f'the session\'s name "-" begins with "-" like an option\n{NAME}'),
@@ -90,7 +90,7 @@ def test_an_unknown_profile_is_told_with_where_it_was_looked_for(launch: Launche
     assert head == 'acp-launch: no profile named "reviev"; did you mean "review"?'
     assert looked[0] == f"    looked in {launch.project}/.acp-launch"
     assert f"    looked in {launch.env['ACP_LAUNCH_CONFIG_DIR']}/profiles" in looked
-    assert re.fullmatch(r"    fix: there is .*review; a file is given by its path: \./reviev\.yaml", fix)
+    assert re.fullmatch(r"    fix: use one of .*review; or give a file by its path: \./reviev\.yaml", fix)
 
 
 def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launcher) -> None:
@@ -111,7 +111,7 @@ def test_what_this_machine_lacks_is_told_at_its_place_in_the_profile(launch: Lau
     assert done.code == 3
     assert re.sub(r"looked in \d+ folders?", "looked in N folders", done.err) == (
         '.acp-launch/p.yaml:4:14: agent.command: "no-such-command-anywhere" is not on PATH (looked in N folders)\n'
-        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count\n"
+        "    fix: install it, or give an absolute path; aliases and functions of a shell do not work here\n"
         f'.acp-launch/p.yaml:7:10: workspace.cwd: the directory "{launch.project}/gone" does not exist\n'
         f"    fix: mkdir -p {launch.project}/gone\n"
         "2 problems; nothing was started\n"
@@ -123,7 +123,7 @@ def test_a_missing_secret_stops_the_run_before_the_agent_starts(launch: Launcher
     done = launch.within("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
     assert done.code == 3
     assert re.fullmatch(
-        r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: no secret named "vault" in the sealed file \(.*\)\n'
+        r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: secret "vault" is not set in the sealed file \(.*\)\n'
         r"    fix: acp-launch secret set vault\n1 problem; nothing was started\n",
         done.err,
     )
@@ -228,7 +228,7 @@ def test_a_tilde_that_the_shell_left_alone_is_the_home_directory(launch: Launche
     done = launch.within("run", "p", "hi", "--cwd=~no-such-user/x")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: --cwd: no home directory is known for ~no-such-user/x\n    fix: give an absolute path\n",
+        "acp-launch: --cwd: the home directory is unknown in ~no-such-user/x\n    fix: give an absolute path\n",
     )
 
 

@@ -286,7 +286,7 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
         ["team/docs", "missing", f"sealed file ({file})", "review"],
     ]
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
-        f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
+        f'.acp-launch/review.yaml:L:C: agent.env.URL: secret "team/docs" is not set in the sealed file ({file})\n'
         "    fix: acp-launch secret set team/docs\n"
         "1 problem; 1 of 2 secrets are not available\n"
     )
@@ -441,9 +441,9 @@ def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(seal
     file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
-        f'.acp-launch/review.yaml:L:C: agent.env.KEY: no secret named "github" in the sealed file ({file})\n'
+        f'.acp-launch/review.yaml:L:C: agent.env.KEY: secret "github" is not set in the sealed file ({file})\n'
         "    fix: acp-launch secret set github\n"
-        f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
+        f'.acp-launch/review.yaml:L:C: agent.env.URL: secret "team/docs" is not set in the sealed file ({file})\n'
         "    fix: acp-launch secret set team/docs\n"
         "2 problems; nothing was started\n"
     )
@@ -458,7 +458,7 @@ def test_a_sealed_file_whose_passphrase_nobody_gives_is_locked(launch: Launcher)
     for passphrase, words in (("", "needs its passphrase"), ("wrong horse", "ACP_LAUNCH_PASSPHRASE does not open")):
         done = launch.within("run", "p", "hi", ACP_LAUNCH_PASSPHRASE=passphrase)
         assert done.code == 3
-        assert 'agent.env.KEY: the secret "github" cannot be had: ' in done.err
+        assert 'agent.env.KEY: cannot read secret "github": ' in done.err
         assert words in done.err
         assert done.heard == []
 
@@ -490,7 +490,7 @@ def test_a_command_can_be_the_store(launch: Launcher) -> None:
     assert value_of(launch, "github") == "value-of-github"
     done = launch("secret", "set", "github", stdin=b"a-value")
     assert done.code == 3
-    assert "which only reads" in done.err
+    assert "which is read-only" in done.err
 
 
 def test_the_command_runs_at_home_and_not_in_a_project_that_is_somebody_elses(launch: Launcher) -> None:
@@ -554,7 +554,7 @@ def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) 
     sealed.profile("polite", mcp_servers={"docs": server})
     done = sealed.within("run", "p", "hi")
     assert (done.code, done.heard) == (3, [])
-    assert "headers.A: a header cannot hold the character U+000D, and the secret in this one does\n" in done.err
+    assert "headers.A: a header cannot hold the character U+000D, but the secret in this one does\n" in done.err
     assert "    fix: keep it as one line: acp-launch secret set docs\n" in done.err
     assert "abcdef" not in done.err
 
@@ -632,7 +632,7 @@ def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, 
 def test_plan_with_a_missing_secret_is_a_problem(launch: Launcher, tripwire: Path) -> None:
     done = launch.apart("plan", "two", "--secrets")
     assert done.code == 3
-    assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
+    assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
     answer = json.loads(launch.apart("plan", "one", "--secrets", "--json").out)
     assert answer["secret_states"] == {"github": {"state": "found", "source": "command (sh)"}}
 
@@ -647,7 +647,7 @@ def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tri
         "secret github     found        command (sh)",
         "secret team/docs  unavailable  command (sh)",
     ]
-    assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
+    assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
     assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
     assert launch.apart("validate", "one", "--secrets").code == 0
 

@@ -193,7 +193,7 @@ def test_a_directory_of_ours_inside_the_project_vouches_for_nothing(project: Pat
     assert run("run", "review", "where", ACP_LAUNCH_STATE_DIR=str(planted)).returncode == 7
     refused = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(planted))
     assert refused.returncode == 3
-    assert "lies in the project, so nothing that is kept there is believed" in refused.stderr
+    assert "lies in the project, so acceptances in it cannot be trusted" in refused.stderr
 
 
 def test_a_file_that_others_may_write_is_not_to_be_trusted(project: Path, run: Run) -> None:
@@ -203,10 +203,10 @@ def test_a_file_that_others_may_write_is_not_to_be_trusted(project: Path, run: R
     for arguments in (("run", "review", "where"), ("run", "--trust", "review", "where"), ("trust", "review", "--yes")):
         refused = run(*arguments)
         assert refused.returncode == 7, arguments
-        assert ".acp-launch/review.yaml can be written by everybody" in refused.stderr
+        assert ".acp-launch/review.yaml can be written by all users" in refused.stderr
     file.chmod(0o644)
     file.parent.chmod(0o777)
-    assert "lies in .acp-launch, which can be written by everybody" in run("run", "review", "where").stderr
+    assert "lies in .acp-launch, which can be written by all users" in run("run", "review", "where").stderr
 
 
 def test_a_link_out_of_the_project_is_not_to_be_trusted(project: Path, run: Run, tmp_path: Path) -> None:
@@ -301,4 +301,4 @@ def test_what_cannot_be_kept_is_this_machines_fault(project: Path, run: Run, tmp
     (tmp_path / "state").write_text("")
     ended = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(tmp_path / "state"))
     assert ended.returncode == 3
-    assert "what you trust cannot be kept in" in ended.stderr
+    assert "cannot store the acceptance in" in ended.stderr

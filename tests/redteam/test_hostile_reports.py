@@ -301,7 +301,7 @@ def test_doubts_are_told_first_and_accepting_anyway_is_refused(clone: Clone) -> 
     ]
     assert lines[-2:] == [
         f"acp-launch: {DOUBTFUL}",
-        "    fix: keep the file inside the project, owned by you and writable only by you",
+        "    fix: make it a file in the project that only you can write",
     ]
     assert not Path(os.environ["ACP_LAUNCH_STATE_DIR"], "trust").exists()
 

@@ -141,7 +141,7 @@ def test_extending_a_built_in_of_the_same_name_makes_nothing_built_in(clone: Clo
         ("./link/../../outside.yaml", "there is no file"),
         ("ABSOLUTE", "is absolute"),
         ("~/outside.yaml", "leads to another place for every user"),
-        ("${env:HOME}/outside.yaml", "no references are filled in here"),
+        ("${env:HOME}/outside.yaml", "references are not allowed here"),
         ("./review.yaml", "this profile extends itself"),
         ("./missing.yaml", "there is no file"),
         ("./\u202e.yaml", "holds characters that cannot be printed"),
