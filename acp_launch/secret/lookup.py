@@ -95,11 +95,7 @@ def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiti
 
 
 LARGEST = 1024 * 1024  # bytes of the file
-<<<<<<< HEAD
-PATIENCE = 10.0  # seconds for others who write
-=======
-PATIENCE = 1.0  # seconds to wait for other writers
->>>>>>> work-g
+PATIENCE = 10.0  # seconds to wait for other writers
 FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None if it is not known
 

@@ -170,7 +170,7 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
         terminal.until("Change it? [no]: ")
         terminal.types("y\n")
         terminal.until("No, it is not a secret; leave it as it is (n)")
-        terminal.until("Keep it? [no]: ")
+        terminal.until("Store it? [no]: ")
         terminal.types("n\n")
         terminal.until("s: env.TOKEN is a GitHub token. Store it?")
         terminal.types("y\n")
@@ -206,7 +206,7 @@ def test_ctrl_c_at_a_question_writes_nothing(project: Launcher) -> None:
     with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
         terminal.until("Change it? [no]: ")
         terminal.types("y\n")
-        terminal.until("Keep it? [no]: ")
+        terminal.until("Store it? [no]: ")
         terminal.types("\x03")
         assert terminal.ends() == 130
     assert profile(project).read_bytes() == before

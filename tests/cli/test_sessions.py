@@ -176,13 +176,8 @@ def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: L
         ),
         (
             '{"version": 1, "agent": {"command": "sh", "env": {"A": "${secret:a}"}}}',
-<<<<<<< HEAD
             '.acp-launch/p.yaml:1:56: agent.env.A: cannot read secret "a": the keyring backend'
-            " keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) only ever fails\n"
-=======
-            '.acp-launch/p.yaml:1:56: agent.env.A: the secret "a" cannot be had: the keyring backend'
             " keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails\n"
->>>>>>> work-g
             "    fix: unset PYTHON_KEYRING_BACKEND, or name another one there\n",
         ),
     ],
