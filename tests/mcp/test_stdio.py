@@ -21,7 +21,7 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_tool, connect, everything, shake_hands
-from acp_launch.mcp.message import Progress, Said
+from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
 
@@ -38,7 +38,7 @@ class Ear:
     def progress(self, progress: Progress) -> None:
         self.heard.append(progress)
 
-    def said(self, said: Said) -> None:
+    def said(self, said: LogMessage) -> None:
         self.heard.append(said)
 
     def note(self, text: str) -> None:

@@ -115,7 +115,7 @@ class Decision(Struct, frozen=True):
     is_unasked: bool = False
 
 
-class Books(Protocol):
+class DecisionLog(Protocol):
     """Stores and records decisions."""
 
     def keep(self, call: Call, *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
@@ -126,7 +126,7 @@ class Books(Protocol):
 
 
 class Gate:
-    def __init__(self, policy: Policy, ask: Ask | None = None, books: Books | None = None) -> None:
+    def __init__(self, policy: Policy, ask: Ask | None = None, books: DecisionLog | None = None) -> None:
         """Set the policy; `ask` is None if the user cannot be asked."""
         self.policy = policy
         self._ask = ask

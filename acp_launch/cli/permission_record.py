@@ -16,8 +16,8 @@ from acp_launch.session.permission.remembered import Shelf, keep
 from acp_launch.session.person import Holds
 
 
-class Ledger:
-    """Records the permission decisions of one launch; implements `session.permission.gate.Books`."""
+class PermissionRecord:
+    """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
     def __init__(self, plan: LaunchPlan, shelf: Shelf, home: str, note: Callable[[str], None]) -> None:
         """`note` receives a message when an answer or a record cannot be saved."""
