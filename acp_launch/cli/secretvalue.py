@@ -110,9 +110,9 @@ def _is_terminal() -> bool:
 
 
 def _typed(name: str) -> str:
-    from acp_launch.secret.hidden_input import hidden
+    from acp_launch.secret.hidden_input import ask_hidden
 
-    text = hidden(f"{name}: ", fix=f"pipe it in: acp-launch secret set {name} < FILE")
+    text = ask_hidden(f"{name}: ", fix=f"pipe it in: acp-launch secret set {name} < FILE")
     if text is None:
         raise UsageError("there is no terminal to ask on", fix=f"pipe the value: ... | acp-launch secret set {name}")
     return text

@@ -60,10 +60,10 @@ def open_store(settings: Settings) -> Store:
     if chosen.store == "file":
         from functools import partial
 
-        from acp_launch.secret.hidden_input import hidden
+        from acp_launch.secret.hidden_input import ask_hidden
         from acp_launch.secret.sealedfile import open_file
 
-        ask = partial(hidden, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")
+        ask = partial(ask_hidden, fix="type it, or export ACP_LAUNCH_PASSPHRASE=...")
         return open_file(chosen.file, settings.config, os.environ, ask)
     if chosen.store == "command":
         from acp_launch.secret.command import open_command

@@ -214,7 +214,7 @@ def _candidates(line: Line, table: Verbs) -> Candidates:
 
 
 def _give_up_after(seconds: float) -> None:
-    """A disk that does not answer must not stop the shell: TimeoutError then, where the system can wake us. 0: never."""
+    """Raise TimeoutError after `seconds` (0: never), where the system can: a dead disk must not stop the shell."""
     import signal
 
     def late(*_: object) -> None:

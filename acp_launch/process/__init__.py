@@ -1,1 +1,32 @@
+"""
+Processes: how each child is started, supervised, ended and reaped, so that none outlives a launch.
 
+In comes an argv with its environment and directory. Out come a running `Child` (pipes, exit), `Change` values of a
+supervised server, and at the end an `Outcome` with the survivors, if any. Open `spawn` first, then `child` (the ladder
+that stops a child), then `supervisor`.
+
+    spawn        starts every process, and reaps it
+    prepare      what this process must be before its first child: subreaper, descriptor limit
+    table        the processes of this machine, as values
+    tree         everything that descends from one spawned process; signals, and the final kill
+    pidfd        descriptors for processes, and waiting without an event loop
+    watch        the same in the event loop
+    child        a running child: its streams, its exit, and how it is stopped
+    supervisor   one MCP server over many processes, driven by `lifecycle`
+    lifecycle    the states of a supervised server, as a table
+    guard        the launcher's side of its two guards
+    guardian     the guards: they end everything if the launcher dies
+    wire         the messages between launcher and guards
+    marker       the mark in the environment of everything we start
+    cgroup       a control group for the launch
+    records      the launch records that `ps`, `doctor` and `reap` read
+    leftovers    processes left behind by launches that crashed; the tree that `ps` shows
+    logs         a log file for each agent and server
+    flow         bytes between two processes, pushed instead of awaited
+    capture      one program run to its end, without an event loop
+    terminal     a command that the agent asked us to run
+    foreground   a program in the user's own terminal
+    detached     a program that is not part of the launch; `release` starts it
+    release      the helper program of `detached`
+    workdir      empty private directories for servers
+"""

@@ -1,9 +1,9 @@
 """
-One program run to its end, with what it printed, without an event loop and from any thread.
+One program run to its end, with its output, without an event loop and from any thread.
 
-It is over when the program has exited, although somebody it started may hold its pipes open; at the deadline; or when
-it printed more than anybody wants. Then its whole tree is killed, so that nothing survives, daemons included. The same
-happens when this process ends while a thread is still here, given up by whoever waited for it.
+It is over when the program has exited, even if a descendant holds its pipes open; at the deadline; or when it printed
+more than `MOST` bytes. Then its whole tree is killed, so that nothing survives, daemons included. The same happens when
+this process exits while an abandoned thread is still here.
 """
 
 import os
@@ -26,19 +26,19 @@ from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tree import Exit, end_now, from_wait_status
 from acp_launch.secret.value import MAX_VALUE
 
-MOST = MAX_VALUE + len("\r\n") + 1  # bytes of stdout: by then it is no secret, with or without its line end
-CHUNK = 64 * 1024  # bytes, what a pipe holds
+MOST = MAX_VALUE + len("\r\n") + 1  # bytes of stdout: more than a secret, with or without its line end
+CHUNK = 64 * 1024  # bytes, the size of a pipe
 LEFTOVER = 16  # chunks of stderr read after the end: more than a pipe holds, less than a flood
 
-# A listing of our children (every kill makes some) must not meet a process that is started and not yet known, nor one
-# that is being reaped: it would take either for an orphan.
+# A listing of our children (every kill makes some) must not meet a process that is started but not yet registered, nor
+# one that is being reaped: it would take either for an orphan.
 _one_at_a_time = threading.Lock()
 _running: list[Spawned] = []
 _is_over = False
 
 
 class Captured(Struct, frozen=True):
-    """`err` is the end of stderr, line by line. `out` is what came within `MOST`."""
+    """The result. `err` is the end of stderr, line by line. `out` is stdout, at most `MOST` bytes."""
 
     ending: Exit
     out: bytes
@@ -46,14 +46,14 @@ class Captured(Struct, frozen=True):
     timed_out: bool
 
     def __repr__(self) -> str:
-        return f"Captured({self.ending})"  # what was printed is a secret, mostly
+        return f"Captured({self.ending})"  # the output is usually a secret
 
     def __rich_repr__(self) -> list[tuple[str, object]]:
         return [("ending", str(self.ending))]
 
 
 def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: Path) -> Captured:
-    """Run `argv` with exactly `env`, nothing on stdin, and at most `limit` seconds; its program is looked up on PATH.
+    """Run `argv` with exactly `env`, nothing on stdin, for at most `limit` seconds. Its program is looked up on PATH.
 
     Raises:
         LaunchError: it could not be started.
@@ -87,7 +87,7 @@ def _end(spawned: Spawned) -> None:
 
 
 def end_all() -> None:
-    """At the end of this process, while threads that were given up may still be at work."""
+    """End all programs at the exit of this process, while abandoned threads may still be at work."""
     global _is_over
     with _one_at_a_time:
         _is_over = True
@@ -114,7 +114,7 @@ class _Heard:
         self.err = Tail()
 
     def listen(self, deadline: float) -> bool:
-        """Until the program has exited or printed enough; False when the deadline came first."""
+        """Read until the program has exited or printed enough; False if the deadline came first."""
         with _exit_of(self._spawned) as exited:
             poll = _watching(self._spawned.stdout, self._spawned.stderr, exited)
             while len(self.out) < MOST:
@@ -131,7 +131,7 @@ class _Heard:
         return True
 
     def _read(self, descriptor: int) -> bool:
-        """Take what is there; False at the end, and when there is nothing more to be had now."""
+        """Read what is there; False at the end, and if there is nothing more now."""
         try:
             chunk = os.read(descriptor, CHUNK)
         except BlockingIOError:
@@ -147,7 +147,7 @@ class _Heard:
         return bool(chunk)
 
     def _read_leftover(self) -> None:
-        """What the program wrote is in the pipes by now; what others still write is not waited for."""
+        """Read the program's own output, which is in the pipes by now. The output of others is not awaited."""
         while len(self.out) < MOST and self._read(self._spawned.stdout):
             pass
         for _ in range(LEFTOVER):
@@ -164,16 +164,16 @@ def _watching(*descriptors: int) -> "select.poll":
 
 
 def _step(left: float, exited: int) -> float:
-    """Seconds to wait: without a pidfd the exit has to be looked for."""
+    """Return the seconds to wait: without a pidfd the exit has to be polled."""
     return min(left, LOOK_EVERY) if exited == NONE_TO_BE_HAD else left
 
 
 @contextmanager
 def _exit_of(spawned: Spawned) -> Iterator[int]:
-    """A descriptor that is readable once the program has exited, or `NONE_TO_BE_HAD`."""
+    """Yield a descriptor that is readable once the program has exited, or `NONE_TO_BE_HAD`."""
     descriptor = open_process(spawned.process)
     try:
-        yield NONE_TO_BE_HAD if descriptor is None else descriptor  # its guard has reaped it already, and will say so
+        yield NONE_TO_BE_HAD if descriptor is None else descriptor  # its guard has reaped it, and will report it
     finally:
         if descriptor is not None and descriptor != NONE_TO_BE_HAD:
             os.close(descriptor)

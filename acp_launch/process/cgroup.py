@@ -1,9 +1,9 @@
 """
-A control group of the launch's own (cgroup v2, Linux 5.14 or newer), where this user may make one below their own.
+A control group of the launch's own (cgroup v2, Linux 5.14 or newer), where the user may create one below their own.
 
-No process leaves it without the kernel's leave, whatever it scrubs, forks or renames, so it also holds what no listing
-ever showed; `cgroup.kill` ends all of it at once. The lower guard enters it before it starts anything. Containers and
-logins without a user manager of systemd often do not allow it: then there is none, and the guards are what there is.
+No process leaves it without the kernel's permission, whatever it removes, forks or renames, so it also holds processes
+that no listing showed; `cgroup.kill` ends all of them at once. The lower guard enters it before it starts anything.
+Containers, and logins without a user manager of systemd, often do not allow it: then only the guards protect a launch.
 """
 
 import os
@@ -16,13 +16,13 @@ _PREFIX = "acp-launch-"  # of its name, before the launch's id
 
 
 class Cgroup:
-    """May or may not exist; every method tolerates that it does not, and that others remove it meanwhile."""
+    """A control group that may not exist; every method tolerates that, and that others remove it meanwhile."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def enter(self) -> bool:
-        """Make it and move this process into it; False where that is not allowed or the kernel is too old."""
+        """Create it and move this process into it; False if that is not allowed or the kernel is too old."""
         try:
             self.path.mkdir()
             if not (self.path / _KILL).exists():
@@ -41,20 +41,20 @@ class Cgroup:
             return  # it stays, and with it the group
 
     def members(self) -> list[int]:
-        """The pids in it and in the groups below it."""
+        """Return the pids in it and in the groups below it."""
         return [int(pid) for group in self._groups() for pid in _read(group / _MEMBERS).split()]
 
     def kill(self) -> None:
         """Kill every process in it, unless this process is one of them."""
         if os.getpid() in self.members():
-            return  # an agent that was left behind runs `acp-launch reap`; each of the others is killed by itself
+            return  # a process left of the launch runs `acp-launch reap`; the others are killed one by one
         try:
             _write(self.path / _KILL, "1")
         except OSError:
-            return  # there is no such group, or not ours to kill
+            return  # the group does not exist, or is not ours to kill
 
     def remove(self) -> None:
-        """Remove it, if it is empty, and the groups that programs have made below it."""
+        """Remove it, if it is empty, and the groups that programs have created below it."""
         for group in self._groups():
             try:
                 group.rmdir()
@@ -62,13 +62,13 @@ class Cgroup:
                 return  # a process is still in it; `reap` and the next start try again
 
     def _groups(self) -> Iterator[Path]:
-        """It and those below it, the innermost first."""
+        """Yield it and those below it, the innermost first."""
         for directory, _, _ in os.walk(self.path, topdown=False):
             yield Path(directory)
 
 
 def of_launch(launch: str) -> Cgroup | None:
-    """The group a launch of this process would have below our own; None where there is no cgroup v2."""
+    """Return the group that a launch of this process would have below ours; None without cgroup v2."""
     inside = next(
         (line[len("0::") :] for line in _read(Path("/proc/self/cgroup")).splitlines() if line.startswith("0::/")), None
     )
@@ -79,7 +79,7 @@ def of_launch(launch: str) -> Cgroup | None:
 
 
 def recorded(path: str, launch: str) -> Cgroup | None:
-    """The group at `path`, if that can be the one of this launch."""
+    """Return the group at `path`, if that can be the one of this launch."""
     group = Path(path)
     is_one = group.name == _PREFIX + launch and ".." not in group.parts and path.startswith(_MOUNTS[0] + "/")
     return Cgroup(group) if is_one else None

@@ -1,6 +1,8 @@
 """
-A running child: its output, its input, its last words, its exit. Lives inside `async with attach(spawned)`, and does
-not outlive it: a tree that was not stopped by then is killed.
+A running child: its output, its input, its last stderr lines, its exit, and the ladder that stops it.
+
+`attach` gives a `Child` for the length of its block; a tree that was not stopped by then is killed. `stop` climbs the
+ladder once. `Output`, `Input` and `Errors` are our ends of its pipes.
 """
 
 import asyncio
@@ -28,9 +30,9 @@ from acp_launch.process.tree import (
     terminate,
 )
 from acp_launch.process.watch import until_gone
-from acp_launch.secret.redact import Redacting
+from acp_launch.secret.redact import StreamRedactor
 
-# The last lines a process wrote to stderr, in bounded memory, however much it writes.
+# The last lines that a process wrote to stderr, in bounded memory.
 
 
 LINES = 50
@@ -38,11 +40,11 @@ LINE_LENGTH = 2_000  # bytes
 
 
 class Tail:
-    """Feed it chunks as they come. A carriage return ends a line as well: progress bars."""
+    """The last lines of a byte stream. A carriage return ends a line as well, because of progress bars."""
 
     def __init__(self) -> None:
         self._lines: deque[bytes] = deque(maxlen=LINES)
-        self._open = b""  # the line that has no end yet
+        self._open = b""  # the line without an end so far
 
     def feed(self, chunk: bytes) -> None:
         *whole, rest = (self._open + chunk).replace(b"\r", b"\n").split(b"\n")
@@ -50,26 +52,26 @@ class Tail:
         self._open = rest[:LINE_LENGTH]
 
     def lines(self) -> list[str]:
-        """Oldest first, without their ends; empty lines are left out."""
+        """Return the lines, oldest first, without line ends and without empty lines."""
         last = [self._open] if self._open.strip() else []
         return [line.decode(errors="replace") for line in [*self._lines, *last][-LINES:]]
 
 
 # Our ends of a child's pipes, in the event loop.
 #
-# Raw os.read and os.write: asyncio's streams stop at 64 KiB lines and its subprocess transports wait for pipes to end.
-# Nothing is read ahead: what nobody asks for stays in the pipe, so a slow reader slows the writer down instead of
-# filling our memory. stderr is the exception, it is read always (C-2).
+# Raw os.read and os.write, because asyncio's streams stop at 64 KiB lines and its subprocess transports wait for pipes
+# to end. Nothing is read ahead: unread data stays in the pipe, so a slow reader slows the writer down instead of
+# filling our memory. stderr is the exception, it is always read (C-2).
 
 
-CHUNK = 64 * 1024  # bytes: what a pipe holds, and less than makes malloc ask the kernel for memory each time
+CHUNK = 64 * 1024  # bytes: the size of a pipe, and less than makes malloc ask the kernel for memory each time
 LINGER = 0.5  # seconds a pipe may stay silent and open after the child's death; a grandchild may hold it for ever
 LEFTOVER = 1024 * 1024  # bytes still read after that: more than a pipe holds, less than a flood
-TURN = 8  # chunks read without a look at what else the loop has to do
+TURN = 8  # chunks read before the rest of the event loop has a turn
 
 
 class Output:
-    """The child's stdout, to be read chunk by chunk."""
+    """The child's stdout, read chunk by chunk."""
 
     def __init__(self, spawned: Spawned) -> None:
         self._spawned = spawned
@@ -77,7 +79,7 @@ class Output:
         self._lock = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
         self._giving_up: asyncio.TimerHandle | None = None
-        self._leftover: int | None = None  # bytes; counted once nothing more is waited for
+        self._leftover: int | None = None  # bytes; counted once the end is near
         self._in_a_row = 0
 
     @property
@@ -85,7 +87,7 @@ class Output:
         return self._lock.locked()
 
     async def read(self) -> bytes:
-        """The next chunk as soon as there is one; b"" at the end."""
+        """Return the next chunk as soon as there is one; b"" at the end."""
         async with self._lock:
             while (chunk := self._take()) is None:
                 self._in_a_row = 0
@@ -107,7 +109,7 @@ class Output:
         self._wake()
 
     def _take(self) -> bytes | None:
-        """A chunk, b"" at the end, None when one has to wait."""
+        """Return a chunk, b"" at the end, or None if the caller must wait."""
         if self._spawned.stdout < 0 or (self._leftover is not None and self._leftover <= 0):
             return b""
         try:
@@ -124,7 +126,7 @@ class Output:
         try:
             await self._waiter
         finally:
-            if self._spawned.stdout >= 0:  # else its number may be another file's by now
+            if self._spawned.stdout >= 0:  # otherwise its number may be another file's by now
                 self._loop.remove_reader(self._spawned.stdout)
 
     def _give_up(self) -> None:
@@ -144,13 +146,13 @@ class Input:
         self._loop = asyncio.get_running_loop()
         self._lock = asyncio.Lock()
         self._waiter: asyncio.Future[None] | None = None
-        self._owed = b""  # what is left of a write that was cancelled half way
+        self._owed = b""  # the rest of a write that was cancelled half way
 
     async def write(self, payload: bytes) -> None:
-        """Return when the pipe has taken everything.
+        """Write everything; returns when the pipe has taken it.
 
         Raises:
-            BrokenPipeError: nobody will ever read it, or we closed it ourselves.
+            BrokenPipeError: no process reads it any more, or we closed it.
         """
         async with self._lock:
             if self._owed:
@@ -164,7 +166,7 @@ class Input:
         self._wake()
 
     async def _write_all(self, payload: bytes, *, owed: int) -> None:
-        """Of a payload that nobody has seen the beginning of, nothing is owed when we are cancelled."""
+        """Write the payload. If we are cancelled before the child has seen any of it, nothing of it is owed."""
         rest = memoryview(payload)
         self._owed = b""
         try:
@@ -200,8 +202,7 @@ class Input:
 
 
 class Errors:
-    """
-    The child's stderr, drained from the first moment to the last into a tail and, if given, a log.
+    """The child's stderr, always drained, into a tail and, if given, a log.
 
     Neither ever gets a secret: the redactor comes before the tail cuts lines and the log takes chunks.
     """
@@ -210,14 +211,14 @@ class Errors:
         self.tail = Tail()
         self._spawned = spawned
         self._log = log
-        self._redacting = Redacting()
+        self._redacting = StreamRedactor()
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(spawned.stderr, self._take)
 
     def child_died(self) -> None:
-        """Take its last words now: all it wrote is in the pipe. The rest is for grandchildren to fill.
+        """Read the child's last bytes now: all it wrote is in the pipe.
 
-        They may go on with what the child began, so the stream does not end here.
+        The stream does not end here, because grandchildren may continue to write to it.
         """
         taken = 0
         while taken < LEFTOVER and (got := self._take()):
@@ -231,7 +232,7 @@ class Errors:
         self._keep(self._redacting.end())
 
     def _take(self) -> int:
-        """How many bytes there were."""
+        """Read and return the number of bytes."""
         if self._spawned.stderr < 0:
             return 0
         try:
@@ -252,10 +253,11 @@ class Errors:
             self._log(chunk)
         except (OSError, ValueError) as error:  # the disk is full, the file is closed: draining matters more
             self._log = None
-            self.tail.feed(f"\nacp-launch: the log stops here, it cannot be written: {error}\n".encode())
+            self.tail.feed(f"\nacp-launch: the log stops here: cannot write it: {error}\n".encode())
 
 
-# Reaping adopted orphans while we run, as init would: else whoever waits for a daemon to vanish waits for ever.
+# Adopted orphans are reaped while we run, as init would do. Otherwise a program that waits for a daemon to vanish would
+# wait for ever.
 
 
 _users = 0
@@ -263,8 +265,11 @@ _users = 0
 
 @contextmanager
 def reaped() -> Iterator[None]:
-    """For as long as the block runs. Needs Linux, the main thread, and a SIGCHLD nobody else listens to; without,
-    orphans are reaped only when their tree is stopped."""
+    """Reap orphans for the length of the block.
+
+    Needs Linux, the main thread, and a SIGCHLD without another handler. Otherwise orphans are reaped only when their
+    tree is stopped.
+    """
     global _users
     if not _users and not _can_listen():
         yield
@@ -287,12 +292,12 @@ def _can_listen() -> bool:
 
 
 class Child:
-    """Made by `attach` only."""
+    """A running child. Only `attach` creates one."""
 
     def __init__(self, spawned: Spawned, log: Callable[[bytes], None] | None) -> None:
         self.spawned = spawned
-        self.hurry = asyncio.Event()  # set: whoever is stopping it goes straight to the kill
-        self.ending: asyncio.Task[Outcome] | None = None  # the one stop there is; see child.py
+        self.hurry = asyncio.Event()  # set: the stop under way goes straight to the kill
+        self.ending: asyncio.Task[Outcome] | None = None  # the one stop there is
         self._exited = asyncio.Event()
         self._output = Output(spawned)
         self._input = Input(spawned)
@@ -305,41 +310,42 @@ class Child:
 
     @property
     def exit(self) -> Exit | None:
-        """How it ended; None while it runs. Not a word about its descendants."""
+        """How it ended; None while it runs. Says nothing about its descendants."""
         status = self.spawned.status
         return None if status is None else from_wait_status(status)
 
     async def wait(self) -> Exit:
-        """Until the process itself has ended, whoever still holds its pipes (C-14)."""
+        """Wait until the process itself has ended, whatever else holds its pipes (C-14)."""
         await self._exited.wait()
         assert self.spawned.status is not None
         return from_wait_status(self.spawned.status)
 
     async def read(self) -> bytes:
-        """The next chunk of stdout as it comes, at most 64 KiB; b"" at the end.
+        """Return the next chunk of stdout, at most 64 KiB; b"" at the end.
 
-        The end is the pipe's end, or half a second after the process's death when something else holds it open.
+        The end is the pipe's end, or half a second after the process's death if something else holds the pipe open.
         """
         return await self._output.read()
 
     async def write(self, payload: bytes) -> None:
-        """Return when the pipe has taken all of it; concurrent writes queue and never mix.
+        """Write everything; returns when the pipe has taken it. Concurrent writes queue and never mix.
 
         Raises:
-            BrokenPipeError: the child, or we, closed its stdin.
+            BrokenPipeError: the child closed its stdin, or we did.
         """
         await self._input.write(payload)
 
     def close_stdin(self) -> None:
-        """A write under way fails; a second time is nothing."""
+        """Close stdin. A write under way fails; closing it again does nothing."""
         self._input.close()
 
     def stderr_tail(self) -> list[str]:
-        """The last 50 lines it wrote to stderr, each cut at 2,000 bytes."""
+        """Return the last 50 lines it wrote to stderr, each cut at 2,000 bytes."""
         return self._errors.tail.lines()
 
     async def discard_output(self) -> None:
-        """Read stdout into nothing unless somebody is reading it: a child stuck in a full pipe sees no end of stdin."""
+        """Read stdout into nothing, unless it has a reader: a child blocked on a full pipe would not see the end of
+        stdin."""
         if self._output.has_reader:
             return
         while await self._output.read():
@@ -361,7 +367,7 @@ class Child:
 async def attach(spawned: Spawned, *, log: Callable[[bytes], None] | None = None) -> AsyncIterator[Child]:
     """Take `spawned` into the running loop. `log` gets every chunk of stderr.
 
-    Leaving kills what is left of the tree; bounded by `kill.BOUND`, cancelled or not.
+    Leaving the block kills the rest of the tree, within `tree.BOUND` seconds, cancelled or not.
     """
     try:
         child = Child(spawned, log)
@@ -371,7 +377,7 @@ async def attach(spawned: Spawned, *, log: Callable[[bytes], None] | None = None
             finally:
                 await _leave(child)
     finally:
-        end_now(spawned)  # nothing, unless even the leaving was torn away from us
+        end_now(spawned)  # does nothing, unless even the leaving was interrupted
 
 
 async def _leave(child: Child) -> None:
@@ -403,25 +409,25 @@ async def _see_through(task: "asyncio.Task[Outcome] | asyncio.Task[None]") -> No
 
 # The ladder. Each rung is bounded, and the next is taken only if something of the tree is left:
 #
-# 1. List the whole tree, before anything is disturbed and parents die over their children. 2. Close stdin: what ACP
-# calls the end. Wait `grace` for the process, then a moment for the rest to follow it. 3. TERM every group of the tree
-# once (and CONT what is stopped, or it could not obey). Wait `grace`. 4. STOP, KILL, reap, look again, until nothing is
-# left (tree.py). At most 5 s, in practice milliseconds.
+# 1. List the whole tree, before parents die and their children are lost. 2. Close stdin, which ACP defines as the end.
+# Wait `grace` for the process, then a moment for the rest to follow. 3. TERM every group of the tree once, and CONT
+# what is stopped, so that it can obey. Wait `grace`. 4. STOP, KILL, reap, look again, until nothing is left (tree.py).
+# At most 5 s, in practice milliseconds.
 #
-# `hurry` goes to rung 4 at once, from wherever we are. Where there is no subreaper (macOS) a daemon that left both its
-# parents and its group before step 1 is not found.
+# `hurry` goes to rung 4 at once, from any rung. Without a subreaper (macOS), a daemon that left both its parents and
+# its group before step 1 is not found.
 
 
-GRACE = 2.0  # seconds for each polite rung: what the MCP SDK and acp-tck wait; codex with a stubborn server needs 7
-HASTY = 0.6  # the same for what does not react any more, and where a run has failed already
+GRACE = 2.0  # seconds for each polite rung, as in the MCP SDK and acp-tck; codex with a stubborn server needs 7
+HASTY = 0.6  # the same for a child that does not react any more, and after a run has failed
 FOLLOW = 0.25  # seconds for the rest of the tree to end by itself after the process did
-LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have come
+LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have arrived
 
 
 async def stop(child: Child, *, grace: float = GRACE, hurry: asyncio.Event | None = None) -> Outcome:
     """Climb the ladder, once however often this is called; later callers get the same outcome.
 
-    Cancelling the caller does not cancel the climb: the context of the child sees it through, in a hurry.
+    Cancelling the caller does not cancel the climb: leaving the child's context completes it, in a hurry.
     """
     if child.ending is None:
         child.ending = asyncio.create_task(_climb(child, grace))
@@ -440,7 +446,7 @@ async def _pass_on(hurry: asyncio.Event, child: Child) -> None:
 
 
 class _Ladder:
-    """Remembers which rungs were taken, and when."""
+    """Records which rungs were taken, and when."""
 
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time

@@ -1,9 +1,10 @@
 """
-Starting a program that is not part of the launch: a person's browser, which nothing of ours may end.
+Programs that are not part of the launch, for example the user's browser, which we must not end.
 
-Whatever descends from us is ended with us, and orphans come to us as their subreaper. So it is started by a child of
-its own (release.py) that exits while we are no subreaper: then it is init's, and so is whatever it becomes. That
-moment is a millisecond, in which an orphan of an agent's would get away from us too, and be found by its mark alone.
+Everything that descends from us is ended with us, and orphans come to us as their subreaper. So such a program is
+started by a helper child (release.py) that exits while we are not a subreaper: then the program belongs to init, and so
+does everything it starts. That moment is a millisecond, in which an orphan of an agent would get away from us too, and
+be found only by its mark.
 """
 
 import os
@@ -18,15 +19,15 @@ from pathlib import Path
 from acp_launch.process import prepare
 
 PROGRAM = Path(__file__).with_name("release.py")
-WITHIN = 5.0  # seconds for a step of it; an interpreter starts in hundredths
+WITHIN = 5.0  # seconds for each step; an interpreter starts in hundredths of a second
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37  # prctl(2)
 
 
 def start(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """Start `argv` (its first element an absolute path) with exactly `env`, in a session of its own, in `/`, silent.
+    """Start `argv` (its first element an absolute path) with exactly `env`, in its own session, in `/`, without output.
 
-    To be called where nothing else of ours lists processes or spawns meanwhile: on the thread of the event loop, which
-    it holds up for as long as an interpreter takes to start. Returns why it could not be started; empty when it was.
+    Call this where nothing else of ours lists processes or spawns meanwhile: on the thread of the event loop, which it
+    blocks until an interpreter has started. Returns why it could not be started; empty if it was.
     """
     try:
         starter = _starter(argv, env)
@@ -70,12 +71,12 @@ def _released(starter: "subprocess.Popen[bytes]") -> str:
 
 
 def _heard(descriptor: int, deadline: float) -> bytes:
-    """What comes next; empty at the end.
+    """Return the next bytes; empty at the end.
 
     Raises:
-        TimeoutError: nothing did.
+        TimeoutError: nothing came in time.
     """
-    poll = select.poll()  # select() knows no descriptor beyond 1023
+    poll = select.poll()  # select() cannot watch descriptors beyond 1023
     poll.register(descriptor, select.POLLIN)
     if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
         raise TimeoutError
@@ -84,7 +85,7 @@ def _heard(descriptor: int, deadline: float) -> bytes:
 
 @contextmanager
 def _no_subreaper() -> Iterator[None]:
-    """Orphans go to init, or whoever is above us, for as long as the block runs."""
+    """Let orphans go to init, or to another subreaper above us, for the length of the block."""
     if not _is_subreaper():
         yield
         return

@@ -1,9 +1,9 @@
 """
-Bytes through descriptors in the event loop, pushed instead of awaited: no task, no future, no waiter per read.
+Bytes through descriptors in the event loop, pushed instead of awaited: no task, no future, no waiter for each read.
 
-For what sits between two processes, where the way of a small message is what costs. Both ends take a pipe or a socket,
-as a descriptor that does not block or as a `Lent`. It stays its owner's: close the flow first, then the descriptor.
-Callbacks may close, pause or send; after `close` none is called any more.
+For the path between two processes, where the cost of a small message counts. `Inflow` and `Outflow` take a pipe or a
+socket, as a non-blocking descriptor or as a `Lent`. The descriptor stays its owner's: close the flow first, then the
+descriptor. Callbacks may close, pause or send; after `close` none is called.
 """
 
 import asyncio
@@ -16,21 +16,20 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-CHUNK = 64 * 1024  # bytes per read: what a pipe holds, and less than makes malloc ask the kernel for memory each time
-TURN = 4  # reads or writes before everybody else in the loop has a turn
+CHUNK = 64 * 1024  # bytes per read: the size of a pipe, and less than makes malloc ask the kernel for memory each time
+TURN = 4  # reads or writes before the rest of the event loop has a turn
 LAST_WORDS = 1024 * 1024  # bytes a dead writer may have left: more than a pipe holds, less than a flood
-HIGH = 1024 * 1024  # bytes kept for a slow reader, past which whoever produces them should pause
-LOW = 256 * 1024  # bytes left when it is asked to go on: the reader does not run dry meanwhile
-GATHERED = 64  # pieces per write; IOV_MAX is 1024 everywhere, 16 by POSIX's leave
+HIGH = 1024 * 1024  # bytes held for a slow reader; beyond that the producer should pause
+LOW = 256 * 1024  # bytes left when the producer may continue, so that the reader does not run dry
+GATHERED = 64  # pieces per write; IOV_MAX is 1024 on all platforms, 16 according to POSIX
 
 
 class Lent:
-    """
-    A pipe or a socket that another process has lent us, and goes on using: made by `lend`, ours to close.
+    """A pipe or a socket that another process lends us and continues to use: created by `lend`, closed by us.
 
-    Reading and writing never wait, although whether a descriptor blocks belongs to all that share it: of a pipe we have
-    a description of our own where the platform has /proc, at a socket each call says so itself. Where neither is
-    possible the description is made not to block until it is closed.
+    Reading and writing never wait, although all sharers decide together whether a descriptor blocks. Of a pipe we have
+    our own description where the platform has /proc; at a socket each call says so itself. If neither is possible, the
+    description is made non-blocking until it is closed.
     """
 
     def __init__(self, descriptor: int, *, reads: bool) -> None:
@@ -61,7 +60,7 @@ class Lent:
         return self._socket.sendmsg(pieces, (), socket.MSG_DONTWAIT)
 
     def close(self) -> None:
-        """A second time is nothing."""
+        """Close it. Closing it again does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if self._socket is not None:
             self._socket.close()
@@ -73,7 +72,7 @@ class Lent:
     def _own(self, descriptor: int, access: int) -> int:
         try:
             own = os.open(f"/proc/self/fd/{descriptor}", access | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:  # no /proc; another user's pipe; one that is not read any more
+        except OSError:  # no /proc; another user's pipe; one that has no reader any more
             self._was_blocking = os.get_blocking(descriptor)
             os.set_blocking(descriptor, False)
             return descriptor
@@ -82,7 +81,8 @@ class Lent:
 
 
 def lend(descriptor: int, *, reads: bool) -> Lent | None:
-    """Take over a descriptor that another process has passed to us; None, and closed, if nothing flows through it."""
+    """Take over a descriptor that another process has passed to us. Returns None, and closes it, if it is not
+    a stream."""
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode) or (stat.S_ISSOCK(mode) and _is_stream(descriptor)):
@@ -100,7 +100,7 @@ def _is_stream(descriptor: int) -> bool:
 
 
 class Inflow:
-    """Reads as it comes: `took` gets each chunk, `ended` is called once when nothing more can come."""
+    """Reads as data comes: `took` gets each chunk, `ended` is called once when nothing more can come."""
 
     def __init__(self, source: int | Lent, took: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._descriptor = source if isinstance(source, int) else source.fileno()
@@ -111,7 +111,7 @@ class Inflow:
         self.resume()
 
     def pause(self) -> None:
-        """Leave what comes where it is, so that its writer has to wait."""
+        """Leave the data where it is, so that its writer has to wait."""
         if self._is_listening:
             self._is_listening = False
             self._loop.remove_reader(self._descriptor)
@@ -122,9 +122,9 @@ class Inflow:
             self._loop.add_reader(self._descriptor, self._readable)
 
     def drain(self, limit: int = LAST_WORDS) -> None:
-        """The writer is dead: take what it left, even while paused, and close without a word of the end.
+        """Take what a dead writer left, even while paused, and close without calling `ended`.
 
-        At most about `limit` bytes: others may hold the pipe, and go on filling it.
+        At most about `limit` bytes: other processes may hold the pipe and continue to fill it.
         """
         while self._is_open and limit > 0 and (chunk := self._read()):
             limit -= len(chunk)
@@ -149,25 +149,24 @@ class Inflow:
                 return
 
     def _read(self) -> bytes | None:
-        """A chunk; b"" at the end; None when there is nothing now."""
+        """Return a chunk; b"" at the end; None if there is nothing now."""
         try:
             return self._receive(CHUNK)
         except BlockingIOError:
             return None
-        except OSError:  # ECONNRESET: it died with something of ours unread. Whatever it is, nothing more comes
+        except OSError:  # ECONNRESET: it died with data of ours unread. After any error nothing more comes
             return b""
 
 
 class Outflow:
-    """
-    Writes at once as far as the reader takes it, and keeps the rest, in order.
+    """Writes at once as far as the reader takes it, and holds the rest, in order.
 
-    `drained` is called when what is kept falls to `LOW`, and when nothing is left of it; `broken` once, and not from
-    within `send`, when the reader is gone. What is sent after that is dropped.
+    `drained` is called when the held bytes fall to `LOW`, and when none are left; `broken` once, and not from within
+    `send`, when the reader is gone. Data sent after that is dropped.
     """
 
     def __init__(self, sink: int | Lent, drained: Callable[[], None], broken: Callable[[], None]) -> None:
-        self.held = 0  # bytes kept
+        self.held = 0  # bytes
         self._descriptor = sink if isinstance(sink, int) else sink.fileno()
         self._send = partial(os.write, sink) if isinstance(sink, int) else sink.write
         self._sendv = partial(os.writev, sink) if isinstance(sink, int) else sink.writev
@@ -182,7 +181,7 @@ class Outflow:
         return self.held > HIGH
 
     def send(self, data: bytes) -> None:
-        """Never waits. What is kept of `data` is not copied."""
+        """Send `data`. Never waits, and does not copy the part that it holds."""
         if not (self._is_open and data):
             return
         if self._is_gathering:
@@ -195,7 +194,7 @@ class Outflow:
             self._keep(memoryview(data)[taken:])
 
     def gather(self) -> None:
-        """Keep what is sent until `release`: many small pieces become one write, and wake the reader once."""
+        """Hold everything sent until `release`: many small pieces become one write, and wake the reader once."""
         self._is_gathering = not self._kept
 
     def release(self) -> None:
@@ -211,7 +210,7 @@ class Outflow:
             self._drained()
 
     def close(self) -> None:
-        """Drop what is kept."""
+        """Drop the held bytes."""
         self._stop()
         if self._breaking is not None:
             self._breaking.cancel()
@@ -245,7 +244,7 @@ class Outflow:
             self._drained()
 
     def _flush(self) -> bool:
-        """Write what is kept as far as it is taken, or a turn's worth of it; False when the reader is gone."""
+        """Write held bytes as far as the reader takes them, at most one turn's worth. False if the reader is gone."""
         for _ in range(TURN):
             if not self._kept:
                 break
@@ -258,7 +257,7 @@ class Outflow:
         return True
 
     def _drop(self, taken: int) -> None:
-        """Forget what has been written, and where the next write begins."""
+        """Forget the written bytes, and advance to the next write."""
         self.held -= taken
         while taken:
             first = self._kept.popleft()
@@ -268,12 +267,12 @@ class Outflow:
             taken -= len(first)
 
     def _write(self, data: bytes) -> int | None:
-        """How much was taken; None when the reader is gone."""
+        """Return how many bytes the reader took; None if it is gone."""
         try:
             return self._send(data)
         except BlockingIOError:
             return 0
-        except OSError:  # EPIPE, ECONNRESET. Whatever it is, nothing more goes
+        except OSError:  # EPIPE, ECONNRESET. After any error nothing more is written
             return None
 
     def _write_kept(self) -> int | None:

@@ -1,8 +1,8 @@
 """
-A program in the user's own terminal: it talks with the person, we wait, and afterwards everything is as it was.
+A program in the user's own terminal: it talks with the user while we wait, and afterwards everything is restored.
 
-It gets our stdin and stderr, and a process group of its own, which is the terminal's foreground group meanwhile. So its
-Ctrl-C is its own and does not reach us; with Ctrl-Z it is suspended and we with it, as a shell expects of one job.
+It gets our stdin and stderr, and its own process group, which is the terminal's foreground group meanwhile. So Ctrl-C
+reaches only the program, and Ctrl-Z suspends it and us with it, as a shell expects of one job.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from acp_launch.process.tree import Exit, Tree, children_of, from_wait_status, r
 from acp_launch.process.watch import on_exit, until_gone
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-LOOK_EVERY = 0.2  # seconds until we notice that it was suspended, which nothing tells us on every platform
+LOOK_EVERY = 0.2  # seconds until we notice that it was suspended, which some platforms do not report
 ROUNDS, ROUND = 20, 0.25  # of the last kill, and seconds for each; one is enough, in microseconds
-# What programs leave behind, those that are killed and those that forget: the alternate screen, a hidden cursor, mouse,
-# focus and paste reports, and colours. Where nothing of it is on, nothing changes: unlike 1049, 47 moves no cursor.
+# Programs may leave behind: the alternate screen, a hidden cursor, mouse, focus and paste reports, and colours. If none
+# is on, this changes nothing: unlike 1049, 47 moves no cursor.
 REPORTS = (1000, 1002, 1003, 1004, 1005, 1006, 1015, 2004)
 TIDY = b"\x1b[?47l\x1b[?25h" + b"".join(b"\x1b[?%dl" % report for report in REPORTS) + b"\x1b[0m"
 
 
 async def foreground(program: Program) -> Exit:
-    """Run it to its end, which may take as long as the person likes.
+    """Run it to its end, however long that takes.
 
-    Whoever else uses the terminal has stopped doing so, and has left it in its usual mode. Afterwards its mode and its
-    foreground group are what they were, and nothing of the program's tree is left. Being cancelled ends it.
+    The caller has stopped using the terminal and has left it in its usual mode. Afterwards its mode and its foreground
+    group are restored, and nothing of the program's tree is left. Being cancelled ends it.
 
     Raises:
         AgentError: it could not be started.
-        MachineError: stdin is not a terminal of ours, or there is none to be seen on stderr.
+        MachineError: stdin is not our terminal, or stderr is not shown on one.
     """
     if not available():
         raise MachineError([_no_terminal()])
@@ -64,32 +64,33 @@ async def foreground(program: Program) -> Exit:
 
 
 def available() -> bool:
-    """Whether stdin is our controlling terminal, and what is written to stderr is seen on one."""
+    """Whether stdin is our controlling terminal, and stderr is shown on a terminal."""
     try:
         return os.isatty(STDERR) and os.tcgetpgrp(STDIN) > 0
-    except (OSError, AttributeError):  # it is none, or somebody else's; or this is Windows
+    except (OSError, AttributeError):  # it is not a terminal, or not ours; or this is Windows
         return False
 
 
 class _Terminal:
-    """The terminal on stdin, and how it was."""
+    """The terminal on stdin, and its former state."""
 
     def __init__(self) -> None:
         import termios
 
         self._modes: list[Any] = termios.tcgetattr(STDIN)
-        self.is_at_line_start = False  # whoever had it last has ended in order
+        self.is_at_line_start = False  # the last program has ended in order
 
     def give(self, group: int) -> None:
-        """From now on `group` reads from it and gets its signals. From the background, this suspends us until `fg`."""
+        """Let `group` read from it and get its signals. From the background, this suspends us until `fg`."""
         try:
             os.tcsetpgrp(STDIN, group)
-            os.killpg(group, signal.SIGCONT)  # it may have read already, and have been stopped for that
+            os.killpg(group, signal.SIGCONT)  # it may have been stopped for reading too early
         except OSError:
-            return  # the group, or the terminal, is gone already: the wait for the program tells
+            return  # the group or the terminal is gone already; the wait for the program shows it
 
     def suspend_with(self, group: int) -> None:
-        """`group` was suspended: so are we, until the shell continues us. Where no shell would, nothing happens."""
+        """Suspend us, because `group` was suspended, until the shell continues us. Does nothing without such
+        a shell."""
         import termios
 
         modes: list[Any] = termios.tcgetattr(STDIN)
@@ -100,7 +101,7 @@ class _Terminal:
 
     @contextmanager
     def taken_back(self) -> Iterator[None]:
-        """It is ours again after the block, and as it was when this object was made."""
+        """Restore the terminal after the block to its state when this object was created."""
         try:
             yield
         finally:
@@ -116,13 +117,13 @@ class _Terminal:
             termios.tcsetattr(STDIN, termios.TCSANOW, self._modes)
             os.write(STDERR, tidying)
         except (OSError, termios.error):
-            return  # it hung up: there is nothing to restore
+            return  # it hung up: nothing to restore
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _tidying() -> bytes:
-    """What to write after a program, however it ended."""
+    """Return what to write after a program, however it ended."""
     return b"" if os.environ.get("TERM", "dumb") == "dumb" else TIDY
 
 
@@ -134,7 +135,7 @@ async def _until_over(tree: Tree, terminal: _Terminal) -> Exit:
     try:
         while not await _within(LOOK_EVERY, over):
             if prepare.IS_LINUX:
-                tree.alive()  # remembers those that leave its group, scrub their environment and lose their parents
+                tree.alive()  # remembers those that leave its group, clean their environment and lose their parents
             now = prepare.table().read(spawned.pid)
             if now is not None and now.is_stopped:
                 terminal.suspend_with(spawned.pid)
@@ -153,7 +154,7 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
 
 
 async def _end(tree: Tree) -> None:
-    """End what is left: TERM, `GRACE` seconds unless we are in a hurry, KILL."""
+    """End what is left: TERM, `GRACE` seconds unless in a hurry, KILL."""
     try:
         left = tree.alive_for_sure()
         terminate(left)
@@ -165,12 +166,12 @@ async def _end(tree: Tree) -> None:
 
 
 class _Tree(Tree):
-    """A tree in our own session, where orphans are nobody's (tree.py): those of its group, or with its mark, are its
-    own all the same."""
+    """A tree in our own session, where orphans have no owner (tree.py). Those in its group, or with its mark, are its
+    own."""
 
     def __init__(self, spawned: Spawned) -> None:
         super().__init__(spawned)
-        self._mine: set[Process] = set()  # a dead one shows no mark any more
+        self._mine: set[Process] = set()  # a dead process shows no mark
 
     def reap(self) -> None:
         super().reap()
@@ -195,5 +196,5 @@ class _Tree(Tree):
 
 
 def _no_terminal() -> Problem:
-    message = "this needs a terminal: stdin, where a person types, and stderr, which a person sees"
-    return Problem("", 0, 0, "", message, "run it in a terminal, without redirecting either")
+    message = "this needs a terminal on stdin and stderr"
+    return Problem("", 0, 0, "", message, "run it in a terminal, without redirecting them")

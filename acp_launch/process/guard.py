@@ -1,9 +1,9 @@
 """
-The launcher's side of its guards (guardian.py): two processes of ours between us and all that we start.
+The launcher's side of its two guards (guardian.py), which stand between us and everything that we start.
 
-Forked before anything of a launch is started, asked to start each child, dismissed when all of them are ended. While
-one of them lives, `spawn` goes through it and the status of a child comes from it; after the death of both we are the
-parent ourselves, of what they leave and of what is started from then on. Free of asyncio; launch/loop.py listens to
+They are forked before anything of a launch is started, asked to start each child, and dismissed when all children have
+ended. While a guard lives, `spawn` goes through it, and the status of a child comes from it. After the death of both,
+we are the parent of their children and of everything started from then on. Free of asyncio; launch/loop.py listens to
 them while the event loop runs.
 """
 
@@ -26,10 +26,10 @@ from acp_launch.process.table import Process
 from acp_launch.process.tree import descendants, end_all_now, send
 from acp_launch.process.wire import Line, pair
 
-KILL = 2.5  # seconds for the guards to kill all there is; it takes milliseconds
-FAREWELL = 2.0  # seconds for a guard to end when it is told to; it takes less than one millisecond
+KILL = 2.5  # seconds for the guards to kill everything; it takes milliseconds
+FAREWELL = 2.0  # seconds for a guard to end when asked; it takes less than one millisecond
 ANSWER = 10.0  # seconds for a guard to start a process; it takes less than one millisecond
-NUDGE = 0.5  # seconds after which one that does not answer is woken, should it have been stopped
+NUDGE = 0.5  # seconds after which a silent guard is continued, in case it was stopped
 
 
 class GuardProcess:
@@ -37,7 +37,7 @@ class GuardProcess:
 
     def __init__(self, line: Line) -> None:
         self.line = line
-        self.process: Process | None = None  # known once it has said so
+        self.process: Process | None = None  # known once it has reported its pid
         self.is_dead = False
         self.forget: Callable[[], object] = lambda: None  # called before the line is closed
 
@@ -46,11 +46,11 @@ class Guards:
     """The guards of this process, the lower one first; a `spawn.Parent`."""
 
     def __init__(self, posts: Sequence[GuardProcess], cgroup: Cgroup | None, upper: int) -> None:
-        """`upper` is the pid of the upper one, our child."""
+        """Hold the guards; `upper` is the pid of the upper one, our child."""
         self.posts = list(posts)
         self._upper = prepare.table().read(upper)
-        self.cgroup = cgroup  # perhaps not there
-        self.why = ""  # the last words of one that broke
+        self.cgroup = cgroup  # may not exist
+        self.why = ""  # the last message of a guard that failed
         self._lock = threading.RLock()
         self._answers: list[Spawned | Exception] = []
 
@@ -64,7 +64,7 @@ class Guards:
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool
     ) -> Spawned | None:
-        """A new child of theirs with these streams; None when no guard is left.
+        """Start a child of the guards with these streams. Returns None if no guard is left.
 
         Raises:
             OSError, ValueError: it could not be started.
@@ -85,29 +85,29 @@ class Guards:
         return None
 
     def drain(self) -> None:
-        """Learn who has died, from the guards that live."""
+        """Learn which children have died, from the living guards."""
         with self._lock:
             for post in self.living:
                 self._listen(post)
 
     def await_word(self, spawned: Spawned, *, within: float) -> None:
-        """Wait for the status of what has died, which its guard is about to tell; at most `within` seconds."""
+        """Wait for the status of a dead process, which its guard is about to report; at most `within` seconds."""
         deadline = time.monotonic() + within
         with self._lock:
             while spawned.status is None and self.living and (left := deadline - time.monotonic()) > 0:
-                post = self.living[0]  # the other one is its parent only after the death of this one
+                post = self.living[0]  # the other one becomes its parent only after the death of this one
                 if not post.line.wait(min(left, NUDGE)):
                     self.wake()
                 self._listen(post)
 
     def tell(self, value: object) -> None:
-        """Say something to both that is not answered."""
+        """Send a message that has no answer to both."""
         with self._lock:
             for post in self.living:
                 post.line.say(value)
 
     def wake(self) -> None:
-        """Continue one that was stopped: it would start nothing, and not notice our death."""
+        """Continue a guard that was stopped: it would start nothing, and not notice our death."""
         table = prepare.table()
         for post in self.living:
             seen = table.read(post.process.pid) if post.process else None
@@ -115,7 +115,7 @@ class Guards:
                 send(seen, signal.SIGCONT)
 
     def known(self) -> list[Process]:
-        """Those that live; waits for them to have said who they are."""
+        """Return the living guards, after waiting for their pids."""
         with self._lock:
             for post in self.living:
                 while post.process is None and not post.is_dead and post.line.wait(ANSWER):
@@ -123,7 +123,7 @@ class Guards:
         return [post.process for post in self.living if post.process is not None]
 
     def dismiss(self) -> None:
-        """Let them end: within `FAREWELL` seconds each, or they are killed."""
+        """Let them end. A guard that has not ended within `FAREWELL` seconds is killed."""
         with self._lock:
             guards = self.known()
             self.drain()
@@ -140,10 +140,10 @@ class Guards:
                 self.cgroup.remove()
 
     def abandon(self) -> None:
-        """We are leaving in the midst of anything: let them kill what is left, and wait for that.
+        """Let the guards kill everything that is left, and wait for that, because we exit in the middle of anything.
 
-        Without the lock, and nothing is said: who knows what they were doing. One that has not told us who it is may
-        not take a signal yet; it ends with its line, and the upper one after the lower one.
+        It takes no lock and sends nothing, because their state is unknown. A guard that has not reported its pid may
+        not accept a signal yet; it ends with its line, and the upper one after the lower one.
         """
         guards = [post.process for post in self.posts if post.process is not None and not post.is_dead]
         for guard in guards:
@@ -157,7 +157,8 @@ class Guards:
             end_all_now()
 
     def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
-        """None when it has died; one that does not answer is killed."""
+        """Send a request and wait for the answer; None if the guard has died. A guard that does not answer is
+        killed."""
         post.line.say(request, streams)
         deadline = time.monotonic() + ANSWER
         while not self._answers and not post.is_dead:
@@ -181,7 +182,7 @@ class Guards:
                 post.process = prepare.table().read(pid)
             case ("ended", int(pid), int(status)):
                 spawn.settle(pid, status)
-            case ("started", int(pid), float(began)):  # known from now on: its end may be the next word
+            case ("started", int(pid), float(began)):  # known from now on: the next message may report its end
                 self._answers.append(spawn.register(pid, began, is_fostered=True))
             case ("failed", int(number), str(why), bytes(where)):
                 failure = OSError(number, why, os.fsdecode(where)) if number else ValueError(why)
@@ -190,7 +191,7 @@ class Guards:
                 self.why = f"a guard failed: {why}"
 
     def _bury(self, post: GuardProcess) -> None:
-        """It is dying: be sure that it is dead, so that its children have come to the next one, or to us."""
+        """Ensure that a dying guard is dead, so that its children have come to the other one, or to us."""
         self._close(post)
         block_until_gone([post.process] if post.process else [], within=FAREWELL)
         self._reap()
@@ -198,7 +199,8 @@ class Guards:
             spawn.inherit()
 
     def _reap(self) -> None:
-        """Fetch the status of those that are children of ours: the upper one, the lower one once that is dead."""
+        """Fetch the status of the guards that are our children: the upper one, and the lower one after the upper one's
+        death."""
         for post in self.posts:
             if post.is_dead and post.process is not None:
                 with suppress(ChildProcessError):
@@ -212,18 +214,18 @@ class Guards:
 
 
 _ours: Guards | None = None  # forked, and not dismissed yet
-_forget: list[Callable[[], None]] = []  # takes back what is to be done when we leave
+_forget: list[Callable[[], None]] = []  # removes the exit handlers
 
 
 def stand_by() -> Guards | None:
-    """The guards of this process, forked at the first call; from here on what is spawned is a child of theirs.
+    """Return the guards of this process, forked at the first call. What is spawned afterwards is their child.
 
-    To be called before there are secrets, threads or an event loop. None where no process can be forked: raises
-    nothing, for a run may go on without.
+    Call this before there are secrets, threads or an event loop. Returns None, and never raises, if no process can be
+    forked: a run may continue without guards.
     """
     global _ours
     if _ours is None and hasattr(os, "fork"):
-        # No handler of ours may run in a guard, nor here while there are guards that we do not know of.
+        # Our signal handlers must not run in a guard, nor here before we know of the guards.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*ENDING, signal.SIGALRM})
         try:
             _ours = _fork(mask)
@@ -237,7 +239,7 @@ def stand_by() -> Guards | None:
 
 
 def stand_down() -> None:
-    """Dismiss them, if there are any: what they have started is ended."""
+    """Dismiss the guards, if there are any. Everything they started has ended."""
     global _ours
     guards, _ours, spawn.parent = _ours, None, None
     if guards is not None:
@@ -247,10 +249,10 @@ def stand_down() -> None:
 
 
 class Guard:
-    """The guards at work for one launch."""
+    """The guards of one launch."""
 
     def __init__(self, record: LaunchRecord, note: Callable[[str], None]) -> None:
-        """`note` is told, once, that there are no guards."""
+        """Prepare them. `note` is called once if there are no guards."""
         self.guards: Guards | None = None
         self._record = record
         self._note = note
@@ -258,11 +260,11 @@ class Guard:
         self._has_noted = False
 
     def start(self) -> None:
-        """From here on what is spawned is a child of the guards, and on the record."""
+        """Fork the guards. What is spawned from now on is their child, and in the record."""
         self.guards = stand_by()
         spawn.witnesses.append(self._record)
         if self.guards is None:
-            self._say_without("no process can be forked")
+            self._say_without("cannot fork a process")
             return
         for guard in reversed(self.guards.known()):
             self._record.guard(guard)
@@ -272,12 +274,12 @@ class Guard:
             self.guards.tell(("record", os.fspath(self._record.path)))
 
     def look(self) -> None:
-        """List what our children have become, for the record. Costs some 20 µs for each of them (Linux)."""
+        """Record the descendants of our children. Costs about 20 µs for each process (Linux)."""
         if self.guards is not None:
             self.guards.wake()
             self.guards.drain()
             if not self.guards.living:
-                self._say_without(self.guards.why or "both of its guards have been killed")
+                self._say_without(self.guards.why or "both of its guards were killed")
         spawn.settle_lost()
         now = set(descendants(prepare.table()))
         for process in now - self._seen:
@@ -285,7 +287,7 @@ class Guard:
         self._seen = now
 
     def dismiss(self) -> None:
-        """Everything is ended, so let them end too."""
+        """Let the guards end, because everything else has ended."""
         if self._record in spawn.witnesses:
             spawn.witnesses.remove(self._record)
         stand_down()
@@ -293,11 +295,12 @@ class Guard:
     def _say_without(self, reason: str) -> None:
         if not self._has_noted:
             self._has_noted = True
-            self._note(f"this run is unprotected ({reason}): what it starts would outlive a kill -9 of acp-launch")
+            self._note(f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch")
 
 
 def _fork(mask: Iterable[int]) -> Guards:
-    """Fork the upper one, which forks the lower one. `mask` is of signals: theirs, once they ignore what ends us."""
+    """Fork the upper one, which forks the lower one. `mask`: the signals they receive, after ignoring those that end
+    us."""
     about = Launcher(
         pidfd=NONE_TO_BE_HAD if (pidfd := open_pid(os.getpid())) is None else pidfd,
         launch=marker.launch_id(),

@@ -1,32 +1,32 @@
 """
-What a guard does: it is the parent of all that a launch starts, and ends it when the launcher dies.
+A guard: the parent of everything that a launch starts, which ends all of it if the launcher dies.
 
 Two guards stand between the launcher and what it starts, each a child subreaper (prctl(2), Linux):
 
     launcher → upper guard → lower guard → agent, servers → their descendants
 
-So a process below them that loses its parents becomes a child of the lower guard, whatever it has scrubbed, however
-young it is and however often it changes its pid. When the lower guard dies all of that falls to the upper one, which
-starts what is to be started from then on; when both die, to the launcher. Only if all three are killed at the same
-instant processes are left, and only where there is no control group (cgroup.py) some that nothing can find.
+So a process below them that loses its parents becomes a child of the lower guard, whatever environment it removed,
+however young it is and however often it changes its pid. If the lower guard dies, all of that falls to the upper one,
+which then starts new processes; if both die, to the launcher. Only if all three are killed at the same instant,
+processes are left, and only without a control group (cgroup.py) some of them cannot be found.
 
-A guard is forked from the launcher, before there are threads, an event loop or secrets; it keeps no descriptor but its
-end of the line, holds the environment of a child no longer than starting it takes, and cannot be looked into (Linux).
-Where there is no subreaper (macOS) orphans go to launchd, and what ends them is what `remains` can find.
+A guard is forked from the launcher before there are threads, an event loop or secrets. It keeps no descriptor except
+its end of the line, holds the environment of a child only while starting it, and cannot be inspected (Linux). Without a
+subreaper (macOS) orphans go to launchd, and only what `Remains` finds is ended.
 
-What is said on the line (wire.py), by the launcher:
+The messages on the line (wire.py), from the launcher:
 
     ("start", argv, env, cwd, leads)   start this with the three descriptors that came along; `leads` a session, or a
                                        group in the launcher's session
     ("record", path)                   the launch's record, to be removed when nothing is left
     ("done",)                          the launcher has ended everything itself
 
-and by SIGUSR1: the launcher is about to die, and what is left is to be killed at once;
+and SIGUSR1: the launcher is about to die, and everything left must be killed at once;
 
-and by the guard:
+and from the guard:
 
-    ("here", pid)                      its first words
-    ("started", pid, began)            answers "start"; `began` is its time of start, 0.0 when that could not be read
+    ("here", pid)                      its first message
+    ("started", pid, began)            answers "start"; `began` is its time of start, 0.0 if that could not be read
     ("failed", errno, why, where)      the same; `where` is the path the error is about
     ("ended", pid, status)             a child has died, with its wait status
     ("broken", why)                    a bug of ours: the guard is about to end
@@ -52,32 +52,34 @@ from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
 from acp_launch.process.wire import Line
 
-# What is left of a launch whose launcher is dead, and its end: for the guards, and for `reap` when they are dead too.
+# The processes left of a launch whose launcher is dead, and their end: for the guards, and for `reap` when they are
+# dead too.
 #
-# What belongs to a launch: the descendants of its guards; the processes that were noted (only while their time of start
-# is the one noted); those that carry the launch's id in their environment (Linux); the sessions the noted ones lead;
-# and the descendants of all of these. Where the launch had a control group of its own, everything in it (cgroup.py).
+# A launch owns: the descendants of its guards; the recorded processes (only while their time of start is the recorded
+# one); those that carry the launch's id in their environment (Linux); the sessions that the recorded ones lead; and the
+# descendants of all these. With a control group (cgroup.py), everything in it too.
 
 
 POLITE = 1.0  # seconds after TERM
-BOUND = 10.0  # seconds for everything; only what the kernel does not let go of takes as long
-ROUND = 0.25  # seconds for one round's dead to be dead
-LOOK_EVERY = 0.1  # seconds between two listings in the polite second; one costs some 20 µs a process of the machine
+BOUND = 10.0  # seconds for everything; only uninterruptible processes take as long
+ROUND = 0.25  # seconds for the processes of one round to die
+LOOK_EVERY = 0.1  # seconds between two listings in the polite second; one costs about 20 µs for each process
 
 Identity = tuple[int, float]  # pid and time of start
 
 
 class Remains:
-    """Remembers each process it saw, so that none is lost when its parents die."""
+    """The living processes of a launch. It remembers each process it saw, so that none is lost when its parents die."""
 
-    leader = 0  # its processes are of many groups
+    leader = 0  # its processes are in many groups
 
     def __init__(
         self, known: Iterable[Identity], launch: str, since: float, *, cgroup: Cgroup | None = None, root: int = 0
     ) -> None:
-        """`since` is when the launcher was started: no older process can carry its id. With an empty id none does.
+        """Describe the launch. `since` is when the launcher was started: older processes cannot carry its id.
 
-        `root` is the pid of a guard: this process, and all its descendants are of the launch.
+        With an empty id no process carries it. `root` is the pid of a guard: this process, whose descendants are all of
+        the launch.
         """
         self._known = set(known)
         self._mark = f"{launch}." if launch else ""
@@ -87,12 +89,14 @@ class Remains:
         self._beyond: set[Process] = set()  # not ours to signal
 
     def alive(self) -> list[Process]:
-        """Every living process of the launch; never this process, init, or another one in our own session unless it
-        descends from the guard."""
+        """Return every living process of the launch.
+
+        Never this process, init, or another one in our own session unless it descends from the guard.
+        """
         listing = prepare.table().all()
         below = self._descendants(listing, {self._root} if self._root else set())
         ours = os.getsid(0)
-        for spared in (1, os.getpid()):  # nor is a process found through them
+        for spared in (1, os.getpid()):  # their descendants are not followed either
             listing.pop(spared, None)
         members = set(self.cgroup.members()) if self.cgroup else set()
         found = {
@@ -122,7 +126,7 @@ class Remains:
                 return
 
     def ask(self, process: Process) -> None:
-        """Ask `process` to end; one that we may not signal is not listed any more."""
+        """Ask `process` to end. One that we may not signal is not listed any more."""
         if not send(process, signal.SIGTERM) and prepare.table().read(process.pid) == process:
             self._beyond.add(process)
         send(process, signal.SIGCONT)  # a stopped process cannot act on TERM
@@ -140,7 +144,7 @@ class Remains:
         return (marker.mark_of(pid) or "").startswith(self._mark)
 
     def _session_mates(self, listing: dict[int, Process]) -> set[int]:
-        """The members of each session that a known process leads now, so that its number cannot be another's."""
+        """Return the members of each session that a known process leads now, so that its number cannot be reused."""
         led = {seen.pid for seen in listing.values() if seen.session == seen.pid and self._is_known(seen)}
         return {seen.pid for seen in listing.values() if seen.session in led}
 
@@ -159,10 +163,9 @@ class Remains:
 
 
 def end(remains: Remains, *, polite: float = POLITE) -> tuple[list[Process], list[Process]]:
-    """
-    Ask everything to end (TERM), wait `polite` seconds, then STOP and KILL round by round until nothing is left.
+    """Ask everything to end (TERM), wait `polite` seconds, then STOP and KILL round by round until nothing is left.
 
-    Returns the processes there were to end, and those that survived `BOUND` seconds of it.
+    Returns the processes that had to be ended, and those that survived `BOUND` seconds of it.
     """
     began = time.monotonic()
     ended: dict[Process, None] = {}
@@ -183,7 +186,7 @@ def end(remains: Remains, *, polite: float = POLITE) -> tuple[list[Process], lis
     return list(ended), []
 
 
-# What would end a guard before its time; restored in what it starts.
+# Signals that would end a guard; the default is restored in its children.
 ENDING = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGUSR2")
@@ -195,16 +198,16 @@ RESTORED = tuple(
 
 
 class Launcher(Struct, frozen=True, kw_only=True):
-    """What a guard knows of the launch from the beginning."""
+    """The launcher, as a guard knows it from the beginning."""
 
-    pidfd: int  # readable once it is dead; NONE_TO_BE_HAD where only the line tells
+    pidfd: int  # readable once it is dead; NONE_TO_BE_HAD if only the line shows that
     launch: str  # the launch's id
     since: float  # when it was started
     cgroup: Cgroup | None
 
 
 def become(launcher: Launcher, upper: Line, lower: Line, *, mask: Iterable[int]) -> NoReturn:
-    """Be the upper guard, in a process that was forked for it, and fork the lower one. `mask` is of signals."""
+    """Run the upper guard in this forked process, after forking the lower one. `mask`: the signals to unblock."""
     try:
         gc.disable()  # it would only touch memory that is shared with the launcher
         defaults = _ignore()
@@ -226,14 +229,14 @@ def become(launcher: Launcher, upper: Line, lower: Line, *, mask: Iterable[int])
 
 
 def _settle(title: str) -> None:
-    """Be out of the launcher's process group, the one orphans come to, and recognised by `ps`."""
+    """Leave the launcher's process group, the one orphans come to, and set the title that `ps` recognizes."""
     os.setpgid(0, 0)
     prepare.become_subreaper()
     rename(title)
 
 
 class Guardian:
-    """Runs in a process of its own, and ends with it: `run` does not return."""
+    """One guard, in its own process. `run` does not return."""
 
     def __init__(
         self,
@@ -244,20 +247,22 @@ class Guardian:
         upper: Process | None = None,
         lower: Process | None = None,
     ) -> None:
-        """`defaults` are the signals that are as usual again in what is started; of `upper` and `lower`, the other one
-        is given."""
+        """Prepare a guard. `defaults` are the signals to restore in its children.
+
+        The other guard is given, as `upper` or `lower`.
+        """
         self._line = line
         self._launcher = launcher
         self._upper, self._lower = upper, lower
         self._started: set[int] = set()
-        self._tells_all = False  # of every child that died: what the lower guard had started has come to us
+        self._tells_all = False  # report every dead child, because the lower guard's children have come to us
         self._record: Path | None = None
         self._is_done = False
         self._is_hurried = False
         self._defaults = defaults
 
     def run(self) -> NoReturn:
-        """Guard until the launcher is done, or dead, and then end what is left."""
+        """Guard until the launcher is done or dead, then end what is left."""
         try:
             self._line.say(("here", os.getpid()))
             if self._upper is not None and self._launcher.cgroup is not None:
@@ -271,7 +276,7 @@ class Guardian:
             os._exit(0)
 
     def _watch(self) -> None:
-        """Until the launcher is done, or dead."""
+        """Wait until the launcher is done or dead."""
         poll, death, wakeup = select.poll(), self._launcher.pidfd, self._wakeup()
         for descriptor in {death, wakeup} - {NONE_TO_BE_HAD}:
             poll.register(descriptor, select.POLLIN)
@@ -310,7 +315,7 @@ class Guardian:
             for stream in streams:
                 os.close(stream)
         self._started.add(pid)
-        seen = prepare.table().read(pid)  # there, if only as a zombie: nobody but us can reap it
+        seen = prepare.table().read(pid)  # it exists, at least as a zombie: only this process can reap it
         return "started", pid, float(seen.started) if seen else 0.0
 
     def _spawn(self, argv: list[bytes], env: dict[bytes, bytes], cwd: bytes, streams: list[int], *, leads: bool) -> int:
@@ -329,9 +334,9 @@ class Guardian:
             os.chdir("/")
 
     def _reap(self) -> None:
-        """Fetch the status of all that died, as init would, and tell of what the launcher may wait for.
+        """Fetch the status of all dead children, as init would, and report those that the launcher may wait for.
 
-        What was started by the lower guard comes here when that has died.
+        After the death of the lower guard, its children come here.
         """
         while True:
             try:
@@ -348,7 +353,7 @@ class Guardian:
                 self._line.say(("ended", pid, status))
 
     def _wakeup(self) -> int:
-        """A descriptor that can be read whenever a child has died, or the launcher is in a hurry."""
+        """Return a descriptor that is readable after a child has died, or when the launcher is in a hurry."""
         ours, theirs = os.pipe()
         for each in (ours, theirs):
             os.set_blocking(each, False)
@@ -361,14 +366,14 @@ class Guardian:
         self._is_hurried = True
 
     def _end(self) -> None:
-        """End what the launcher has left: the lower guard does it, and this one what that could not."""
+        """End what the launcher has left. The lower guard does it, and the upper one ends the rest."""
         cgroup = self._launcher.cgroup
         if self._lower is not None:
             _let_finish(self._lower)
         elif cgroup is not None:
             cgroup.leave()
         if self._upper is not None:
-            send(self._upper, signal.SIGCONT)  # should it have been stopped
+            send(self._upper, signal.SIGCONT)  # in case it was stopped
         remains = Remains((), self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
         _, survivors = end(remains, polite=0 if self._is_hurried else POLITE)
         if survivors:
@@ -387,7 +392,7 @@ def _let_finish(lower: Process) -> None:
 
 
 def _keep_only(kept: set[int]) -> None:
-    """Hold nothing of the launcher's open: not its streams, whose reader waits for their end, and no lock."""
+    """Close everything of the launcher's: its streams, whose reader waits for their end, and its locks."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream, inheritable=False)
@@ -396,14 +401,14 @@ def _keep_only(kept: set[int]) -> None:
             try:
                 os.close(int(name))
             except OSError:
-                continue  # the descriptor of this very listing
+                continue  # the descriptor of this listing
 
 
 def _ignore() -> list[int]:
-    """Ignore what would end this process; gives the signals that are to be as usual in what it starts."""
+    """Ignore the signals that would end this process. Returns those to restore in its children."""
     defaults = [*RESTORED]
     for number in ENDING:
-        if signal.getsignal(number) != signal.SIG_IGN:  # else we were told to ignore it (nohup), and children are too
+        if signal.getsignal(number) != signal.SIG_IGN:  # else we and our children must ignore it (nohup)
             defaults.append(number)
             signal.signal(number, signal.SIG_IGN)
     return defaults
@@ -413,4 +418,4 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # the directory is not to be written any more: the next start looks again
+        return  # the directory is no longer writable: the next start looks again

@@ -1,12 +1,14 @@
 """
-What launches left behind that died together with their guard: found by their records, and ended.
+Processes left behind by launches that died together with their guards, and the processes of a launch as a tree.
 
-A process a record names is touched only while its time of start is the recorded one; any other only if its environment
-carries the launch's id, or it descends from one of those. Many may clean up at once: whoever locks a record does it,
-the others leave it alone.
+`clear` finds dead launches by their records and ends what is left of them. A process in a record is touched only while
+its time of start is the recorded one; any other process only if its environment carries the launch's id, or it descends
+from one of those. Several may clean up at once: the one that locks a record does it, the others leave it alone.
 
-A guard that is stopped protects nothing and ends nothing, so its launch counts as dead: the guard is woken, and what it
-has not ended soon is ended here, itself included.
+A guard that is stopped protects nothing and ends nothing, so its launch counts as dead: the guard is continued, and
+what it has not ended soon is ended here, itself included.
+
+`family` is what `ps` shows.
 """
 
 import os
@@ -31,24 +33,23 @@ from acp_launch.process.tree import send
 if TYPE_CHECKING:
     import psutil
 
-PATIENCE = 3.0  # seconds for a guard that was stopped; it needs no more than two for all it has to do
-NEWBORN = 60.0  # seconds a file may be without its first line; that is written within microseconds
+PATIENCE = 3.0  # seconds for a guard that was stopped; it needs at most two for everything
+NEWBORN = 60.0  # seconds a file may lack its first line, which is written within microseconds
 
-# running: its launcher lives. ending: its guard does, and is not stopped. dead: neither, here and since the machine was
-# started.
-# foreign: of another container. over: of an earlier start of the machine.
+# running: its launcher lives. ending: only its guard lives, and is not stopped. dead: neither lives, here and since the
+# machine was started. foreign: of another container. over: of an earlier start of the machine.
 Standing = Literal["running", "ending", "dead", "foreign", "over"]
 
 
 class Left(Struct, frozen=True):
-    """A process that was left behind; `name` is the record's, or the program's."""
+    """A process that was left behind; `name` is from the record, or the program's."""
 
     name: str
     pid: int
 
 
 class Ended(Struct, frozen=True):
-    """What was left of one launch, and who would not go."""
+    """The processes left of one launch, and the survivors."""
 
     profile: str
     verb: str
@@ -68,22 +69,22 @@ def standing(launch: Launch) -> Standing:
 
 
 def remains(launch: Launch) -> Remains:
-    """What is left of a dead launch."""
+    """Return what is left of a dead launch."""
     known = {process.identity for process in (*launch.children, *launch.seen)}
     return Remains(known, launch.id, launch.launcher.started, cgroup=cgroup.recorded(launch.cgroup, launch.id))
 
 
 def clear(state: Path) -> list[Ended]:
-    """End what dead launches have left behind, at most two seconds for each, and remove their records.
+    """End what dead launches left behind, at most two seconds for each, and remove their records.
 
-    Five seconds where a guard was stopped.
-    Says nothing of those that left nothing. Costs one listing of a directory when there is no record.
+    Five seconds if a guard was stopped. Launches that left nothing are not in the result. Costs one listing of a
+    directory if there is no record.
     """
     return [ended for path in files(state) if path.name != marker.launch_id() and (ended := _clear(path))]
 
 
 def names(launch: Launch, processes: list[Process]) -> tuple[Left, ...]:
-    """With the names `ps` shows; to be asked for while they live."""
+    """Return the processes with their names in `ps`. Call this while they live."""
     known = {child.identity: child.name for child in launch.children}
     return tuple(Left(known.get((seen.pid, seen.started)) or _command(seen.pid), seen.pid) for seen in processes)
 
@@ -119,7 +120,7 @@ def _end(launch: Launch) -> Ended | None:
 
 
 def _rouse(guards: Iterable[Known]) -> None:
-    """They were stopped: let them do what they know best, and kill those that do not come to an end."""
+    """Continue guards that were stopped, so that they end everything, and kill those that do not finish."""
     stopped = [guard for known in guards if (guard := _living(known))]
     for number in (signal.SIGCONT, signal.SIGKILL):
         for guard in stopped:
@@ -141,14 +142,17 @@ def _command(pid: int) -> str:
 
     try:
         return psutil.Process(pid).name()
-    except psutil.Error:  # it has ended, or may not be looked at
+    except psutil.Error:  # it has ended, or may not be inspected
         return ""
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Whether the record is there, and ours to act on, while the block runs. The kernel lets go of the lock when its
-    holder dies. Where locks cannot be had, two may end the same processes, which harms nobody."""
+    """Lock the record for the block. Yields whether it exists and the lock is ours.
+
+    The kernel releases the lock if its holder dies. Without lock support two may end the same processes, which is
+    harmless.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -168,11 +172,11 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # the directory is not ours to write: whoever can will
+        return  # the directory is not ours to write; a process with the right to it will remove it
 
 
 def _remove_stillborn(path: Path) -> None:
-    """A record without a first line, once it is certain that nobody is about to write it; nothing else."""
+    """Remove a record without a first line, once its launcher cannot be about to write it; nothing else."""
     try:
         if is_stillborn(path) and time.time() - path.lstat().st_mtime > NEWBORN:
             path.unlink()
@@ -180,18 +184,18 @@ def _remove_stillborn(path: Path) -> None:
         return  # gone, or not ours to touch
 
 
-# A launch as the tree of its processes, as it is now: what `ps` shows.
+# A launch as the tree of its processes, as it is now: the view of `ps`.
 
 
 GUARD = "guard"
-SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path, whichever installation it belongs to
+SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path in every installation
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    """`name` is what it is for acp-launch: of a child its own, `shim NAME` where an agent holds a server (`shim NAME,
-    copying` where no descriptors can be passed), else empty.
+    """A process of a launch. `name` is its role: of a child its own name, `shim NAME` where an agent holds a server.
 
-    `age` in seconds, `memory` resident bytes.
+    `shim NAME, copying` if descriptors cannot be passed; empty for other processes. `age` in seconds, `memory` resident
+    bytes.
     """
 
     name: str
@@ -204,17 +208,17 @@ class Member(Struct, frozen=True, kw_only=True):
 
 
 class Gone(Struct, frozen=True):
-    """A child that has no process at the moment; `restarts` as its last one counted them."""
+    """A child without a process at the moment; `restarts` as its last process counted them."""
 
     name: str
     restarts: int
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """`root` is the launcher; None when it is dead, and `members` is what is left.
+    """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` are what is left.
 
-    `ended` are the children that had a process and have none now: a server that rests before its next start, has
-    failed, or has done its work.
+    `ended` are the children that had a process and have none now: a server that waits for its next start, has failed,
+    or has finished its work.
     """
 
     profile: str
@@ -226,7 +230,7 @@ class Family(Struct, frozen=True, kw_only=True):
 
 
 def family(launch: Launch) -> Family | None:
-    """None for a launch that has no process on this machine any more."""
+    """Return the tree of a launch, or None if it has no process on this machine any more."""
     kind = standing(launch)
     if kind == "running":
         return _running(launch)
@@ -255,7 +259,7 @@ def _running(launch: Launch) -> Family | None:
 
 
 class _Look:
-    """The processes of this machine at one moment, with the names a launch has for its own."""
+    """The processes of this machine at one moment, with the names that a launch has for its own."""
 
     def __init__(self, launch: Launch) -> None:
         guards = (Known(guard.pid, guard.started, GUARD) for guard in launch.guards)
@@ -264,7 +268,8 @@ class _Look:
         self._shown: set[int] = set()
 
     def member(self, pid: int) -> Member | None:
-        """With its descendants; each process is shown once, whatever became of its parents meanwhile."""
+        """Return a process with its descendants. Each process appears once, whatever happened to its parents
+        meanwhile."""
         import psutil
 
         self._shown.add(pid)
@@ -287,7 +292,8 @@ class _Look:
             return None
 
     def members(self, pids: Iterable[int]) -> tuple[Member, ...]:
-        """Beside a guard what is below it: that it stands in between is of no interest to a reader."""
+        """Return the processes with their descendants; in place of a guard its children, because users do not
+        need it."""
         found: list[Member] = []
         for pid in pids:
             member = None if pid in self._shown else self.member(pid)
@@ -299,7 +305,7 @@ class _Look:
 
 
 def _shim(process: "psutil.Process") -> str:
-    """`shim NAME` when it is one of ours, by how agents are told to start it; else nothing."""
+    """Return `shim NAME` for one of our shims, known by how agents are told to start it; else an empty text."""
     match process.cmdline():
         case [*_, program, _, name] if program.endswith(SHIM):
             return f"shim {name}{', copying' if _copies(process.pid) else ''}"
@@ -307,7 +313,7 @@ def _shim(process: "psutil.Process") -> str:
 
 
 def _copies(pid: int) -> bool:
-    """Whether it could not lend its stdin to the launcher: one that could has nothing there any more (Linux)."""
+    """Whether a shim could not lend its stdin to the launcher: one that could has replaced it (Linux)."""
     try:
         return os.readlink(f"/proc/{pid}/fd/0") != os.devnull  # noqa: PTH115
     except OSError:

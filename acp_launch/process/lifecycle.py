@@ -1,32 +1,34 @@
 """
-The life of one supervised server: what it is, what happened → what it is now. Pure; `now` is in seconds of any clock.
+The life of one supervised server, as a pure function: state and event → new state. `now` is in seconds of any clock.
 
                 started              ready
       DECLARED ─────────▶ STARTING ──────────▶ READY
                             ▲ │ ended            │ ended
                     started │ ▼                  ▼
-                            RESTING, FAILED or STOPPED, as it is judged
+                            RESTING, FAILED or STOPPED, as judged below
 
       stop     DECLARED, RESTING ─▶ STOPPED       STARTING, READY ─▶ STOPPING ─ ended ─▶ STOPPED
       stuck    RESTING ─▶ FAILED
       renewed  RESTING, FAILED, STOPPED ─▶ RESTING, without a pause
-               STARTING, READY: the end of its process leads there, however it is judged else
+               STARTING, READY: the end of its process leads there, however it would be judged otherwise
 
-FAILED and STOPPED are final, until it is renewed; after `stop`, which FAILED and STOPPED note, nothing renews it.
-Whoever renews it has its restarts given back. How the end of a process is judged:
+FAILED and STOPPED are final until the server is renewed. After `stop`, also of a FAILED or STOPPED server, nothing
+renews it. A renewal gives the restarts back. How the end of a process is judged:
 
                    exit status 0    any other, a signal, condemned, could not be started
       always       RESTING          RESTING
       on-failure   STOPPED          RESTING
       never        STOPPED          FAILED
 
-RESTING waits for the backoff: `initial * factor ** n` seconds before restart n (counted from 0), `max` at most. When
-`restart.max` restarts are used up, it is FAILED instead. They are given back, and the backoff begins anew, once a
-process held: it was READY for `min_uptime`, or it had answered something and nobody waited for its handshake for that
-long. Being alive is not enough, or a server that dies of every slow handshake would be started for ever.
+RESTING waits for the backoff: `initial * factor ** n` seconds before restart n (counted from 0), at most `max`. When
+`restart.max` restarts are used up, the server is FAILED instead. Restarts are given back, and the backoff begins anew,
+once a process held: it was READY for `min_uptime`, or it had answered something and its handshake was not awaited for
+that long. Being alive is not enough: a server that dies in every slow handshake would be restarted for ever.
 
-A server of which no process has ever answered is started three times at most, the pauses being the first ones: it is
-a wrong command line more often than a bad moment, and whoever waits for it should hear so at once.
+A server of which no process has ever answered is started at most three times, with the first pauses: a wrong command
+line is more likely than a bad moment, and the user who waits for it should know soon.
+
+`Change` and `Standing` are what other packages read, `Life` is the state, `step` the function, `NEXT` its table.
 """
 
 from typing import Literal
@@ -36,23 +38,21 @@ from msgspec.structs import replace
 
 from acp_launch.profile.model import Restart
 
-# What a supervised server tells about its life, as values. Whoever shows, counts or records it reads these.
-
-
-# The states of process/lifecycle.py, which draws them.
+# The states drawn in this module's docstring.
 State = Literal["declared", "starting", "ready", "resting", "failed", "stopping", "stopped"]
 OVERDUE = "did not answer within"  # begins the `exit` of a process that was killed for its silence
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One step in the life of one server; `server` is its name in the profile, `github#2` for a second process of it.
+    """One step in the life of one server.
 
-    `pid` is its process's, while it has one. `after` is in seconds (`ready`: how long its start took, without the time
-    in which it waited for the agent; `resting`, `failed`, `stopped`: how long its process lived). `exit` says in words
-    how the process ended ("was killed by SIGKILL") or what it was killed for ("did not answer within 30 s"), `reason`
-    what else there is to say ("5 restarts are used up"), `retry` in how many seconds it is started again, `detail`
-    holds its last stderr lines, redacted. `restarts` counts the one that `retry` announces too, and `budget` is how
-    many it may have, None where nobody counts. `by_hand`: a person has asked for the process that comes, or has come.
+    `server` is its name in the profile, `github#2` for a second process of it. `pid` belongs to its process, if it has
+    one. `after` is in seconds (`ready`: how long its start took, without the time it waited for the agent; `resting`,
+    `failed`, `stopped`: how long its process lived). `exit` says in words how the process ended ("was killed by
+    SIGKILL") or why it was killed ("did not answer within 30 s"), `reason` what else there is to say ("5 restarts are
+    used up"), `retry` in how many seconds it starts again, `detail` holds its last stderr lines, redacted. `restarts`
+    includes the one that `retry` announces, and `budget` is how many it may have, None if they are not counted.
+    `by_hand`: the user asked for the next or the current process.
     """
 
     server: str
@@ -70,7 +70,7 @@ class Change(Struct, frozen=True, kw_only=True):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """How a server of the profile stands at one moment.
+    """The state of a server of the profile at one moment.
 
     `after` is how many seconds its start took, as in `Change`, None before it was READY; `tools` is how many the agent
     was shown, None while it has not asked; `opened` whether the agent has ever connected to it.
@@ -86,33 +86,33 @@ class Standing(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-# What one supervised server is at one moment, as a value. Pure; lifecycle.py says what becomes of it.
-
-
-UNPROVEN = 2  # restarts of a server that has never answered anything
+UNPROVEN = 2  # restarts of a server that has never answered
 
 
 class Life(Struct, frozen=True, kw_only=True):
-    """`start` is how many seconds of STARTING somebody who waits for it bears. Times are those of `now`."""
+    """The state of one supervised server. `start` is how many seconds STARTING may take while it is awaited.
+
+    Times are those of `now`.
+    """
 
     restart: Restart
     start: float
     state: State = "declared"
     since: float = 0.0  # when it entered this state
     begun: float = 0.0  # when its latest process was started
-    awaited: float | None = None  # since when somebody waits for it to be READY
+    awaited: float | None = None  # since when it is awaited to be READY
     answered: float | None = None  # since when its process is known to be up
-    is_proven: bool = False  # a process of it has answered, if not the latest
-    verdict: str = ""  # what its process was condemned for
-    wish: Literal["", "pending", "granted"] = ""  # a person's, for a new process: not started yet; or it is the latest
-    is_wanted: bool = True  # nobody has stopped it
-    starts: int = 0  # processes, in all
-    used: int = 0  # restarts, since a process last held
-    took: float | None = None  # seconds its process needed itself to be READY
+    is_proven: bool = False  # some process of it has answered, perhaps not the latest
+    verdict: str = ""  # why its process was condemned
+    wish: Literal["", "pending", "granted"] = ""  # the user's request for a process: not started yet, or the latest
+    is_wanted: bool = True  # False once it was stopped
+    starts: int = 0  # all processes so far
+    used: int = 0  # restarts since a process last held
+    took: float | None = None  # seconds its process itself needed to be READY
     lived: float | None = None  # seconds its latest process lived
-    pause: float | None = None  # seconds from `since` until it is started again
+    pause: float | None = None  # seconds from `since` until the next start
     exit: str = ""  # how its latest process ended
-    reason: str = ""  # why it is in this state, where `exit` does not say it
+    reason: str = ""  # why it is in this state, if `exit` does not say it
 
     @property
     def is_final(self) -> bool:
@@ -120,17 +120,17 @@ class Life(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """There will be no process any more, whoever wishes for one."""
+        """Whether it will never have a process again, even if the user asks for one."""
         return self.is_final and not self.is_wanted
 
     @property
     def is_doomed(self) -> bool:
-        """Its process is about to be ended, and another may come."""
+        """Whether its process is about to be ended, and another may follow."""
         return bool(self.verdict) or self.wish == "pending"
 
     @property
     def is_up(self) -> bool:
-        """It has a process that has answered and is not about to be ended."""
+        """Whether it has a process that has answered and is not about to be ended."""
         return self.answered is not None and self.state in ("starting", "ready") and not self.is_doomed
 
     @property
@@ -140,13 +140,13 @@ class Life(Struct, frozen=True, kw_only=True):
 
     @property
     def deadline(self) -> float | None:
-        """When its process is to be condemned for not being READY; None while nobody waits for that."""
+        """When its process will be condemned for not being READY; None while it is not awaited."""
         if self.state != "starting" or self.awaited is None or self.is_doomed:
             return None
         return max(self.begun, self.awaited) + self.start
 
     def told(self, server: str, *, required: bool, pid: int | None = None, detail: tuple[str, ...] = ()) -> Change:
-        """For others to read; `pid` and `detail` are its process's."""
+        """Return the state as a `Change` for other packages; `pid` and `detail` belong to its process."""
         return Change(
             server=server,
             state=self.state,
@@ -164,34 +164,36 @@ class Life(Struct, frozen=True, kw_only=True):
 
 
 class Started(Struct, frozen=True):
-    """A process was, or is about to be."""
+    """A process was started, or is about to be."""
 
 
 class Awaited(Struct, frozen=True):
-    """Somebody waits for it to be READY, or nobody does any more."""
+    """The server is awaited to be READY, or no longer."""
 
     is_so: bool
 
 
 class Answered(Struct, frozen=True):
-    """Its process has said something sensible."""
+    """Its process has sent a valid message."""
 
 
 class Ready(Struct, frozen=True):
-    """Its process has answered the agent's handshake. `took`: the seconds since its start in which that was its own
-    doing; None: all of them."""
+    """Its process has answered the agent's handshake.
+
+    `took`: the seconds of its start that the process itself needed; None: all of them.
+    """
 
     took: float | None = None
 
 
 class Condemned(Struct, frozen=True):
-    """Its process is of no use any more and will be killed; `why` completes "the server …"."""
+    """Its process is useless and will be killed; `why` completes "the server …"."""
 
     why: str
 
 
 class Ended(Struct, frozen=True):
-    """Its process did; `how` completes "the server …". Or it could not even be started, and `reason` says why."""
+    """Its process has ended; `how` completes "the server …". Or it could not be started, and `reason` says why."""
 
     how: str = ""
     is_clean: bool = False
@@ -199,27 +201,27 @@ class Ended(Struct, frozen=True):
 
 
 class Stuck(Struct, frozen=True):
-    """What its process left behind cannot be killed, so none may be started beside it."""
+    """Processes that it left behind cannot be killed, so a new one must not be started beside them."""
 
     reason: str
 
 
 class Renewed(Struct, frozen=True):
-    """A person wants a new process of it, whatever became of the last."""
+    """The user wants a new process, whatever happened to the last one."""
 
 
 class Stop(Struct, frozen=True):
-    """It is not wanted any more."""
+    """The server is no longer needed."""
 
 
 Event = Started | Awaited | Answered | Ready | Condemned | Ended | Stuck | Renewed | Stop
 
 Then = State | Literal["same", "judged", "renewed", ""]
 
-BY_HAND = "was restarted by the user"  # for whoever is not that user
+BY_HAND = "was restarted by the user"  # shown to the agent and in logs
 
-# What comes of an event: a state; "same": it is noted; "judged", "renewed": see above; "": it came too late, or
-# changes nothing. What is missing cannot happen.
+# The result of an event: a state; "same": it is noted; "judged", "renewed": see above; "": it came too late, or changes
+# nothing. A missing pair cannot happen.
 _LATE: dict[type[Event], Then] = {Answered: "", Ready: "", Condemned: ""}
 NEXT: dict[State, dict[type[Event], Then]] = {
     "declared": {Started: "starting", Awaited: "same", Condemned: "", Renewed: "", Stop: "stopped"},
@@ -249,10 +251,10 @@ NEXT: dict[State, dict[type[Event], Then]] = {
 
 
 def step(life: Life, event: Event, now: float) -> Life:
-    """`life` after `event`.
+    """Return `life` after `event`.
 
     Raises:
-        ValueError: this cannot happen to it: a bug of ours.
+        ValueError: the event cannot happen in this state, which is a bug of ours.
     """
     then = NEXT[life.state].get(type(event))
     if then is None:
@@ -270,7 +272,7 @@ def step(life: Life, event: Event, now: float) -> Life:
 
 
 def _noted(life: Life, event: Event, now: float) -> Life:
-    """What an event tells, whatever state it leads to."""
+    """Record what an event tells, whatever state it leads to."""
     match event:
         case Started():
             return _begun(life, now)
@@ -289,7 +291,7 @@ def _noted(life: Life, event: Event, now: float) -> Life:
 
 
 def _asked(life: Life, event: Awaited | Renewed | Stop, now: float) -> Life:
-    """What is wanted of it, as opposed to what its process does."""
+    """Record what is wanted of the server, as opposed to what its process does."""
     match event:
         case Awaited(is_so):
             return replace(life, awaited=_awaited(life, now) if is_so else None)
@@ -321,7 +323,7 @@ def _over(life: Life, end: Ended, now: float) -> Life:
 
 
 def _wished(life: Life) -> Life:
-    """A process there is has its end before it; without one, nothing more is told of the last."""
+    """Record the user's request. A living process has to end first; without one, the end of the last is forgotten."""
     if life.wish == "pending":
         return life
     if life.state in ("starting", "ready"):

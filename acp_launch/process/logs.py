@@ -1,4 +1,9 @@
-"""A log file for each server of a launch, beside its agent's; lines of ours say when each process began and ended."""
+"""
+Log files: one for each server of a launch, beside its agent's. Lines of ours say when each process began and ended.
+
+`LogFile` writes one, `ServerLogs` those of all servers, `Trail` reads one while it is written. The name of a file tells
+the launch, the profile and the server; launches beyond the newest `KEPT` are removed.
+"""
 
 import os
 import re
@@ -16,13 +21,13 @@ from msgspec import Struct
 
 from acp_launch.secret.redact import Redactor, redactor
 
-# What log files are called.
+# The names of log files:
 #
-# 20261121T121300.123Z-4711+demo.log an agent's 20261121T121300.123Z-4711+demo+github.log its server's; github#2 for a
-# second process of it
+#     20261121T121300.123Z-4711+demo.log          an agent's
+#     20261121T121300.123Z-4711+demo+github.log   its server's; github#2 for a second process of it
 #
-# Before the first `+` is the launch: when it began (UTC, so that names sort by age) and its pid. What is neither a
-# letter, a digit nor one of `_.-~#` in the two names is written `%2B`, so that a file's name can be read back.
+# Before the first `+` is the launch: when it began (UTC, so that names sort by age) and its pid. Characters of the two
+# names other than letters, digits and `_.-~#` are written as `%2B`, so that a file's name can be read back.
 
 
 SUFFIX = ".log"
@@ -30,11 +35,11 @@ OLDER = ".1"  # after the suffix of a file that was full
 LONGEST = 80  # characters of either name, as written; a file's name has room for 255 bytes
 _STAMP = r"[1-9][0-9]{3}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3])[0-5][0-9][0-6][0-9]\.[0-9]{3}Z"
 _SHAPE = re.compile(rf"({_STAMP}-[0-9]{{1,10}})\+([^+]+)(?:\+([^+]+))?\.log")
-_EARLIER = re.compile(r"[0-9]{8}-[0-9]{6}-.*-[0-9]{1,10}\.log")  # what version 0.1 has left
+_EARLIER = re.compile(r"[0-9]{8}-[0-9]{6}-.*-[0-9]{1,10}\.log")  # files of version 0.1
 
 
 class LogName(Struct, frozen=True):
-    """`server` is empty for the agent's."""
+    """The parts of a log file's name. `server` is empty for the agent's log."""
 
     launch: str
     profile: str
@@ -43,14 +48,14 @@ class LogName(Struct, frozen=True):
 
 @cache
 def this_launch() -> str:
-    """The launch that this process is."""
+    """Return the name of this process's launch."""
     now = time.time()
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
     return f"{stamp}.{int(now * 1000) % 1000:03d}Z-{os.getpid()}"
 
 
 def began(launch: str) -> float:
-    """When a launch began, in Unix seconds; a 31st of February is a day in March."""
+    """Return when a launch began, in Unix seconds. A 31st of February is a day in March."""
     from calendar import timegm
 
     date, clock, milliseconds = launch[:8], launch[9:15], launch[16:19]
@@ -63,7 +68,7 @@ def written(name: LogName) -> str:
 
 
 def read(file: str) -> LogName | None:
-    """The other way round; None for a file that is no log of ours. A very long name comes back as `kept` gives it."""
+    """Parse a file's name; None if it is not our log. A very long name comes back shortened, as by `kept`."""
     if not (found := _SHAPE.fullmatch(file)):
         return None
     launch, profile, server = found.groups(default="")
@@ -71,14 +76,15 @@ def read(file: str) -> LogName | None:
 
 
 def launch_of(file: str) -> str | None:
-    """The launch whose log it is; what an earlier version left is one of its own. None for what is no log of ours."""
+    """Return the launch of a log file; None if it is not our log. A log of version 0.1 counts as a launch of
+    its own."""
     if name := read(file):
         return name.launch
     return file if _EARLIER.fullmatch(file) else None
 
 
 def kept(name: str) -> str:
-    """`name` as a file's name keeps it: cut, with a checksum, when it is very long."""
+    """Return `name` as in a file's name: a very long one is cut, with a checksum."""
     return _unquoted(_quoted(name))
 
 
@@ -93,16 +99,16 @@ def _unquoted(text: str) -> str:
     return unquote(text, errors="surrogateescape")
 
 
-# The log files that are there, by launch; the oldest launches go. What is not ours stays, and is not looked at.
+# The existing log files, by launch. The oldest launches are removed; files that are not ours stay untouched.
 
 
-KEPT = 50  # launches; an agent writes some 10 lines a session
+KEPT = 50  # launches; an agent writes about 10 lines a session
 
 
 def logs(directory: Path) -> dict[Path, LogName]:
-    """Every log, the oldest launch first, in each the agent's first and then its servers' by name.
+    """Return every log: the oldest launch first, in each the agent's first and then its servers' by name.
 
-    A path may not exist for a moment: what was full has just been renamed.
+    A path may not exist for a moment, while a full file is renamed.
     """
     found = {file.with_name(file.name.removesuffix(OLDER)) for file in _files(directory)}
     names = {file: name for file in found if (name := read(file.name))}
@@ -110,7 +116,7 @@ def logs(directory: Path) -> dict[Path, LogName]:
 
 
 def forget_the_oldest(directory: Path, launch: str) -> None:
-    """Make room for `launch`: all files of those beyond the newest `KEPT` are removed."""
+    """Make room for `launch`: remove all files of launches beyond the newest `KEPT`."""
     launches: dict[str, list[Path]] = {}
     for file in sorted(_files(directory)):
         if (of := launch_of(file.name.removesuffix(OLDER))) is not None:
@@ -118,33 +124,34 @@ def forget_the_oldest(directory: Path, launch: str) -> None:
     launches.pop(launch, None)
     for old in list(launches)[: max(0, len(launches) - KEPT + 1)]:  # names begin with the time
         for file in launches[old]:
-            file.unlink(missing_ok=True)  # another launch may be tidying up too
+            file.unlink(missing_ok=True)  # another launch may remove it too
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """Whatever is called a log: files, and neither pipes, which would make us wait, nor links."""
+    """Yield the files named like a log. Pipes, which would make us wait, and links are left out."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.name.endswith((SUFFIX, SUFFIX + OLDER)) and entry.is_file(follow_symlinks=False):
                     yield directory / entry.name
     except OSError:
-        return  # nothing was logged yet, or nobody can know
+        return  # nothing was logged yet, or the directory cannot be read
 
 
-# What a child says on stderr, in a file, made with its first byte.
+# A child's stderr in a file, created with its first byte.
 #
-# A file that is full is renamed, `.1` after its name, and a new one begins: a child in a loop fills the disk no
-# further, and its last words are the ones that are kept. Both files together are what it said, byte for byte.
+# A full file is renamed, with `.1` after its name, and a new one begins: a child in a loop cannot fill the disk, and
+# its last output is the part that stays. Both files together are its output, byte for byte.
 
 
 LIMIT = 10 * 1024 * 1024  # bytes of one file
 
 
 class LogFile:
-    """Call it with bytes. OSError when it cannot be written: the caller says so once and goes on.
+    """One log file; call it with bytes. Raises OSError if it cannot be written: the caller reports that once and goes
+    on.
 
-    The agent's without `server`. `launch` is this process's unless another is given.
+    Without `server` it is the agent's. `launch` is this process's unless another is given.
     """
 
     def __init__(self, directory: Path, profile: str, server: str = "", *, launch: str = "") -> None:
@@ -152,7 +159,7 @@ class LogFile:
         self._file = directory / written(LogName(self._launch, profile, server))
         self._descriptor = -1
         self._size = 0
-        self._last = b""  # byte; unknown where a file of ours was left before
+        self._last = b""  # byte; unknown if the file existed before
         self._is_made = self._is_closed = False
 
     def __call__(self, data: bytes) -> None:
@@ -166,13 +173,13 @@ class LogFile:
                 self._turn_over()
 
     def mark(self, text: str) -> None:
-        """A line of ours between what the child says. It must hold no secret."""
+        """Write a line of ours between the child's output. It must hold no secret."""
         self._begin()
         line = f"--- {time.strftime('%Y-%m-%d %H:%M:%S')} {' '.join(text.split())} ---\n"
         self((b"" if self._last == b"\n" else b"\n") + line.encode(errors="replace"))
 
     def rest(self) -> None:
-        """Hold no descriptor until there is something to write again."""
+        """Close the descriptor until the next write."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -182,7 +189,7 @@ class LogFile:
         self.rest()
 
     def _fitting(self, data: bytes) -> int:
-        """How many bytes of `data` this file takes: whole lines, unless one alone fills a file."""
+        """Return how many bytes of `data` fit: whole lines, unless one alone fills a file."""
         room = LIMIT - self._size
         if len(data) <= room:
             return len(data)
@@ -223,11 +230,11 @@ class LogFile:
         self._size = os.fstat(self._descriptor).st_size
 
 
-OPEN = 8  # files at once; the others are opened again when there is something to write
+OPEN = 8  # files at once; the others are reopened for the next write
 
 
 class ServerLogs:
-    """`server` is a name as in `process.change`: `github#2` has a file of its own."""
+    """The log files of a launch's servers. `server` is a name as in `lifecycle.Change`: `github#2` has its own file."""
 
     def __init__(self, directory: Path, profile: str, *, launch: str = "", source: Redactor = redactor) -> None:
         self._directory = directory
@@ -235,11 +242,11 @@ class ServerLogs:
         self._launch = launch
         self._redactor = source
         self._logs: dict[str, LogFile] = {}
-        self._open: dict[LogFile, None] = {}  # the one that was written last at the end
+        self._open: dict[LogFile, None] = {}  # the one that was written last is at the end
         self._is_closed = False
 
     def of(self, server: str) -> Callable[[bytes], None]:
-        """Takes what it says on stderr, redacted already (`process.pipes`). OSError when it cannot be written."""
+        """Return a function that takes the server's stderr, already redacted (`child.Errors`). It may raise OSError."""
         log = self._log(server)
 
         def write(data: bytes) -> None:
@@ -252,25 +259,25 @@ class ServerLogs:
         """Note something between the lines: "started (pid 123), restart 1". Never raises, and is redacted here."""
         if self._is_closed:
             return
-        with suppress(OSError):  # the next bytes run into the same, and who sends them says so
+        with suppress(OSError):  # the next bytes meet the same error, and their sender reports it
             log = self._log(server)
             self._make_room(log)
             log.mark(f"{server} {self._redactor.text(text)}")
 
     def close(self) -> None:
-        """What is still said goes nowhere: a write after this is a ValueError."""
+        """Close all files. A later write raises ValueError."""
         self._is_closed = True
         for log in self._logs.values():
             log.close()
 
     def end(self, server: str) -> None:
-        """This process of the server will not come back; its file is closed."""
+        """Close the file of a process of the server that will not return."""
         if log := self._logs.pop(server, None):
             self._open.pop(log, None)
             log.close()
 
     def _make_room(self, log: LogFile) -> None:
-        """`log` is about to be written."""
+        """Make room among the open files, because `log` is about to be written."""
         self._open.pop(log, None)
         self._open[log] = None
         if len(self._open) > OPEN:
@@ -284,30 +291,30 @@ class ServerLogs:
         return self._logs[server]
 
 
-# Read a log while it is written.
+# Reading a log while it is written.
 
 
 CHUNK = 256 * 1024  # bytes
 
 
 class Trail:
-    """One log from its beginning, over every file it fills."""
+    """Reads one log from its beginning, over every file it fills."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._older = Path(f"{file}{OLDER}")
         self._sources: list[FileIO] = []  # the last one is the one that grows
-        self._open: list[bytes] = []  # pieces of the line that has no end yet
+        self._open: list[bytes] = []  # pieces of the line without an end so far
 
     @property
     def is_within_a_line(self) -> bool:
         return any(self._open)
 
     def lines(self) -> Iterator[bytes]:
-        """The lines that have come to their end since the last time, without it.
+        """Yield the lines completed since the last call, without their ends.
 
         Raises:
-            OSError: the log is there and cannot be read.
+            OSError: the log exists and cannot be read.
         """
         for chunk in self._chunks():
             first, *others = chunk.split(b"\n")
@@ -318,7 +325,7 @@ class Trail:
                 self._open = [others[-1]]
 
     def rest(self) -> bytes:
-        """What there is of a line that has no end; it will not come again."""
+        """Return the line without an end; it will not come again."""
         rest, self._open = b"".join(self._open), []
         return rest
 
@@ -336,14 +343,14 @@ class Trail:
             self._sources.pop(0).close()
 
     def _look(self) -> None:
-        """Find the files that came since. The one we hold is full once another has its name; its rest is read first."""
+        """Find the new files. The one we hold is full once another has its name; its rest is read first."""
         current = self._new(self._file)
         if current or not self._sources:
             older = self._new(self._older, current)
             self._sources += [source for source in (older, current) if source]
 
     def _new(self, file: Path, *known: FileIO | None) -> FileIO | None:
-        """The file, unless it is gone, no file, `known` or one that we hold."""
+        """Open the file, unless it is gone, not a regular file, `known`, or already open."""
         try:
             found = FileIO(file, opener=_without_waiting)
         except FileNotFoundError:
@@ -358,5 +365,5 @@ class Trail:
 
 
 def _without_waiting(file: str, flags: int) -> int:
-    """For a writer, should it be a pipe."""
+    """Open a path without waiting for a writer, if it is a pipe."""
     return os.open(file, flags | os.O_NONBLOCK)

@@ -1,9 +1,9 @@
 """
-The mark that whatever we start carries in its environment, and most of its descendants inherit.
+The mark in the environment of everything we start, which most of its descendants inherit.
 
-It says which launch a process belongs to, and which of the processes we started it came of, after all its parents are
-gone and it has left every group and session. Who scrubs the environment of what it starts loses it; Linux shows it
-(to the same user), macOS does not.
+It says to which launch a process belongs, and from which of our processes it descends, even after all its parents are
+gone and it has left every group and session. A program that cleans the environment of its children removes it. Linux
+shows it (to the same user), macOS does not.
 """
 
 import itertools
@@ -19,17 +19,17 @@ _serials = itertools.count(1)
 
 @cache
 def launch_id() -> str:
-    """Of this process: made once, and nobody else's."""
+    """Return the id of this process's launch, unique and created once."""
     return os.urandom(8).hex()
 
 
 def fresh() -> str:
-    """The mark for one more process."""
+    """Return the mark for one more process."""
     return f"{launch_id()}.{next(_serials)}"
 
 
 def mark_of(pid: int) -> str | None:
-    """The mark of a living process; None where there is none, or none to be read."""
+    """Return the mark of a living process; None if it has none or it cannot be read."""
     if not prepare.IS_LINUX:
         return None
     beginning = f"\0{VARIABLE}=".encode()
@@ -38,14 +38,14 @@ def mark_of(pid: int) -> str | None:
 
 
 def is_ours(pid: int) -> bool:
-    """Whether a living process shows the mark of something this very launch has started."""
+    """Whether a living process shows the mark of this very launch."""
     return (mark_of(pid) or "").startswith(f"{launch_id()}.")
 
 
 def _environment(pid: int) -> bytes:
-    """NUL-separated; empty where it cannot be read."""
+    """Return the environment, NUL-separated; empty if it cannot be read."""
     try:
-        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - it is asked of every process
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 - called for every process
             return file.readall()
     except OSError:
         return b""

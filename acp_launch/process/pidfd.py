@@ -1,7 +1,7 @@
 """
-A descriptor that means one process, and waiting on many of them; without an event loop.
+Descriptors that each mean one process, and waiting on many of them; without an event loop.
 
-Where there are no pidfds (not Linux, kernels before 5.3, no descriptor left) processes are looked at every 10 ms.
+Without pidfds (not Linux, kernels before 5.3, no descriptor left) processes are polled every 10 ms.
 """
 
 import os
@@ -18,7 +18,7 @@ NONE_TO_BE_HAD = -1
 
 
 def open_pid(pid: int) -> int | None:
-    """A pidfd for whatever has this pid now; None when nothing has."""
+    """Return a pidfd for the process that has this pid now; None if there is no such process."""
     if not hasattr(os, "pidfd_open"):
         return NONE_TO_BE_HAD
     try:
@@ -32,7 +32,7 @@ def open_pid(pid: int) -> int | None:
 
 
 def open_process(process: Process) -> int | None:
-    """A pidfd for exactly this process; None when it is gone, though its pid may be taken again."""
+    """Return a pidfd for exactly this process; None if it is gone, even if its pid is taken again."""
     descriptor = open_pid(process.pid)
     if descriptor is None or descriptor == NONE_TO_BE_HAD:
         return descriptor
@@ -44,7 +44,7 @@ def open_process(process: Process) -> int | None:
 
 @contextmanager
 def opened(processes: Iterable[Process]) -> Iterator[tuple[list[int], list[Process]]]:
-    """A pidfd for each that lives, and those for which there is none to be had."""
+    """Yield a pidfd for each living process, and the processes for which there is none."""
     descriptors: list[int] = []
     unwatchable: list[Process] = []
     try:

@@ -1,11 +1,11 @@
 """
-What this process must be before its first child: done once, here, and undone only to become another program.
+What this process must be before its first child: set once, here, and undone only to become another program.
 
 - Child subreaper (Linux): descendants that daemonise come back to us instead of to init, so we can end them.
 - Room for file descriptors: three for each child; the soft limit is often 256 or 1024.
-- SIGCHLD not ignored: inherited as ignored, it would make the kernel throw every exit status away.
-- The baseline: children we already have are somebody else's and are never listed, signalled or reaped. Nor are
-  their orphans signalled, which come to us as well (tree.py).
+- SIGCHLD not ignored: inherited as ignored, it would make the kernel discard every exit status.
+- The baseline: existing children are not ours, and are never listed, signalled or reaped. Their orphans, which come to
+  us as well, are not signalled either (tree.py).
 """
 
 import os
@@ -21,14 +21,14 @@ IS_LINUX: bool = sys.platform == "linux"  # /proc and the subreaper there; psuti
 _SET_CHILD_SUBREAPER = 36  # prctl(2)
 _OURS, _CHILD = 15, 8  # descriptors of a launch, and of each child: pipes, its log, a pidfd, the agent's seat
 FEW_DESCRIPTORS = _OURS + 4 * _CHILD  # an agent with a few servers
-_DESCRIPTORS = 10_240  # macOS accepts no more (OPEN_MAX); a hard limit may be a billion, which slows others down
+_DESCRIPTORS = 10_240  # macOS accepts no more (OPEN_MAX); a hard limit may be a billion, which slows programs down
 
 _baseline: frozenset[Process] | None = None
 _soft_limit_before: int | None = None
 
 
 def table() -> Table:
-    """A fresh look at the processes of this machine."""
+    """Return a fresh look at the processes of this machine."""
     if IS_LINUX:
         from acp_launch.process.table import ProcTable
 
@@ -39,7 +39,7 @@ def table() -> Table:
 
 
 def prepare() -> None:
-    """Make this process fit to have children; cheap when already done."""
+    """Make this process fit to have children; cheap if done already."""
     global _baseline
     if _baseline is not None:
         return
@@ -51,7 +51,7 @@ def prepare() -> None:
 
 
 def require_descriptors(children: int = 0) -> None:
-    """Say at once where too few files can be open for so many children: half-way, even ending them takes some.
+    """Refuse if too few files can be open for so many children: later, even ending them takes some.
 
     Raises:
         Exhausted: the limit of this process is too low.
@@ -67,8 +67,8 @@ def require_descriptors(children: int = 0) -> None:
 
 
 def undo() -> None:
-    """Be what we were started as, because this process is about to become another program."""
-    for name in ("SIGPIPE", "SIGXFSZ"):  # which Python ignores
+    """Restore our original state, because this process is about to become another program."""
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     if IS_LINUX and _baseline is not None:
@@ -77,13 +77,13 @@ def undo() -> None:
 
 
 def baseline() -> frozenset[Process]:
-    """The children this process had before `prepare`."""
+    """Return the children this process had before `prepare`."""
     return _baseline or frozenset()
 
 
 def give_back_limit(pid: int) -> None:
-    """Let the child have the limit we were started with: programs that use select() or close every
-    possible descriptor suffer from a high one. Linux only; elsewhere the child keeps ours."""
+    """Give the child our original limit: programs that use select(), or close every possible descriptor, suffer from a
+    high one. Linux only; elsewhere the child keeps ours."""
     if _soft_limit_before is None or not IS_LINUX:
         return
     import resource
@@ -92,7 +92,7 @@ def give_back_limit(pid: int) -> None:
         hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(_soft_limit_before, hard), hard))
     except (ProcessLookupError, PermissionError):
-        return  # it is gone, or runs as another user: neither is hurt by our limit
+        return  # it is gone, or runs as another user: neither needs it
 
 
 def _children_now() -> frozenset[Process]:
@@ -119,7 +119,8 @@ def _notice_children() -> None:
 
 
 def become_subreaper(*, on: bool = True) -> bool:
-    """False where the kernel or a Python without ctypes cannot; orphans then go to init, as they always did."""
+    """Become a subreaper, or stop being one. False if the kernel or a Python without ctypes cannot; orphans go to init
+    then."""
     try:
         import ctypes
     except ImportError:

@@ -1,18 +1,18 @@
 """
-Launch records: what runs for whom, in a file a launch, for `ps` and for whoever cleans up after a launch that died.
+Launch records: a file for each launch that lists its processes, for `ps`, and for cleaning up after a crashed launch.
 
-One line an event, written in one go and never changed, so the file can be read at any moment; a last line without an
-end is not yet, or never was, one. Fields are separated by tabs:
+One line an event, written in one write and never changed, so the file can be read at any moment; a last line without an
+end is ignored. Fields are separated by tabs:
 
     launch ID PID STARTED BOOT NAMESPACE VERB PROFILE
     guard PID STARTED                   the upper one, the lower one
-    cgroup PATH                         where there may be one of the launch's own
+    cgroup PATH                         where the launch may have its own
     child PID STARTED RESTARTS NAME
     seen PID STARTED                    a descendant of a child
     ended PID STARTED TIME              of a child and all its tree; Unix seconds
 
-No argument and no variable of any process, hence no secret. The launch removes its file at its end, the guard in its
-place; a file whose launcher is dead is for `leftovers`.
+It holds no argument and no variable of any process, hence no secret. The launch removes its file at its end, or the
+guard does; a file whose launcher is dead is for `leftovers`.
 """
 
 import os
@@ -33,16 +33,16 @@ FOLDER = "launches"  # in the state directory
 ROOM = 1024 * 1024  # bytes of `seen` lines: an agent that runs commands all day long must not fill the disk
 LONGEST = 4 * 1024 * 1024  # bytes of a record that are read
 MOST = 2**31 - 1  # of a pid
-_NAME = re.compile(r"[0-9a-f]{16}")  # as marker.launch_id
+_NAME = re.compile(r"[0-9a-f]{16}")  # as in marker.launch_id
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U000[0-9a-f]{5}|U0010[0-9a-f]{4}|[tnr\\])")
 
 
 class LaunchRecord:
-    """The record of this process's launch; a witness of what it spawns. Without a file once that cannot be written."""
+    """The record of this process's launch; observes what it spawns. Without a file once that cannot be written."""
 
     def __init__(self, state: Path, note: Callable[[str], None]) -> None:
-        """`note` is told, once, that there can be no record."""
+        """Prepare the record. `note` is called once if it cannot be written."""
         self._directory = state / FOLDER
         self._note = note
         self._descriptor = -1
@@ -78,17 +78,17 @@ class LaunchRecord:
             self._room -= self._add("seen", process.pid, process.started)
 
     def remove(self) -> None:
-        """The launch is over, and nothing is left of it."""
+        """Remove the record, because the launch is over and nothing is left of it."""
         try:
             if self.path is not None:
                 self.path.unlink(missing_ok=True)
         except OSError:
-            return  # the directory is not to be written any more: the next start looks again
+            return  # the directory is no longer writable: the next start looks again
         finally:
             self._close()
 
     def _add(self, *fields: object) -> int:
-        """How many bytes that took."""
+        """Write one line. Returns how many bytes it took."""
         if self._descriptor < 0:
             return 0
         line = ("\t".join(_escaped(str(field)) for field in fields) + "\n").encode("ascii")
@@ -101,7 +101,7 @@ class LaunchRecord:
     def _give_up(self, error: OSError) -> None:
         self._close()
         self._note(
-            f"{self._directory} cannot be written ({(error.strerror or str(error)).lower()}),"
+            f"cannot write {self._directory} ({(error.strerror or str(error)).lower()}),"
             " so `acp-launch ps` will not show this run"
         )
 
@@ -112,14 +112,14 @@ class LaunchRecord:
 
 
 def launcher() -> Process:
-    """This very process."""
+    """Return this process."""
     ours = prepare.table().read(os.getpid())
     assert ours is not None
     return ours
 
 
 class Known(Struct, frozen=True):
-    """A process a record knows."""
+    """A process in a record."""
 
     pid: int
     started: float
@@ -132,9 +132,9 @@ class Known(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """What a record says. `children` have a name and have not ended; `guards` are the upper and the lower one.
+    """The content of a record. `children` have a name and have not ended; `guards` are the upper and the lower one.
 
-    `ended` are the latest processes of those that have none at the moment.
+    `ended` are the latest processes of children that have none at the moment.
     """
 
     path: Path
@@ -152,11 +152,11 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 def files(state: Path) -> list[Path]:
-    """Every record there is, oldest name first; what has no name of a record is somebody else's."""
+    """Return every record, oldest name first. Files with other names are not ours."""
     try:
         names = sorted(os.listdir(state / FOLDER))  # noqa: PTH208
     except OSError:
-        return []  # nothing was launched yet, or nobody can know
+        return []  # nothing was launched yet, or the directory cannot be read
     return [state / FOLDER / name for name in names if _NAME.fullmatch(name)]
 
 
@@ -165,7 +165,7 @@ def read_all(state: Path) -> list[Launch]:
 
 
 def read(path: Path) -> Launch | None:
-    """None when it is gone, cannot be read, or does not begin as the record of this name does."""
+    """Read a record; None if it is gone, cannot be read, or does not begin as the record of this name."""
     content = _content(path)
     text = "" if content is None else content.decode("ascii", errors="replace")
     lines = [[_plain(field) for field in line.split("\t")] for line in text.split("\n")[:-1]]
@@ -196,19 +196,19 @@ def read(path: Path) -> Launch | None:
 
 
 def is_stillborn(path: Path) -> bool:
-    """Whether it is a file of ours whose launcher never came to write its first line."""
+    """Whether it is a file of ours whose launcher never wrote its first line."""
     content = _content(path)
     return content is not None and b"\n" not in content and content.startswith(b"launch\t"[: len(content)])
 
 
 def _content(path: Path) -> bytes | None:
-    """None for what is gone, unreadable, or no file: a pipe would make us wait, a link be anything."""
+    """Return the content; None if it is gone, unreadable, or not a regular file. A pipe would make us wait."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        with os.fdopen(descriptor, "rb", closefd=False) as file:  # a directory is none
+        with os.fdopen(descriptor, "rb", closefd=False) as file:  # a directory raises here
             return file.read(LONGEST) if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
     except OSError:
         return None
@@ -229,12 +229,12 @@ def _known(pid: str, started: str) -> Known:
 
 
 def _are_numbers(pid: str, started: str) -> bool:
-    """Such as a process can have: a longer one costs, or cannot be asked about."""
+    """Whether these can be a pid and a time. A longer number costs time, or overflows."""
     return _is_pid(pid) and _NUMBER.fullmatch(started) is not None
 
 
 def _is_pid(text: str) -> bool:
-    """A count of restarts will do as well."""
+    """Whether this can be a pid, or a count of restarts."""
     return len(text) <= 10 and _NUMBER.fullmatch(text) is not None and "." not in text and int(text) <= MOST
 
 
@@ -243,5 +243,5 @@ def _escaped(text: str) -> str:
 
 
 def _plain(field: str) -> str:
-    """What is no escape of ours stays as it is."""
+    """Undo `_escaped`. Text that is not our escape stays unchanged."""
     return _ESCAPE.sub(lambda found: found[0].encode("ascii").decode("unicode_escape"), field)

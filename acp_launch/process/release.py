@@ -1,12 +1,12 @@
 """
-The program that starts another one for `outside` and is gone before anybody can take that for a child of ours.
+The helper program of `detached`: starts another program and exits before that can be taken for our child.
 
-Run as `python -I -S release.py PROGRAM ARG...`: says `.` when it is ready, waits for a byte, forks and exits. Its child
-becomes PROGRAM in a session of its own, with nothing on its three streams. What keeps it from that is said on stdout,
-whose end means that it worked. The standard library only, and little of it.
+Run as `python -I -S release.py PROGRAM ARG...`: prints `.` when it is ready, waits for a byte, forks and exits. Its
+child becomes PROGRAM in its own session, with nothing on its three streams. An error is printed on stdout; end of file
+means that it worked. Only the standard library, and little of it.
 """
 
-import _signal as signal  # type: ignore[import-not-found]  # `signal` itself would take as long as all of this
+import _signal as signal  # type: ignore[import-not-found] # `signal` itself would take as long as all of this
 import os
 import sys
 
@@ -28,7 +28,7 @@ def _become(argv: "list[str]") -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
     os.execv(argv[0], argv)
 
 

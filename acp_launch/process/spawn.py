@@ -1,10 +1,10 @@
 """
-The one place that starts a process; and the one place that reaps what it started.
+The only place that starts a process, and the only place that reaps what it started.
 
-A launch starts its processes through its guards (guard.py), which are their parents; without guards we are. Synchronous
-and free of asyncio, so that an agent can be starting while asyncio is still being imported. A child gets its own
-session and process group, its pipes, and nothing else of ours: no inherited descriptor, no preexec_fn. The caller sees
-to it that `stop.stop` or `kill.end_now` is called.
+A launch starts its processes through its guards (guard.py), which are their parents; without guards we are the parent.
+This module is synchronous and free of asyncio, so that an agent can start while asyncio is still being imported. A
+child gets its own session and process group, its pipes, and nothing else of ours: no inherited descriptor, no
+preexec_fn. The caller must ensure that `child.stop` or `tree.end_now` is called.
 """
 
 import errno
@@ -22,7 +22,7 @@ from acp_launch.problem import Problem
 from acp_launch.process import marker, prepare
 from acp_launch.process.table import Process
 
-# Why a process could not be started, as a sentence that names what to look at.
+# Why a process could not be started, as a sentence that names the place to look at.
 
 
 FILES = "no file descriptors are left", "raise the limit with `ulimit -n`"
@@ -30,7 +30,7 @@ PROCESSES = "no more processes are allowed", "raise the limit with `ulimit -u`"
 
 
 def explain(error: Exception, argv: Sequence[str], cwd: Path) -> AgentError:
-    """The error to raise instead of `error`, which came out of starting `argv` in `cwd`."""
+    """Return the error to raise instead of `error`, which occurred while starting `argv` in `cwd`."""
     command = argv[0] if argv else ""
     if not isinstance(error, OSError):  # ValueError: a NUL byte, or '=' in a variable's name
         return AgentError(f"{command!r} could not be started: {error}")
@@ -43,7 +43,7 @@ def explain(error: Exception, argv: Sequence[str], cwd: Path) -> AgentError:
 
 
 def exhausted(error: BaseException) -> Exhausted | None:
-    """What to say instead of `error` if it only means that a limit of this process, or of its user, is reached."""
+    """Return the fault for `error` if it only means that a limit of this process or its user is reached, else None."""
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         return Exhausted(f"{FILES[0]} for acp-launch", fix=FILES[1])
     if isinstance(error, RuntimeError) and "start new thread" in str(error):  # ulimit -u, or a container's limit
@@ -60,7 +60,7 @@ def _exec_failure(error: OSError, command: Path) -> tuple[str, str]:
         case errno.EACCES:
             return _not_allowed(command)
         case errno.ENOEXEC:
-            return "it is neither a program for this machine nor a script with a #! line", "name its interpreter first"
+            return "it is not a program for this machine, and not a script with a #! line", "name its interpreter first"
         case errno.E2BIG:
             return "its arguments and environment together are too long", "pass fewer variables with inherit_env"
         case errno.EMFILE | errno.ENFILE:
@@ -90,7 +90,7 @@ def _not_allowed(command: Path) -> tuple[str, str]:
 
 
 def _interpreter(script: Path) -> str:
-    """What follows `#!`, without arguments; empty when it is not a script we can read."""
+    """Return the interpreter after `#!`, without arguments; empty if it is not a script that we can read."""
     try:
         with script.open("rb") as file:
             first = file.readline(4096)
@@ -112,9 +112,9 @@ _known: dict[tuple[int, float], "Spawned"] = {}  # by pid and time of start
 
 
 class Spawned(Struct, eq=False):
-    """A started process: our ends of its pipes (non-blocking; -1 once closed) and its raw wait status once reaped.
+    """A started process: our ends of its pipes (non-blocking; -1 once closed), and its raw wait status once reaped.
 
-    `started` together with `pid` is its identity (see `identity.Process`).
+    `started` together with `pid` is its identity (see `table.Process`).
     """
 
     pid: int
@@ -123,22 +123,22 @@ class Spawned(Struct, eq=False):
     stderr: int
     started: float
     status: int | None = None
-    is_fostered: bool = False  # a guard is its parent, and tells its status
-    is_awaited_elsewhere: bool = False  # a thread sits in waitpid for it and will set `status`
-    is_ended: bool = False  # its whole tree is gone, or given up on
-    name: str = ""  # what `ps` calls it
+    is_fostered: bool = False  # a guard is its parent and reports its status
+    is_awaited_elsewhere: bool = False  # a thread waits in waitpid for it and will set `status`
+    is_ended: bool = False  # its whole tree has ended, or could not be killed
+    name: str = ""  # its name in `ps`
     restarts: int = 0
-    mark: str = ""  # what its environment, and that of most of its descendants, carries; see marker.py
+    mark: str = ""  # in its environment and that of most of its descendants; see marker.py
     heard: list[Callable[[], None]] = field(default_factory=list)  # called once: `status` is set, or we are its parent
-    is_missing: bool = False  # it was gone at the last look, and its guard has not told its status
+    is_missing: bool = False  # it was gone at the last look, and its guard has not reported a status
 
     @property
     def process(self) -> Process:
-        """It leads a session and a group of its own."""
+        """Return its identity. It leads its own session and group."""
         return Process(self.pid, self.started, os.getpid(), self.pid, self.pid)
 
     def poll(self) -> int | None:
-        """The wait status, reaping the process if it has died; None while it lives."""
+        """Return the wait status, reaping the process if it has died; None while it lives."""
         if self.status is None and self.is_fostered and parent is not None:
             parent.drain()
         if self.status is None and not (self.is_fostered or self.is_awaited_elsewhere):
@@ -146,19 +146,19 @@ class Spawned(Struct, eq=False):
         return self.status
 
     def settle(self, status: int | None) -> None:
-        """Note the status a wait has brought."""
+        """Record the status that a wait returned."""
         self.status = status
         self._forget_when_over()
         if status is not None:
             self.tell()
 
     def tell(self) -> None:
-        """Call those that wait for a word, once."""
+        """Call the callbacks in `heard`, once."""
         while self.heard:
             self.heard.pop()()
 
     def close(self, stream: Stream) -> None:
-        """Close our end; a second time is nothing."""
+        """Close our end of a pipe. Closing it again does nothing."""
         descriptor: int = getattr(self, stream)
         if descriptor >= 0:
             setattr(self, stream, -1)
@@ -169,7 +169,7 @@ class Spawned(Struct, eq=False):
             self.close(stream)
 
     def mark_ended(self) -> None:
-        """Its tree has been dealt with: there is nothing more to signal."""
+        """Note that its tree has been ended: nothing is left to signal."""
         if not self.is_ended:
             for witness in witnesses:
                 witness.ended(self)
@@ -182,24 +182,24 @@ class Spawned(Struct, eq=False):
 
 
 class Witness(Protocol):
-    """Is told of every start and every end, on the thread where it happens; must neither block nor raise."""
+    """Observes every start and every end, on the thread where it happens. Must neither block nor raise."""
 
     def began(self, spawned: Spawned) -> None: ...
 
     def ended(self, spawned: Spawned) -> None:
-        """Its whole tree has."""
+        """Its whole tree has ended."""
 
 
 witnesses: list[Witness] = []
 
 
 class Parent(Protocol):
-    """The guards of this process."""
+    """The guards of this process, as the parent of its children."""
 
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool
     ) -> Spawned | None:
-        """A new child of theirs, registered and without pipes; None when there is no guard left.
+        """Start a child of the guards, registered and without pipes. Returns None if no guard is left.
 
         Raises:
             OSError, ValueError: it could not be started.
@@ -209,24 +209,24 @@ class Parent(Protocol):
         """Call `settle` for every child that has died."""
 
     def await_word(self, spawned: Spawned, *, within: float) -> None:
-        """Have `settle` called for a child that is dead, whose end may still have to be told."""
+        """Have `settle` called for a dead child whose end may not have been reported yet."""
 
     def pids(self) -> list[int]:
-        """Of those that live."""
+        """Return the pids of the living guards."""
 
 
 parent: Parent | None = None
 
 
 def settle(pid: int, status: int) -> None:
-    """Note what a guard tells; of processes that were not spawned, nothing."""
+    """Record the status that a guard reports. Processes that were not spawned here are ignored."""
     for spawned in list(_known.values()):
         if spawned.pid == pid and spawned.is_fostered and spawned.status is None:
             spawned.settle(status)
 
 
 def inherit() -> None:
-    """No guard is left: what they had started are children of ours now."""
+    """Take over the children of the guards after the last guard has died."""
     for spawned in list(_known.values()):
         if spawned.is_fostered:
             spawned.is_fostered = False
@@ -234,7 +234,7 @@ def inherit() -> None:
 
 
 def settle_lost() -> None:
-    """Give up the status of what a guard has reaped and did not live to tell: gone at two looks in a row."""
+    """Give up the status of processes that a guard reaped but did not live to report: gone at two looks in a row."""
     table = prepare.table()
     for spawned in list(_known.values()):
         if spawned.is_fostered and spawned.status is None:
@@ -246,18 +246,18 @@ def settle_lost() -> None:
 
 
 def live() -> list[Spawned]:
-    """What was spawned and not yet ended, oldest first."""
+    """Return what was spawned and has not ended, oldest first."""
     return [spawned for spawned in list(_known.values()) if not spawned.is_ended]
 
 
 def is_unreaped(process: Process) -> bool:
-    """Whether `process` is one we spawned whose wait status is still to be fetched: by its parent alone."""
+    """Whether we spawned `process` and its wait status is not fetched yet. Only its parent can fetch it."""
     spawned = _known.get((process.pid, process.started))
     return spawned is not None and spawned.status is None
 
 
 def require_platform() -> None:
-    """Say at once where no agent can be run.
+    """Refuse platforms that cannot run agents.
 
     Raises:
         MachineError: this is such a platform.
@@ -277,12 +277,12 @@ def spawn(
 ) -> Spawned:
     """Start `argv` (its first element an absolute path) with exactly `env` and our mark.
 
-    `name` is what `ps` calls it (`agent`, `github#2`), `restarts` how many processes it had before this one. One that
-    `is_output_only` has nothing to read, and its stderr goes where its stdout goes, in the order it writes.
+    `name` is its name in `ps` (`agent`, `github#2`), `restarts` the number of processes before this one. With
+    `is_output_only` it has no stdin to read, and its stderr goes where its stdout goes, in the order it writes.
 
     Raises:
         AgentError: it could not be started; nothing is left behind.
-        MachineError: this platform cannot run agents at all.
+        MachineError: this platform cannot run agents.
     """
     require_platform()
     prepare.prepare()
@@ -304,9 +304,9 @@ def spawn(
 def spawn_beside_us(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, name: str, streams: Sequence[int]
 ) -> Spawned:
-    """Start a program in our own session, so that it can have our terminal; its group is its own.
+    """Start a program in our own session and its own group, so that it can use our terminal.
 
-    `streams` are descriptors of ours, to be its stdin, stdout and stderr; there are no pipes. Raises as `spawn` does.
+    `streams` are our descriptors that become its stdin, stdout and stderr; there are no pipes. Raises as `spawn` does.
     """
     require_platform()
     prepare.prepare()
@@ -326,7 +326,7 @@ def _introduced(spawned: Spawned, name: str, mark: str) -> Spawned:
 
 
 def _pipes(undo: ExitStack) -> tuple[list[int], list[int]]:
-    """Both sides of stdin, stdout and stderr; pipes are born non-inheritable."""
+    """Create both sides of stdin, stdout and stderr. Pipes are created non-inheritable."""
     theirs, ours = [], []
     for stream in range(3):
         pair = os.pipe()
@@ -340,7 +340,8 @@ def _pipes(undo: ExitStack) -> tuple[list[int], list[int]]:
 
 
 def _output_pipe(undo: ExitStack) -> tuple[list[int], list[int]]:
-    """One for stdout and stderr; stdin is /dev/null, since ripgrep and others read a pipe instead of searching."""
+    """Create one pipe for stdout and stderr. stdin is /dev/null: ripgrep and others would read a pipe instead of
+    searching."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     undo.callback(os.close, nothing)
     ours, theirs = os.pipe()
@@ -351,24 +352,24 @@ def _output_pipe(undo: ExitStack) -> tuple[list[int], list[int]]:
 
 
 def _started(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool) -> Spawned:
-    """Started by a guard where there is one; `leads` a session, or a group in our own."""
+    """Start it, by a guard if there is one. `leads` a session, or only a group in our own session."""
     if parent is not None and (spawned := parent.start(argv, env, cwd, streams, leads=leads)):
         return spawned
     pid = _start(argv, env, cwd, streams, leads=leads)
-    seen = prepare.table().read(pid)  # there, if only as a zombie: only we can reap it
+    seen = prepare.table().read(pid)  # it exists, at least as a zombie: only we can reap it
     prepare.give_back_limit(pid)
     return register(pid, seen.started if seen else 0, is_fostered=False)
 
 
 def register(pid: int, began: float, *, is_fostered: bool) -> Spawned:
-    """A process that was just started, by a guard if `is_fostered`; its pipes are the caller's to add."""
+    """Register a process that was just started, by a guard if `is_fostered`. The caller adds its pipes."""
     spawned = Spawned(pid, -1, -1, -1, started=began, is_fostered=is_fostered)
     _known[pid, spawned.started] = spawned
     return spawned
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequence[int], *, leads: bool) -> int:
-    import subprocess  # 14 ms, which are spent while the agent starts where a guard has started it
+    import subprocess  # 14 ms; with a guard the agent starts meanwhile
 
     stdin, stdout, stderr = streams
     started = subprocess.Popen(  # vfork, and exec errors come back as OSError
@@ -381,7 +382,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str], cwd: Path, streams: Sequ
         start_new_session=leads,
         process_group=None if leads else 0,
     )
-    # We reap it ourselves. A Popen that believes its process is over never waits, warns or reaps.
+    # We reap it ourselves. A Popen with a return code never waits, warns or reaps.
     started.returncode = 0
     return started.pid
 
@@ -406,9 +407,10 @@ _ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46  # fields of /proc/PID/stat, counted a
 
 
 def hide() -> None:
-    """
-    No core dump, no ptrace, no /proc/PID/environ or mem for anybody but root. Children are not affected: exec undoes
-    it. Linux only. Agents run as the same user, and the variables that hold secrets are in our environment.
+    """Prevent core dumps, ptrace, and access to /proc/PID/environ and mem by other processes of this user.
+
+    Root keeps access. Children are not affected, because exec resets it. Linux only. Agents run as the same user, and
+    the variables that hold secrets are in our environment.
     """
     if prepare.IS_LINUX:
         import ctypes
@@ -417,12 +419,12 @@ def hide() -> None:
 
 
 def rename(title: str) -> None:
-    """Be shown as `title` by ps(1) and found as that by pkill(1), instead of as what this process was forked from."""
+    """Change our name in ps(1) and for pkill(1), instead of the name of the process that forked us."""
     if prepare.IS_LINUX:
         import ctypes
 
         text = title.encode()
-        ctypes.CDLL(None).prctl(_SET_NAME, text, 0, 0, 0)  # which takes 15 bytes of it
+        ctypes.CDLL(None).prctl(_SET_NAME, text, 0, 0, 0)  # takes 15 bytes of it
         begin, end = _arguments()
         if 0 < begin < end:
             ctypes.memset(begin, 0, end - begin)
@@ -430,7 +432,7 @@ def rename(title: str) -> None:
 
 
 def _arguments() -> tuple[int, int]:
-    """Where our arguments are in our memory: /proc/PID/cmdline shows what stands there."""
+    """Return where our arguments are in our memory: /proc/PID/cmdline shows them."""
     with open("/proc/self/stat", "rb", buffering=0) as file:  # noqa: PTH123
         text = file.readall()
     fields = text[text.rindex(b")") + 2 :].split()

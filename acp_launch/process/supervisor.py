@@ -1,7 +1,7 @@
 """
-One server's life with real processes: starts it, sees it end, ends the rest of its tree, waits, starts it again.
+One supervised server with real processes: starts a process, notices its end, ends its tree, waits, starts the next.
 
-What others hear, and when; every call is made in the event loop:
+The calls to others, all made in the event loop:
 
     a process was started      emit(starting)   then watcher.started
     it answered the handshake  emit(ready)
@@ -9,14 +9,14 @@ What others hear, and when; every call is made in the event loop:
                                killed and its pipes are closed; the next is started when the tree is gone
     it could not be started    the same, without a `starting` before it
     it is condemned            watcher.ending, and the same when it has ended
-    it is renewed              the same when there is a process, `ending` at once; else emit(resting)   then
+    it is renewed              the same if there is a process, `ending` at once; else emit(resting)   then
                                watcher.lost
-    `stop`                     emit(stopping)   then watcher.ending, when there is a process, and the same when it has
+    `stop`                     emit(stopping)   then watcher.ending, if there is a process, and the same when it has
                                ended; else emit(stopped)   then watcher.lost
     `run` is cancelled         emit(stopped)   then watcher.lost; then the whole tree is killed
 
-So the last `lost` there is, and there is one however it ends, has a final state; what is FAILED or STOPPED without
-`stop` may be renewed.
+So there is always a last `lost`, and its state is final; a server that is FAILED or STOPPED without `stop` may be
+renewed. `lifecycle` decides, this module acts.
 """
 
 import asyncio
@@ -35,33 +35,30 @@ from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Outcome
 from acp_launch.profile.model import Restart
 
-# Who hears of the processes of a supervised server; supervisor.py says when.
-
 
 class Watcher(Protocol):
-    """Whoever talks with the processes, one after another. It must neither block nor raise."""
+    """The user of the processes, one after another. It must neither block nor raise."""
 
     def started(self, child: Child) -> None:
-        """There is a new process. Its pipes may be used until `lost`."""
+        """Use a new process. Its pipes may be used until `lost`."""
 
     def ending(self) -> None:
-        """Its pipes are about to be closed, so they are not to be used any more. Not told of one that has died."""
+        """Stop using its pipes, which are about to be closed. Not called for a process that has died."""
 
     def lost(self, change: Change) -> None:
-        """There is none any more; `change.state` tells whether another will come: resting, or failed or stopped.
+        """Note that there is no process any more. `change.state`: resting if another will follow, else failed or
+        stopped.
 
-        What it wrote can still be read from its pipe, now and not later. Told once more, and resting, of one that had
-        none and will come all the same.
+        The rest of its output can be read from its pipe, now and not later. It is called once more, and resting, for a
+        server that had no process and will get one.
         """
 
 
-# What a supervised server is started from, with its secrets revealed.
-
-
 class Program(Struct, frozen=True):
-    """`argv` begins with an absolute path; `env` is the whole environment. It shows nothing but its name.
+    """What a supervised server is started from, with its secrets revealed. Its repr shows only the name.
 
-    That is the server's in the profile, or `github#2` for a second process of it.
+    `argv` begins with an absolute path; `env` is the whole environment. `name` is the server's name in the profile, or
+    `github#2` for a second process of it.
     """
 
     name: str
@@ -72,11 +69,11 @@ class Program(Struct, frozen=True):
     def __repr__(self) -> str:
         return f"Program({self.name!r})"
 
-    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own has every field
+    def __rich_repr__(self) -> list[tuple[str, str]]:  # msgspec's own shows every field
         return [("name", self.name)]
 
 
-# What tells the time and rings at one: the event loop, or a test's own.
+# Clocks: the event loop's, or a test's own.
 
 
 class Timer(Protocol):
@@ -85,13 +82,13 @@ class Timer(Protocol):
 
 class Clock(Protocol):
     def time(self) -> float:
-        """Seconds since whenever; they never go back."""
+        """Return seconds since any moment; they never go back."""
 
     def call_later(self, delay: float, callback: Callable[[], None]) -> Timer: ...
 
 
 class LoopClock:
-    """That of whatever loop is running."""
+    """The clock of the running event loop."""
 
     def time(self) -> float:
         return asyncio.get_running_loop().time()
@@ -101,14 +98,14 @@ class LoopClock:
 
 
 class Alarm:
-    """Rings once at the moment it is set to; setting it again is forgetting the moment before."""
+    """A timer that calls `ring` once. Setting it again replaces the moment before."""
 
     def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
         self._clock, self._ring = clock, ring
         self._timer: Timer | None = None
 
     def set(self, at: float | None) -> None:
-        """A moment of the clock; one that has passed is now, None is never."""
+        """Set the moment, in the clock's seconds. A past moment means now, None means never."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if at is None else self._clock.call_later(max(0.0, at - self._clock.time()), self._ring)
@@ -119,7 +116,10 @@ LOOP_CLOCK = LoopClock()
 
 
 class Supervisor:
-    """`start` is `timeouts.start`, `grace` the ladder's, in seconds; `log` gets every process's stderr, redacted."""
+    """Supervises one server. `start` is `timeouts.start`, `grace` the ladder's, both in seconds.
+
+    `log` gets every process's stderr, redacted.
+    """
 
     def __init__(
         self,
@@ -134,17 +134,17 @@ class Supervisor:
         grace: float = GRACE,
         clock: Clock = LOOP_CLOCK,
     ) -> None:
-        self.child: Child | None = None  # the process there is now
+        self.child: Child | None = None  # the current process
         self._program, self._required, self.grace = program, required, grace
         self._watcher, self._emit, self._log = watcher, emit, log
         self._clock = clock
         self._overdue = Alarm(clock, self._is_overdue)
         self._life = Life(restart=restart, start=start)
-        self._attached: Child | None = None  # `child`, and what is left of it
-        self._called = asyncio.Event()  # `run` is to look at its life again
+        self._attached: Child | None = None  # `child`, also while the rest of its tree is ended
+        self._called = asyncio.Event()  # set: `run` must look at the state again
         self._settled = asyncio.Event()  # up, or final
         self._is_running = False
-        self._has_let_go = False  # the watcher, of `child`
+        self._has_let_go = False  # the watcher was told to stop using `child`
         self._over = asyncio.Event()  # `run` has returned
         self._outcome = Outcome(None, (), ())
 
@@ -158,7 +158,7 @@ class Supervisor:
 
     @property
     def restarts(self) -> int:
-        """In all, those included that have been given back."""
+        """Return all restarts, including those that were given back."""
         return max(0, self._life.starts - 1)
 
     @property
@@ -167,17 +167,20 @@ class Supervisor:
 
     @property
     def patience(self) -> float:
-        """Seconds that are left of `start`, which counts from the process's start or from when it was first awaited."""
+        """Return the seconds left of `start`, counted from the process's start or from when it was first awaited."""
         life = self._life
         return max(0.0, max(life.begun, life.awaited or life.begun) + life.start - self._clock.time())
 
     @property
     def has_answered(self) -> bool:
-        """A process of it has, if not the latest."""
+        """Whether some process of it has answered, perhaps not the latest."""
         return self._life.is_proven
 
     async def run(self) -> None:
-        """Until it is stopped; what is FAILED waits for that, or to be renewed. Cancelled: its tree is killed."""
+        """Supervise the server until it is stopped. A FAILED server waits for that, or to be renewed.
+
+        If cancelled, its tree is killed.
+        """
         self._is_running = True
         try:
             while not self._life.is_over:
@@ -189,15 +192,16 @@ class Supervisor:
             self._over.set()
 
     async def up(self) -> bool:
-        """Wait until a process of it has answered; False when none will. Whoever calls bounds it."""
+        """Wait until a process of it has answered; False if none will. The caller sets the time limit."""
         while not (self._life.is_up or self._life.is_final):
             await self._settled.wait()
         return self._life.is_up
 
     async def stop(self, hurry: asyncio.Event | None = None) -> Outcome:
-        """End it by the ladder; once, however often this is called, and whatever it is doing. `hurry` cuts the grace.
+        """End it by the ladder, once however often this is called, in any state. `hurry` cuts the grace.
 
-        Returns when nothing is left, with how the ladder went for its latest process; with no exit if there was none.
+        Returns when nothing is left, with the ladder's outcome for its latest process; without an exit if there was
+        none.
         """
         before = self._life.state
         if self._step(lifecycle.Stop()):
@@ -209,9 +213,9 @@ class Supervisor:
         return self._outcome
 
     def renew(self) -> None:
-        """A new process at once, whatever became of the last; nothing once it is stopped.
+        """Start a new process at once, whatever happened to the last one. Does nothing after `stop`.
 
-        Its restarts are given back, this is none of them. A process there is goes before it, by the ladder.
+        Its restarts are given back, and this one does not count. A living process is ended first, by the ladder.
         """
         if not self._step(lifecycle.Renewed()):
             return
@@ -219,26 +223,26 @@ class Supervisor:
         if self._life.state == "resting":
             self._tell_lost()
         elif self.child is not None:
-            self._let_go(self.child)  # now: what is said from here on is for the next process
+            self._let_go(self.child)  # now: from here on, messages are for the next process
 
     # What the watcher learned from the process.
 
     def answered(self) -> None:
-        """It has said something sensible: it is up."""
+        """Note that it has sent a valid message: it is up."""
         self._step(lifecycle.Answered())
 
     def ready(self, took: float | None = None) -> None:
-        """It has answered the agent's handshake; `took` is how many seconds of its start it needed itself."""
+        """Note that it has answered the agent's handshake. `took`: seconds of its start that it needed itself."""
         if self._step(lifecycle.Ready(took)):
             self._tell()
 
     def condemn(self, why: str) -> None:
-        """It is of no use any more: kill it. This counts as a failure; `why` completes "the server …"."""
+        """Kill it, because it is useless. This counts as a failure; `why` completes "the server …"."""
         if self._step(lifecycle.Condemned(why)):
             self._called.set()
 
     def expect(self) -> None:
-        """Somebody waits for it to be READY: from now, and from each start, it has `start` seconds for that."""
+        """Note that it is awaited to be READY: from now, and from each start, it has `start` seconds for that."""
         self._step(lifecycle.Awaited(True))
 
     def unexpect(self) -> None:
@@ -284,17 +288,17 @@ class Supervisor:
             self._tell_lost()
 
     def _let_go(self, child: Child) -> None:
-        """Once, while it lives: its pipes are about to be closed."""
+        """Tell the watcher, once, that a living process's pipes are about to be closed."""
         if child.exit is None and not self._has_let_go:
             self._has_let_go = True
             self._watcher.ending()
 
     def _is_polite(self) -> bool:
-        """Whether its process is asked to end: it has done nothing wrong."""
+        """Whether to ask its process to end: it has done nothing wrong."""
         return (self._life.state == "stopping" or self._life.wish == "pending") and not self._life.verdict
 
     async def _rest(self) -> None:
-        """Wait until it is to be started again, or called; one that is not to be is only ever called."""
+        """Wait until the next start, or until called. A server without a next start is only ever called."""
         if self._life.is_over:
             return
         self._called.clear()
@@ -312,10 +316,10 @@ class Supervisor:
                 self._attached.hurry.set()
         await self._over.wait()
 
-    # Its life, and who hears of it.
+    # The state, and telling others about it.
 
     def _step(self, event: lifecycle.Event) -> bool:
-        """Whether that made a difference."""
+        """Take one step. Returns whether it made a difference."""
         before, self._life = self._life, lifecycle.step(self._life, event, self._clock.time())
         if self._life is before:
             return False
@@ -330,13 +334,13 @@ class Supervisor:
         self.condemn(f"{OVERDUE} {self._life.start:g} s")
 
     def _lose(self, end: lifecycle.Ended) -> None:
-        """There is no process any more: its end, or the attempt to have one."""
+        """Note that the process has ended, or could not be started."""
         detail = tuple(self.child.stderr_tail()[-LAST_WORDS:]) if self.child else ()
         self._step(end)
         self._tell_lost(detail)
 
     def _abandon(self) -> None:
-        """We are torn away from it."""
+        """Note that we are cancelled and the process will be killed."""
         was_final = self._life.is_final
         self._step(lifecycle.Stop())
         if self._life.state == "stopping":
@@ -362,4 +366,4 @@ def _ended(exit: Exit | None) -> lifecycle.Ended:
 
 def _survived(survivors: tuple[Process, ...]) -> str:
     pids = ", ".join(str(process.pid) for process in survivors)
-    return f"what it left behind could not be killed: {pids}"
+    return f"cannot kill processes that it left behind: {pids}"

@@ -1,8 +1,8 @@
 """
-Processes as the system shows them: a value for each, and the tables they are read from.
+The processes of this machine: a value for each, and the tables they are read from.
 
-Linux is read from /proc, without a library: it is looked at while a launch starts, and again and again while one ends.
-What is shown to a user (`ps`, the names of leftovers) comes from psutil everywhere.
+Linux is read from /proc, without a library: it is read while a launch starts, and again and again while one ends. What
+is shown to a user (`ps`, the names of leftovers) comes from psutil on every platform.
 """
 
 import os
@@ -14,10 +14,10 @@ from msgspec import Struct
 
 
 class Process(Struct, frozen=True, eq=False):
-    """One living process. Two are the same when pid *and* start time are: a pid alone is recycled.
+    """One living process. Two are equal if pid *and* start time are: a pid alone is recycled.
 
-    `started` is what the platform counts in (clock ticks since boot on Linux, seconds since 1970 elsewhere) and
-    is only ever compared. The rest describes the moment it was looked at.
+    `started` is in the platform's own unit (clock ticks since boot on Linux, seconds since 1970 elsewhere) and is only
+    ever compared. The other fields describe the moment it was read.
     """
 
     pid: int
@@ -32,33 +32,33 @@ class Process(Struct, frozen=True, eq=False):
         return isinstance(other, Process) and (self.pid, self.started) == (other.pid, other.started)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a Struct has one of its own, which goes by identity
+        return not self == other  # the one of Struct compares identities
 
     def __hash__(self) -> int:
         return hash((self.pid, self.started))
 
 
 class Table(Protocol):
-    """The machine's processes, as far as we ask: made fresh for every listing."""
+    """The machine's processes, as far as we ask; created anew for every listing."""
 
     def read(self, pid: int) -> Process | None:
-        """None when there is no such process (any more)."""
+        """Return the process, or None if it does not exist."""
 
     def children(self, pid: int) -> list[int]:
-        """The pids whose parent is `pid` now, zombies included."""
+        """Return the pids whose parent is `pid` now, zombies included."""
 
     def all(self) -> dict[int, Process]:
-        """Every process that can be seen, by its pid."""
+        """Return every visible process, by its pid."""
 
 
-# Processes as /proc shows them. Costs about 20 µs a process and imports nothing.
+# Processes from /proc. Costs about 20 µs a process and imports nothing.
 
 
 _STATE, _PARENT, _GROUP, _SESSION, _THREADS, _STARTED = 0, 1, 2, 3, 17, 19  # proc(5), counted after the name
 
 
 class ProcTable:
-    """`children` asks the kernel's own list (CONFIG_PROC_CHILDREN) and walks all of /proc only without it."""
+    """Linux. `children` uses the kernel's own list (CONFIG_PROC_CHILDREN), and walks all of /proc only without it."""
 
     def __init__(self) -> None:
         self._by_parent: dict[int, list[int]] | None = None
@@ -106,7 +106,7 @@ class ProcTable:
 
 
 def _content(path: str) -> bytes | None:
-    """The whole file, or None when its process has gone (ESRCH while reading included)."""
+    """Return the whole file, or None if its process has gone (also on ESRCH while reading)."""
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - pathlib would double the cost of a listing
             return file.readall()
@@ -122,7 +122,7 @@ def _names(directory: str) -> list[str]:
 
 
 def _lives(pid: int) -> bool:
-    """Although /proc does not show it: a guard is hidden from us where `hidepid` is set, its children are not."""
+    """Whether it lives although /proc hides it: with `hidepid` a guard is hidden from us, its children are not."""
     try:
         os.kill(pid, 0)
     except OSError:
@@ -134,14 +134,14 @@ def _is_there(path: str) -> bool:
     return os.path.exists(path)  # noqa: PTH110
 
 
-# Processes as psutil shows them, for macOS and the BSDs.
+# Processes from psutil, for macOS and the BSDs.
 #
-# Weaker than Linux: there is no child subreaper, so a descendant that daemonised before we first listed it is not
-# found, unless it stayed in a process group we know.
+# Weaker than Linux: without a child subreaper, a descendant that daemonised before our first listing is not found,
+# unless it stayed in a process group we know.
 
 
 class PsutilTable:
-    """One pass over the machine when first asked for children. psutil is imported where it is used alone."""
+    """One pass over the machine when children are first asked for. psutil is imported only here."""
 
     def __init__(self) -> None:
         self._by_parent: dict[int, list[int]] | None = None
@@ -183,12 +183,12 @@ class PsutilTable:
         return self._by_parent
 
 
-# Which start of which machine this is: a pid and a time of start mean nothing after the next one.
+# The identity of this machine's current boot: a pid and a time of start mean nothing after the next one.
 
 
 @cache
 def boot_id() -> str:
-    """The same until this machine is started again; empty where it does not tell."""
+    """Return an id that changes with every boot; empty if the platform has none."""
     if sys.platform == "darwin":
         return _by_sysctl(b"kern.bootsessionuuid")
     return _text("/proc/sys/kernel/random/boot_id").strip()
@@ -196,7 +196,7 @@ def boot_id() -> str:
 
 @cache
 def pid_namespace() -> str:
-    """Pids count within this alone (Linux containers); empty where there is but one."""
+    """Return the pid namespace, within which pids are valid (Linux containers); empty where there is only one."""
     try:
         return os.readlink("/proc/self/ns/pid")  # noqa: PTH115
     except OSError:
@@ -205,7 +205,7 @@ def pid_namespace() -> str:
 
 def _text(path: str) -> str:
     try:
-        with open(path, encoding="ascii") as file:  # noqa: PTH123 - it is asked for at every start
+        with open(path, encoding="ascii") as file:  # noqa: PTH123 - read at every start
             return file.read()
     except OSError:
         return ""

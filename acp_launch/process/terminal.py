@@ -1,11 +1,11 @@
 """
-A command the agent asked us to run (ACP v1 "terminals"): no real terminal, but what a program prints, in order.
+A command that the agent asked us to run (ACP v1 "terminals"): not a real terminal, but a program's output in order.
 
-Its stdin is /dev/null, stdout and stderr are one pipe. It may print without end: what is kept is
-bounded, what is told comes in steps, and more than `BURST` bytes a step are left in the pipe, so that its writer waits.
+Its stdin is /dev/null, stdout and stderr are one pipe. It may print without end: the stored output is bounded, reports
+come in steps, and more than `BURST` bytes a step are left in the pipe, so that the writer waits.
 
-The command is over when its process has ended (C-71), although what it started may live on and go on printing, as a
-server behind `&` does; `end` ends all of that. Whoever starts one must see to it that `end` or `drop` is called.
+The command is over when its process has ended (C-71), even if what it started lives on and prints, as a server behind
+`&` does; `end` ends all of that. The caller must ensure that `end` or `drop` is called.
 """
 
 import asyncio
@@ -18,32 +18,31 @@ from acp_launch.process import watch
 from acp_launch.process.spawn import STATUS_LOST, spawn
 from acp_launch.process.table import Process
 from acp_launch.process.tree import Exit, Tree, end_now, from_wait_status, kill_tree, terminate
-from acp_launch.secret.redact import Redacting, Redactor, redactor
+from acp_launch.secret.redact import Redactor, StreamRedactor, redactor
 
-# What a command has printed, as text: the last of it, within a limit (C-72).
-#
-# Secrets are hidden before anything is cut, so that none loses its beginning and is not recognised.
+# The last output of a command as text, within a limit (C-72). Secrets are hidden before anything is cut, so that each
+# is recognized whole.
 
 
 class Scrollback:
     def __init__(self, limit: int, source: Redactor = redactor) -> None:
-        """`limit` is the most that is kept, in bytes of UTF-8; what is kept begins with a whole character."""
+        """Store at most `limit` bytes of UTF-8; the stored text begins with a whole character."""
         self.is_cut = False
         self._limit = limit
         self._kept = bytearray()
-        self._redacting = Redacting(source)
+        self._redacting = StreamRedactor(source)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def feed(self, data: bytes) -> str:
-        """The text that `data` completes; what may become a character, or a secret, waits for more."""
+        """Return the text that `data` completes. Bytes that may become a character or a secret are held back."""
         return self._keep(self._decoder.decode(self._redacting.feed(data)))
 
     def pause(self) -> str:
-        """Perhaps nothing follows: what waits for being a secret is hidden."""
+        """Return a mask for a held-back secret, because nothing may follow."""
         return self._keep(self._decoder.decode(self._redacting.cover()))
 
     def end(self) -> str:
-        """Nothing follows."""
+        """Return the rest, because nothing follows."""
         return self._keep(self._decoder.decode(self._redacting.end(), final=True))
 
     def text(self) -> str:
@@ -59,17 +58,17 @@ class Scrollback:
         return text
 
 
-STEP = 0.05  # seconds between two words to whoever shows it: as often as anybody can look
+STEP = 0.05  # seconds between two reports: more often than a user can follow
 BURST = 1024 * 1024  # bytes read in one step
-SHOWN = 64 * 1024  # characters of one step that are told: far more than a screen holds
-CHUNK = 64 * 1024  # bytes: what a pipe holds
+SHOWN = 64 * 1024  # characters of one step that are reported: far more than a screen holds
+CHUNK = 64 * 1024  # bytes: the size of a pipe
 LEFTOVER = 1024 * 1024  # bytes read after its end: more than a pipe holds, less than a flood
 GRACE = 1.0  # seconds after TERM, for a command to clean up
-LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have come
+LAST_STATUS = 1.0  # seconds until the wait status of a killed process must have arrived
 
 
 class Terminal:
-    """Lives in the running loop. `said` gets what came since it was last called, `ended` is called once."""
+    """A command in the running loop. `said` gets the new output, `ended` is called once."""
 
     def __init__(
         self,
@@ -82,18 +81,18 @@ class Terminal:
         said: Callable[[str], None],
         ended: Callable[[Exit], None],
     ) -> None:
-        """`name` is what `ps` calls it, `limit` the bytes of output that are kept.
+        """Start it. `name` is its name in `ps`, `limit` the bytes of output to store.
 
         Raises:
             AgentError: it could not be started.
         """
         self.exit: Exit | None = None
-        self.hurry = asyncio.Event()  # set: no more grace for what is being ended
+        self.hurry = asyncio.Event()  # set: no more grace for ending it
         self.spawned = spawn(argv, env=env, cwd=cwd, name=name, is_output_only=True)
         self._said, self._ended = said, ended
         self._loop = asyncio.get_running_loop()
         self._scrollback = Scrollback(limit)
-        self._fresh: list[str] = []  # not told yet
+        self._fresh: list[str] = []  # not reported yet
         self._room = BURST
         self._is_listening = False
         self._step: asyncio.TimerHandle | None = None
@@ -108,27 +107,27 @@ class Terminal:
         return self._ending is not None and self._ending.done()
 
     def output(self) -> tuple[str, bool]:
-        """The last of what it printed, and whether there was more."""
+        """Return the last of its output, and whether there was more."""
         return self._scrollback.text(), self._scrollback.is_cut
 
     async def wait(self) -> Exit:
-        """Until its process has ended."""
+        """Wait until its process has ended."""
         await self._over.wait()
         assert self.exit is not None
         return self.exit
 
     async def end(self) -> None:
-        """TERM to whatever lives of it, and after `GRACE` KILL; what it printed can still be read.
+        """Send TERM to everything of it that lives, and after `GRACE` KILL. Its output can still be read.
 
-        Once, however often this is called, and seen through although the caller is cancelled. At most `GRACE`,
-        `kill.BOUND` and `LAST_STATUS` seconds.
+        Done once, however often this is called, and completed even if the caller is cancelled. At most `GRACE`,
+        `tree.BOUND` and `LAST_STATUS` seconds.
         """
         if self._ending is None:
             self._ending = asyncio.create_task(self._end())
         await asyncio.shield(self._ending)
 
     def drop(self) -> None:
-        """What `end` does, at once and blocking, for whoever was torn away from that; else nothing."""
+        """Do what `end` does, at once and blocking, if `end` was interrupted; else nothing."""
         self._rest()
         self._unwatch()
         end_now(self.spawned)
@@ -196,7 +195,7 @@ class Terminal:
         self._listen()
 
     def _take(self) -> int:
-        """How many bytes there were; the end of the pipe hangs up."""
+        """Read and return the number of bytes; at the end of the pipe close it."""
         try:
             chunk = os.read(self.spawned.stdout, CHUNK) if self.spawned.stdout >= 0 else b""
         except BlockingIOError:
@@ -208,7 +207,7 @@ class Terminal:
         return len(chunk)
 
     def _take_leftover(self) -> None:
-        """What it wrote is in the pipe by now; others may go on filling it."""
+        """Read the command's own output, which is in the pipe by now. Other processes may continue to fill it."""
         taken = 0
         while taken < LEFTOVER and (got := self._take()):
             taken += got
@@ -221,7 +220,7 @@ class Terminal:
         text = "".join(self._fresh)
         self._fresh.clear()
         if len(text) > SHOWN:
-            text = f"\n[... {len(text) - SHOWN:,} characters are not shown ...]\n{text[-SHOWN:]}"
+            text = f"\n[... {len(text) - SHOWN:,} characters not shown ...]\n{text[-SHOWN:]}"
         if text:
             self._said(text)
 

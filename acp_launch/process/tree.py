@@ -1,20 +1,23 @@
 """
-Everything that came of one spawned process, however it hides.
+The process tree of one spawned process: which processes belong to it, signals to them, and the final kill.
 
 Agents are wrappers around wrappers, and put servers into groups and sessions of their own, so neither the pid nor its
-group is enough. A tree is: the process; its descendants; every process it was ever seen to have, although its parent
-is gone; and, on Linux, the orphans that came to their subreapers: to our guards, or to us when there is none. Nothing
-is signalled unless pid *and* start time match what was listed, and, but for children of the guards, never anything in
+group is enough. A tree is: the process; its descendants; every process it was ever seen to have, even if the parent of
+that is gone; and, on Linux, the orphans that came to their subreapers: our guards, or us if there is no guard. Nothing
+is signalled unless pid *and* start time match the listing, and, except for children of the guards, never anything in
 our own session.
 
-An orphan belongs to the tree whose mark it carries (marker.py). Where that cannot be read, or was scrubbed, it belongs
-to the tree whose session it is still in. One that left its session too, and whose parents died before we looked, could
-be anybody's: it is left alone while other trees live, and the last tree to end takes it along.
+An orphan belongs to the tree whose mark it carries (marker.py). If the mark cannot be read or was removed, it belongs
+to the tree whose session it is still in. An orphan that left its session too, and whose parents died before we looked,
+may belong to any tree: it is left alone while other trees live, and the last tree to end takes it along.
 
-Where this process had children before it spawned any (a wrapper started them and then became us), orphans of theirs
-come to us as well, and to the first process of a container anybody's. There an orphan must prove that it is ours: by
-its mark, by a session of ours, or by having been seen below what we spawned. A child of our own that scrubs its
-environment, leaves its session and loses its parents before anybody looked is spared then.
+If this process had children before it spawned any (a wrapper started them and then became us), their orphans come to us
+as well; the first process of a container gets everyone's. Then an orphan must prove that it is ours: by its mark, by a
+session of ours, or by having been seen below a process that we spawned. A process of ours that removed its mark, left
+its session and lost its parents before we looked is spared then.
+
+`Tree` lists, `send` and `terminate` signal, `kill_tree` and `end_now` are the last rung, which nothing survives; `Exit`
+and `Outcome` are their results.
 """
 
 import os
@@ -30,41 +33,43 @@ from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, is_unreaped, live
 from acp_launch.process.table import Process, Table
 
-_met: set[Process] = set()  # who was seen below what we spawned, and lives as far as we know
+_met: set[Process] = set()  # processes seen below a spawned one that still live as far as we know
 
 
 class Tree:
-    """The tree of `spawned`; `alive` looks again each time, and remembers."""
+    """The tree of `spawned`. `alive` looks again each time, and remembers what it saw."""
 
     def __init__(self, spawned: Spawned) -> None:
         self.spawned = spawned
         self._seen: set[Process] = set()
-        self._sessions = {spawned.pid}  # it was started in a session of its own
+        self._sessions = {spawned.pid}  # it was started in its own session
 
     @property
     def leader(self) -> int:
         return self.spawned.pid
 
     def alive(self) -> list[Process]:
-        """Every living process of the tree, parents before children where that is known."""
+        """Return every living process of the tree, parents before children where that is known."""
         table = prepare.table()
         found: dict[int, Process] = {}
         _walk(table, self._roots(table), found)
-        # After the walk: what was orphaned while we walked has come to us by now.
+        # After the walk: processes orphaned meanwhile have come to us by now.
         _walk(table, (orphan for orphan in adopted(table) if self._is_ours(orphan)), found)
         self._seen = set(found.values())
         self._sessions |= {process.session for process in found.values()}
-        _met.difference_update(self._seen)  # equal, but perhaps of another session by now
+        _met.difference_update(self._seen)  # equal, but perhaps in another session by now
         _met.update(self._seen)
         return list(found.values())
 
     def alive_for_sure(self) -> list[Process]:
-        """Like `alive`; only believes in an empty list when it sees it twice, because the kernel may leave out a
-        process whose sibling exits at that moment (proc(5), "children")."""
+        """Like `alive`, but an empty list must be seen twice.
+
+        The kernel may leave out a process whose sibling exits at that moment (proc(5), "children").
+        """
         return self.alive() or self.alive()
 
     def reap(self) -> None:
-        """Fetch the status of those that died and are children of ours."""
+        """Fetch the status of the dead processes that are our children."""
         self.spawned.poll()
         reap_adopted()
 
@@ -97,7 +102,7 @@ def _walk(table: Table, roots: Iterable[Process], found: dict[int, Process]) -> 
 
 
 def descendants(table: Table) -> list[Process]:
-    """Every living process that came of what we spawned, whichever tree it is in, and orphans that came to us."""
+    """Return every living descendant of what we spawned, in any tree, and the orphans that came to us."""
     found: dict[int, Process] = {}
     _walk(table, (child for child in _children(table) if not _is_stranger(child)), found)
     _meet(table, set(found.values()))
@@ -105,7 +110,8 @@ def descendants(table: Table) -> list[Process]:
 
 
 def _meet(table: Table, now: set[Process]) -> None:
-    """A listing may leave somebody out (`alive_for_sure`), and who is orphaned is in none before it comes to us."""
+    """Remember the processes seen. A listing may omit one (`alive_for_sure`), and an orphan is in none before it comes
+    to us."""
     missing = [table.read(old.pid) for old in _met - now]
     now.update(seen for seen in missing if seen is not None and seen in _met and not seen.is_dead)
     _met.clear()
@@ -113,9 +119,9 @@ def _meet(table: Table, now: set[Process]) -> None:
 
 
 def _is_stranger(child: Process) -> bool:
-    """Whether nothing tells that a child of ours, who came after `prepare`, is no orphan of strangers.
+    """Whether a child of ours, which came after `prepare`, may be an orphan from outside the launch.
 
-    A guard has no other children than ours.
+    The children of a guard are always ours.
     """
     if child.parent != os.getpid() or is_unreaped(child) or not _adopts_strangers():
         return False
@@ -128,15 +134,17 @@ def _adopts_strangers() -> bool:
 
 
 def adopted(table: Table) -> list[Process]:
-    """Children of ours and of the guards that we did not start: neither spawned, nor there before, nor in our own
-    session."""
+    """Return children of ours and of the guards that we did not start.
+
+    They were neither spawned, nor there before, nor in our own session.
+    """
     if not prepare.IS_LINUX:
         return []
     return [child for child in _children(table) if not is_unreaped(child)]
 
 
 def _children(table: Table) -> list[Process]:
-    """Children of the guards; and children of ours that came after `prepare`, and are not in our own session."""
+    """Return children of the guards, and children of ours that came after `prepare` and are not in our own session."""
     guards = spawn.parent.pids() if spawn.parent else []
     ours = os.getsid(0)
     own = [child for child in children_of(os.getpid(), table) if child.session != ours]
@@ -149,7 +157,7 @@ def children_of(pid: int, table: Table) -> list[Process]:
 
 
 def reap_adopted() -> None:
-    """Fetch the status of adopted orphans that died, as init would: until then they look alive to whoever asks.
+    """Fetch the status of adopted orphans that died, as init would. Until then they look alive to other programs.
 
     The guards fetch those of their own.
     """
@@ -158,11 +166,11 @@ def reap_adopted() -> None:
             os.waitpid(orphan.pid, os.WNOHANG)
 
 
-# Signals that reach exactly whom they are meant for: identities are compared, groups are ours, nothing is recycled.
+# Signals reach exactly the intended processes: identities are compared, groups are ours, and no pid is recycled.
 
 
 def send(process: Process, number: signal.Signals) -> bool:
-    """Signal exactly this process; False when it is gone, recycled, or not ours to signal."""
+    """Signal exactly this process. Returns False if it is gone, recycled, or not ours to signal."""
     try:
         if prepare.IS_LINUX:
             return _send_by_descriptor(process, number)
@@ -172,7 +180,7 @@ def send(process: Process, number: signal.Signals) -> bool:
 
 
 def terminate(processes: Iterable[Process]) -> None:
-    """Ask all of them to end: each group once, so that nobody gets a second, "really now", TERM."""
+    """Ask all of them to end. Each group is signalled once: some programs treat a second TERM as an order to abort."""
     listed = list(processes)
     for group in {process.group for process in listed if process.group not in (0, 1, os.getpgrp())}:
         _send_to_group(group, [process for process in listed if process.group == group], signal.SIGTERM)
@@ -184,14 +192,15 @@ def terminate(processes: Iterable[Process]) -> None:
 def stop_groups(processes: Iterable[Process]) -> None:
     """STOP whole groups, in one step for the kernel: a fork bomb is faster than a listing, but not than that.
 
-    Only groups of other sessions, all of which were made below what we spawned.
+    Only groups of other sessions, which were all created below what we spawned.
     """
     ours = os.getsid(0)
     _signal_groups({process.group for process in processes if process.session != ours}, signal.SIGSTOP)
 
 
 def kill_groups(processes: Iterable[Process], leader: int) -> None:
-    """Where orphans do not come to us, the group reaches some that no listing shows. Never needed on Linux."""
+    """Kill groups whose orphans do not come to us, where a group reaches processes that no listing shows. Not needed on
+    Linux."""
     _signal_groups({leader, *(process.group for process in processes)}, signal.SIGKILL)
 
 
@@ -206,7 +215,7 @@ def _signal_groups(groups: set[int], number: signal.Signals) -> None:
 def _send_to_group(group: int, members: list[Process], number: signal.Signals) -> None:
     table = prepare.table()
     if not any(table.read(member.pid) == member for member in members):
-        return  # all gone: the number may name somebody else's group by now
+        return  # all gone: the number may name a foreign group by now
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
@@ -221,7 +230,7 @@ def _send_by_pid(process: Process, number: signal.Signals) -> bool:
 
 
 def _send_by_descriptor(process: Process, number: signal.Signals) -> bool:
-    """The pidfd pins the process before we compare, so the signal cannot go astray in between."""
+    """Signal through a pidfd. It pins the process before we compare, so that the signal cannot reach another one."""
     descriptor = pidfd.open_process(process)
     if descriptor is None:
         return False
@@ -234,35 +243,33 @@ def _send_by_descriptor(process: Process, number: signal.Signals) -> bool:
     return True
 
 
-# The last rung, which nothing survives: STOP everything, so that nobody can fork a replacement; KILL everything; reap;
-# look again. Round by round until a listing is empty, because the dead hand their orphans over to us (Linux) and those
-# show up in the next one.
-#
-# `end_now` does it without an event loop, for a `finally` that may run at any moment.
+# The last rung, which nothing survives: STOP everything, so that nothing can fork a replacement; KILL everything; reap;
+# look again. The dead hand their orphans over to us (Linux), and those appear in the next listing, so this goes on in
+# rounds until a listing is empty.
 
 
 BOUND = 5.0  # seconds for all rounds; SIGKILL itself takes microseconds, uninterruptible sleep may take for ever
-ROUND = 0.25  # seconds for one round's dead to be dead
+ROUND = 0.25  # seconds for the processes of one round to die
 _LISTINGS = 20  # a fork bomb may outrun a few STOP waves, not this many
 
 
 class Killable(Protocol):
-    """A tree, or what a launch has left."""
+    """A tree, or the processes that a launch left behind."""
 
     @property
     def leader(self) -> int:
-        """The group it was started as; 0 when there is none."""
+        """The group it was started as, or 0."""
 
     def alive(self) -> list[Process]: ...
 
     def alive_for_sure(self) -> list[Process]:
-        """Like `alive`; believes in an empty list only when it sees it twice."""
+        """Like `alive`, but an empty list must be seen twice."""
 
     def reap(self) -> None: ...
 
 
 def rounds(tree: Killable) -> Iterator[list[Process]]:
-    """Each step kills all that is alive and gives what to wait for; the end means an empty tree."""
+    """Kill all that is alive, in rounds. Each step yields the processes to wait for; it ends when the tree is empty."""
     tree.reap()
     while tree.alive_for_sure():
         stopped = _freeze(tree)
@@ -289,7 +296,7 @@ def _freeze(tree: Killable) -> list[Process]:
 
 
 async def kill_tree(tree: Tree) -> list[Process]:
-    """Run the rounds in the event loop; the last act before returning is a listing, whose survivors are returned."""
+    """Run the rounds in the event loop. Returns the survivors, from a listing at the very end."""
     from acp_launch.process.watch import until_gone
 
     deadline = time.monotonic() + BOUND
@@ -301,9 +308,9 @@ async def kill_tree(tree: Tree) -> list[Process]:
 
 
 def end_now(spawned: Spawned) -> list[Process]:
-    """Kill the whole tree, reap and close everything, at once; at most `BOUND` seconds. Nothing when already ended.
+    """Kill the whole tree, reap and close everything, without an event loop; at most `BOUND` seconds.
 
-    Returns the survivors, if the kernel would not let go of some.
+    Does nothing if it has ended already. It may run in any `finally`. Returns the survivors, if the kernel kept some.
     """
     if spawned.is_ended:
         return []
@@ -311,12 +318,12 @@ def end_now(spawned: Spawned) -> list[Process]:
     if spawned.is_fostered and spawned.status is None and spawn.parent is not None and not survivors:
         spawn.parent.await_word(spawned, within=BOUND)
     spawned.mark_ended()
-    spawned.close_all()  # not sooner: whoever ends with its stdin would be gone before we listed its descendants
+    spawned.close_all()  # not sooner: a process that ends with its stdin would be gone before we listed its descendants
     return survivors
 
 
 def end_all_now() -> None:
-    """`end_now` for whatever was spawned and has not been ended."""
+    """Call `end_now` for everything that was spawned and has not ended."""
     for spawned in live():
         end_now(spawned)
 
@@ -334,7 +341,7 @@ def _kill_blocking(tree: Tree) -> list[Process]:
 
 
 class Exit(Struct, frozen=True):
-    """`status` or `signal`, the other is None; both are when somebody else reaped the process."""
+    """How a process ended: `status` or `signal`; both are None if another process reaped it."""
 
     status: int | None
     signal: int | None
@@ -348,7 +355,7 @@ class Exit(Struct, frozen=True):
 
 
 def from_wait_status(status: int) -> Exit:
-    """What waitpid(2) reported, or `STATUS_LOST`."""
+    """Convert a status from waitpid(2), or `STATUS_LOST`."""
     if status == STATUS_LOST:
         return Exit(None, None)
     code = os.waitstatus_to_exitcode(status)
@@ -362,18 +369,18 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-# What stopping came to, as a value.
-
-
 class Rung(Struct, frozen=True):
-    """One step of the ladder; `after` is in seconds since stopping began."""
+    """One step of the ladder that stops a child; `after` is in seconds since the start."""
 
     name: str
     after: float
 
 
 class Outcome(Struct, frozen=True):
-    """`exit` is None when there was no process, and, like full `survivors`, when the kernel would not let it go."""
+    """The result of stopping a process.
+
+    `exit` is None if there was no process, or if the kernel would not end it; then `survivors` is not empty.
+    """
 
     exit: Exit | None
     rungs: tuple[Rung, ...]

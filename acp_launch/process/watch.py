@@ -1,7 +1,8 @@
 """
-Learning in the event loop that processes ended: from the guard that is their parent, or through their pid; never
-through their pipes, which a grandchild may hold open. With pidfds every wait ends within microseconds of the fact;
-without, a child of ours costs a thread.
+Waits for the end of processes, in the event loop.
+
+The news comes from the guard that is their parent, or through their pid; never through their pipes, which a grandchild
+may hold open. With pidfds every wait ends within microseconds of the fact; without, each child of ours needs a thread.
 """
 
 import asyncio
@@ -15,9 +16,9 @@ from acp_launch.process.table import Process
 
 
 def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
-    """Call once, in the running loop, when `spawned` has died; `spawned.status` is set by then.
+    """Call `call` once, in the running loop, when `spawned` has died; `spawned.status` is set by then.
 
-    Returns what takes the watch back.
+    Returns a function that removes the watch.
     """
     if spawned.is_fostered and spawned.status is None:
         return _wait_for_word(spawned, call)
@@ -30,7 +31,7 @@ def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
 
 
 def _wait_for_word(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
-    """Until its guard tells; should that die before, we are the parent, and wait for it ourselves."""
+    """Wait for its guard's report. If the guard dies first, we are the parent and wait ourselves."""
     loop = asyncio.get_running_loop()
     undo: list[Callable[[], None]] = []
     is_wanted = True
@@ -86,7 +87,7 @@ def _wait_in_thread(spawned: Spawned, call: Callable[[], None]) -> Callable[[], 
             loop.call_soon_threadsafe(in_loop)
 
     spawned.is_awaited_elsewhere = True
-    # A daemon: should the process outlive even SIGKILL (uninterruptible sleep), the interpreter can still end.
+    # A daemon: if the process outlives even SIGKILL (uninterruptible sleep), the interpreter can still exit.
     try:
         threading.Thread(target=wait, name=f"waitpid {spawned.pid}", daemon=True).start()
     except RuntimeError:  # no thread either
@@ -119,7 +120,7 @@ def _wait_for(pid: int) -> int:
 
 
 async def until_gone(processes: Iterable[Process], *, within: float) -> bool:
-    """Wait until all of them have died, at most `within` seconds; whether they have."""
+    """Wait until all of them have died, at most `within` seconds. Returns whether they have."""
     with opened(processes) as (descriptors, unwatchable):
         try:
             async with asyncio.timeout(within):

@@ -1,8 +1,8 @@
 """
 The line between the launcher and its guards: values, and descriptors that travel with them, through a socket pair.
 
-Each value is marshalled, its length before it: both ends are the same interpreter, one forked from the other. A socket
-cannot be opened through /proc as a pipe can, so no other process holds it open by accident.
+Each value is marshalled, after its length: both ends are the same interpreter, one forked from the other. Unlike a
+pipe, a socket cannot be opened through /proc, so no other process holds it open by accident.
 """
 
 import _socket
@@ -20,14 +20,14 @@ _MOST_DESCRIPTORS = 3  # with one value
 
 
 class Line:
-    """One end. `say` never blocks: what the socket does not take is kept for `flush`."""
+    """One end. `say` never blocks: what the socket does not take is held for `flush`."""
 
     def __init__(self, end: _socket.socket) -> None:
         end.setblocking(False)
         self._end = end
         self._owed: deque[tuple[bytes, Sequence[int]]] = deque()
         self._read = b""
-        self.descriptors: deque[int] = deque()  # those that came, in their order
+        self.descriptors: deque[int] = deque()  # the received descriptors, in their order
         self.is_over = False  # the other end is closed
 
     def fileno(self) -> int:
@@ -60,7 +60,7 @@ class Line:
             self.is_over = True
 
     def heard(self) -> list[Any]:
-        """The values that have arrived; sets `is_over` at the end."""
+        """Return the values that have arrived; sets `is_over` at the end."""
         while self._receive():
             pass
         values = []
@@ -70,7 +70,7 @@ class Line:
         return values
 
     def wait(self, seconds: float) -> bool:
-        """Until something arrives, or what is owed can be sent; False when neither happened in time."""
+        """Wait until something arrives, or owed data can be sent; False if neither happened in time."""
         poll = select.poll()
         poll.register(self._end.fileno(), select.POLLIN | (select.POLLOUT if self._owed else 0))
         return bool(poll.poll(max(0.0, seconds) * 1000))
@@ -88,7 +88,7 @@ class Line:
         return length if len(self._read) >= _LENGTH + length else None
 
     def _receive(self) -> bool:
-        """Whether there may be more."""
+        """Receive once. Returns whether there may be more."""
         if self.is_over:
             return False
         try:
@@ -125,5 +125,5 @@ def _ancillary(descriptors: Sequence[int]) -> list[tuple[int, int, bytes]]:
 
 
 def pair() -> tuple[_socket.socket, _socket.socket]:
-    """Two ends of a line, not inheritable."""
+    """Create the two ends of a line, not inheritable."""
     return _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)

@@ -1,13 +1,13 @@
 """
-Empty directories for servers that have nothing to do in the project: one for each, private, made for one launch.
+Empty working directories for servers that have no business in the project: one for each, private, for one launch.
 
-What a program looks for in the directory it is started in (modules, packages, settings) is not there, and the
-directories above are the user's own, since they lie in the state directory. Should a variable have led that into a
-project, they lie where temporary files go.
+Files that a program looks for in its working directory (modules, packages, settings) are not there, and the directories
+above are the user's own, since they lie in the state directory. If a variable has moved that into a project, they lie
+in the directory for temporary files.
 
-They go with the launch. It has one directory with theirs in it, and holds a lock there, which the kernel takes back
-however the launch ends: a directory whose lock is free was left by a launch that was killed, and the next one, or
-`reap`, removes it.
+They are removed with the launch. A launch has one directory that holds them, and locks it; the kernel releases the lock
+however the launch ends. An unlocked directory was left by a launch that was killed, and the next launch, or `reap`,
+removes it.
 """
 
 import os
@@ -29,10 +29,11 @@ Left = Callable[[str, Sequence[str]], None]
 
 @contextmanager
 def workdirs(state: Path, servers: Sequence[str], left: Left) -> Iterator[dict[str, Path]]:
-    """A directory for each of these servers, by its name. `left` is told what one has in its own at the end.
+    """Create a directory for each of these servers, by its name. `left` is told at the end what a server left in its
+    own.
 
     Raises:
-        StateError: there is no place for them.
+        StateError: no directory can be created.
     """
     ours, lock = _begun(state)
     try:
@@ -57,11 +58,11 @@ def _roots(state: Path) -> tuple[Path, ...]:
 
 
 def _begun(state: Path) -> tuple[Path, int]:
-    """A launch's directory in the first place that will do, and the descriptor that holds its lock."""
+    """Create the launch's directory in the first suitable place. Returns it with the descriptor of its lock."""
     reasons = []
     for root in _roots(state):
         if lies_in(root, grounds(root)):
-            reasons.append(f"{root}: it lies in a project, which could lay something in their way")
+            reasons.append(f"{root}: it lies in a project, which could place files in it")
             continue
         try:
             make_private(root)
@@ -69,8 +70,8 @@ def _begun(state: Path) -> tuple[Path, int]:
             return _locked(root)
         except OSError as error:
             reasons.append(f"{root}: {error.strerror or error}")
-    fix = "set ACP_LAUNCH_STATE_DIR to a directory of yours outside of any project, or give each server a cwd"
-    raise StateError("there is no place for the directories that servers run in", fix=fix, detail=reasons)
+    fix = "set ACP_LAUNCH_STATE_DIR to your own directory outside of any project, or give each server a cwd"
+    raise StateError("cannot create the directories that servers run in", fix=fix, detail=reasons)
 
 
 def _each(ours: Path, servers: Sequence[str]) -> dict[str, Path]:
@@ -78,11 +79,11 @@ def _each(ours: Path, servers: Sequence[str]) -> dict[str, Path]:
         return {name: _made(ours / str(index)) for index, name in enumerate(servers)}
     except OSError as error:
         fix = "make room there, or give each server a cwd"
-        raise StateError(f"no directory can be made in {ours}: {error.strerror or error}", fix=fix) from error
+        raise StateError(f"cannot create a directory in {ours}: {error.strerror or error}", fix=fix) from error
 
 
 def _locked(root: Path) -> tuple[Path, int]:
-    """A new directory, and the descriptor that holds its lock."""
+    """Create a directory. Returns it with the descriptor of its lock."""
     for _ in range(_ATTEMPTS):
         made = _made(root / f"{BEGINNING}{os.urandom(8).hex()}")
         try:
@@ -97,7 +98,7 @@ def _locked(root: Path) -> tuple[Path, int]:
 
 def _made(directory: Path) -> Path:
     directory.mkdir(0o700)
-    directory.chmod(0o700)  # whatever the umask takes away
+    directory.chmod(0o700)  # whatever the umask removes
     return directory
 
 
@@ -123,7 +124,7 @@ def _remove_deserted(directory: Path) -> None:
 
 
 def _is_ours(lock: int) -> bool | None:
-    """Whether we hold the lock now. None where locks cannot be had, and so old and new are not told apart."""
+    """Whether we hold the lock now. None without lock support, so that old and new cannot be distinguished."""
     try:
         return take_lock(lock)
     except OSError:
@@ -133,12 +134,12 @@ def _is_ours(lock: int) -> bool | None:
 def _names(directory: Path) -> list[str]:
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208
-    except OSError:  # never made, or not there any more
+    except OSError:  # not created yet, or removed
         return []
 
 
 def _remove(directory: Path) -> None:
-    """What resists, because a server took rights away or another user wrote it, is for the next launch to try."""
+    """Remove it. What resists, because a server removed rights or another user wrote it, is left to the next launch."""
     for name in _names(directory):
         if name != LOCK:
             _remove_empty(directory / name)

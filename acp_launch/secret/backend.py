@@ -1,9 +1,11 @@
 """
-One keyring backend, chosen on purpose: by the user's own settings, else by the user's settings for the keyring library,
-else by the platform. Nothing is discovered, and what is merely installed is never used.
+The choice of a keyring backend.
 
-A plaintext backend is used only when our own settings name it: the other two places are shared with tools for which
-that may be good enough.
+The user's own settings come first, then the user's settings for the keyring library, then the platform's default.
+Nothing is discovered, and a backend that is merely installed is never used.
+
+A plaintext backend is used only if our own settings name it: the other two places are shared with tools for which that
+may be good enough.
 """
 
 import os
@@ -28,16 +30,16 @@ _TITLES = {SECRET_SERVICE: "Secret Service", MACOS: "macOS Keychain", WINDOWS: "
 _PLAINTEXT = ("plaintext", "cleartext", "unencrypted", "insecure")
 _NO_PLACE = {
     "keyring.backends.null.Keyring": "turns keyrings off",
-    "keyring.backends.fail.Keyring": "only ever fails",
-    "keyring.backends.chainer.ChainerBackend": "tries all others in turn, and nobody can tell where a secret ends up",
+    "keyring.backends.fail.Keyring": "always fails",
+    "keyring.backends.chainer.ChainerBackend": "tries all others in turn, so the place of a secret is unknown",
 }
 
 
 class Choice(Struct, frozen=True):
-    name: str  # of a class, in full
-    place: str = ""  # where a person chose it; empty when the platform did
-    undo: str = ""  # how to choose nothing there
-    folder: str = ""  # where Python shall look for it, too
+    name: str  # the full name of a class
+    place: str = ""  # where the user chose it; empty if the platform did
+    undo: str = ""  # how to undo that choice
+    folder: str = ""  # a further directory for Python's import
     ours: bool = False
 
     @property
@@ -45,12 +47,13 @@ class Choice(Struct, frozen=True):
         return f"keyring ({_TITLES.get(self.name, self.name)})"
 
     @property
-    def way_out(self) -> str:
+    def other_choice(self) -> str:
         return f"{self.undo}, or name another one there" if self.undo else USE_A_FILE
 
 
 def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: str = sys.platform) -> Choice:
-    """
+    """Choose the backend.
+
     Raises:
         StoreFault: the keyring library's configuration cannot be read.
     """
@@ -61,29 +64,30 @@ def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: s
         return Choice(name, VARIABLE, f"unset {VARIABLE}")
     root = config_root(environ, platform=platform)
     if root and _is_projects(root):
-        root = None  # a variable that leads into the project, which shall not say which code is run
+        root = None  # a project must not choose which code runs
     chosen = _configured(root / "keyringrc.cfg") if root else None
     return chosen or Choice(_BY_PLATFORM.get(platform, SECRET_SERVICE))
 
 
 def config_root(environ: Mapping[str, str], *, platform: str = sys.platform) -> Path | None:
-    """
-    As keyring.util.platform_.config_root, which costs the import of the whole library. But what is not absolute does
-    not count (the XDG rule): a project that we happen to be in shall not say which code is run.
+    """Return the directory of the keyring library's configuration.
+
+    Like keyring.util.platform_.config_root, which costs the import of the whole library. Unlike it, relative paths do
+    not count (the XDG rule): a project that contains the current directory must not choose which code runs.
     """
     if platform == "win32":
         data = _absolute(environ.get("LOCALAPPDATA")) or _absolute(environ.get("ProgramData"))
         return data and data / "Python Keyring"
-    home = _absolute(environ.get("HOME")) or _absolute(os.path.expanduser("~"))  # noqa: PTH111 - which gives up quietly
+    home = _absolute(environ.get("HOME")) or _absolute(os.path.expanduser("~"))  # noqa: PTH111 - it does not raise
     root = _absolute(environ.get("XDG_CONFIG_HOME")) or (home and home / ".config")
     return root and root / "python_keyring"
 
 
 def _is_projects(root: Path) -> bool:
-    """Whether it lies in a project around the directory we are in."""
+    """Whether `root` lies in a project around the current directory."""
     try:
         here = Path.cwd()
-    except OSError:  # it is gone
+    except OSError:  # the current directory was removed
         return False
     return lies_in(root, grounds(here))
 
@@ -93,7 +97,7 @@ def _absolute(written: str | None) -> Path | None:
 
 
 def _configured(path: Path) -> Choice | None:
-    """What keyringrc.cfg says; None when there is none, or when it names no backend."""
+    """Return the choice of keyringrc.cfg, or None if there is no such file or it does not name a backend."""
     if not path.is_file():
         return None
     from configparser import Error, RawConfigParser
@@ -104,23 +108,23 @@ def _configured(path: Path) -> Choice | None:
         name = config.get("backend", "default-keyring", fallback="").strip()
         folder = config.get("backend", "keyring-path", fallback="").strip()
         folder = folder and str(path.parent / Path(folder).expanduser())
-    except (OSError, UnicodeError, Error, RuntimeError) as error:  # RuntimeError: the home of nobody
-        reason = f"{path}, the keyring library's configuration, cannot be read ({type(error).__name__})"
+    except (OSError, UnicodeError, Error, RuntimeError) as error:  # RuntimeError: the home of an unknown user
+        reason = f"cannot read {path}, the keyring library's configuration ({type(error).__name__})"
         raise StoreFault("unavailable", reason, fix=f"correct {path}, or remove it") from None
     return Choice(name, str(path), f"remove default-keyring from {path}", folder) if name else None
 
 
 def load(choice: Choice) -> Any:
-    """The one backend, made. To be called where nobody can be asked (`quiet`).
+    """Create the backend. Call this only within `without_prompts`.
 
     Raises:
-        StoreFault: it is one we refuse, or there is no such backend, or not on this machine.
+        StoreFault: acp-launch refuses the backend, or it does not exist, or it does not work on this machine.
     """
     _refuse(choice, [choice.name])
     backend = _imported(choice)
-    # Also by what it really is: a name can be an alias, and its class a child of one that is refused.
+    # Check the class too: a name can be an alias, and the class a subclass of a refused one.
     _refuse(choice, [_described(base) for base in backend.__mro__])
-    _ = backend.priority  # raises, with the reason, what is not usable here
+    _ = backend.priority  # raises, with the reason, if it cannot be used here
     return backend()
 
 
@@ -129,15 +133,17 @@ def _imported(choice: Choice) -> Any:
 
     module, _, name = choice.name.rpartition(".")
     if choice.folder and choice.folder not in sys.path:
-        sys.path.insert(0, choice.folder)  # for good, as the library does: a backend may import more when it works
+        sys.path.insert(0, choice.folder)  # stays, as in the library: a backend may import more when it works
     try:
         found = getattr(import_module(module), name, None)
-    except (ImportError, ValueError) as error:  # ValueError: no module in the name at all
+    except (ImportError, ValueError) as error:  # ValueError: the name has no module
         raise _unusable(choice, f"cannot be imported: {sentence(error)}") from None
     from keyring.backend import KeyringBackend
 
     if not (isinstance(found, type) and issubclass(found, KeyringBackend)):
-        raise _unusable(choice, "does not exist: there is no such class" if found is None else "is no keyring backend")
+        raise _unusable(
+            choice, "does not exist: there is no such class" if found is None else "is not a keyring backend"
+        )
     return found
 
 
@@ -147,15 +153,15 @@ def _refuse(choice: Choice, names: Iterable[str]) -> None:
             raise _unusable(choice, _NO_PLACE[name])
         if not choice.ours and any(word in name.lower() for word in _PLAINTEXT):
             allow = f'or allow it in config.yaml: "secrets: {{keyring: {{backend: {choice.name}}}}}"'
-            raise _unusable(choice, "would keep secrets in plain text", fix=f"{choice.undo}, {allow}")
+            raise _unusable(choice, "stores secrets in plain text", fix=f"{choice.undo}, {allow}")
 
 
 def _unusable(choice: Choice, why: str, *, fix: str = "") -> StoreFault:
     chosen = f" (chosen by {choice.place})" if choice.place else ""
-    return StoreFault("unavailable", f"the keyring backend {choice.name}{chosen} {why}", fix=fix or choice.way_out)
+    return StoreFault("unavailable", f"the keyring backend {choice.name}{chosen} {why}", fix=fix or choice.other_choice)
 
 
 def _described(base: type) -> str:
-    """Its full name; file backends also have a scheme, "no encryption" or one that encrypts."""
+    """Return the full name of a class. File backends also have a scheme: "no encryption" or one that encrypts."""
     scheme = str(getattr(base, "scheme", ""))
     return f"{base.__module__}.{base.__qualname__}" + (" plaintext" if scheme.startswith("no enc") else "")

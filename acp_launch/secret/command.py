@@ -1,9 +1,9 @@
 """
-The user's own program as a store: one call for each name, which prints the value (`op read …`, `pass show …`).
+The `command` store: a program of the user that prints a value, called once for each name (`op read …`, `pass show …`).
 
-It only reads. Programs do not agree on what an exit status means, so any but 0 is `unavailable`, with the last lines
-of stderr as the reason; an empty answer is `missing`. What a program printed on stdout is never shown, nor is what
-looks like a credential on stderr.
+It only reads. Programs do not agree on exit statuses, so any status but 0 is `unavailable`, with the last lines of
+stderr as the reason; an empty answer is `missing`. The program's stdout is never shown, and neither is text on stderr
+that looks like a credential.
 """
 
 import re
@@ -18,19 +18,19 @@ from acp_launch.secret.detect import masked
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, State, StoreFault
 
 PLACEHOLDER = "{name}"
-AT_ONCE = 8  # programs at a time: each may be a hundred megabytes of somebody's runtime
+AT_ONCE = 8  # programs at a time: each may load a runtime of a hundred megabytes
 LINES, LINE_LENGTH = 3, 200  # of stderr in a reason; characters
 
 
 class Ending(Protocol):
-    """Its text continues a sentence: `exited with status 1`."""
+    """How the program ended. Its text continues a sentence: `exited with status 1`."""
 
     @property
     def status(self) -> int | None: ...
 
 
 class Captured(Protocol):
-    """What one call gave. `out` may end early, when it is longer than any secret."""
+    """The result of one call. `out` may be cut when it is longer than any secret."""
 
     @property
     def ending(self) -> Ending: ...
@@ -42,11 +42,11 @@ class Captured(Protocol):
     def timed_out(self) -> bool: ...
 
 
-Run = Callable[[Sequence[str], float], Captured]  # argv and seconds; raises LaunchError when it cannot be started
+Run = Callable[[Sequence[str], float], Captured]  # argv and seconds; raises LaunchError if the program does not start
 
 
 def open_command(argv: Sequence[str], *, limit: float, run: Run) -> "CommandStore":
-    """The store whose values `argv` prints; `limit` is for each name, in seconds."""
+    """Return the store whose values `argv` prints; `limit` is for each name, in seconds."""
     return CommandStore(argv, limit, run)
 
 
@@ -62,7 +62,7 @@ class CommandStore:
         return f"command ({self._program})"
 
     def prepare(self, *, writing: bool = False) -> None:
-        """The program asks for itself what it needs, in its own way. Nobody is asked for a value it cannot take."""
+        """Refuse to write. To read, the program itself asks for what it needs."""
         if writing:
             raise self._only_reads()
 
@@ -78,18 +78,20 @@ class CommandStore:
         raise self._only_reads()
 
     def names(self) -> Mapping[str, float | None] | None:
-        """Programs have no common way to list."""
+        """Return None: programs have no common way to list."""
         return None
 
     def _require_placeholder(self) -> None:
-        """The settings check says so too, with its line."""
+        """Refuse a command without a placeholder. The settings check reports it too, with its line."""
         if not any(PLACEHOLDER in argument for argument in self._argv[1:]):
-            reason = f"no argument of the command holds {PLACEHOLDER}, so it would answer the same for every secret"
+            reason = (
+                f"no argument of the command holds {PLACEHOLDER}, so it would print the same value for every secret"
+            )
             raise StoreFault("unavailable", reason, fix="correct secrets.command in config.yaml")
 
     def _outcome(self, name: str) -> Outcome:
         if _leads_elsewhere(name, self._argv):
-            reason = f'"{name}" would be an option or another folder to {self._program}'
+            reason = f'"{name}" would be an option or another directory for {self._program}'
             return self._failed("denied", reason, "choose another name")
         try:
             captured = self._run([argument.replace(PLACEHOLDER, name) for argument in self._argv], self._limit)
@@ -104,10 +106,10 @@ class CommandStore:
             return self._too_large()
         if captured.timed_out:
             reason = f"{self._program} did not answer within {self._limit:g} s{_last(captured.err)}"
-            return self._failed("unavailable", reason, "call it yourself once: it may be waiting for you to sign in")
+            return self._failed("unavailable", reason, "run it once yourself: it may be waiting for you to sign in")
         if captured.ending.status != 0:
             reason = f"{self._program} {captured.ending}{_last(captured.err)}"
-            return self._failed("unavailable", reason, f'call it yourself for "{name}" until it answers')
+            return self._failed("unavailable", reason, f'run it yourself for "{name}", and correct what it reports')
         return self._answered(captured.out)
 
     def _answered(self, out: bytes) -> Outcome:
@@ -120,23 +122,23 @@ class CommandStore:
             return self._failed("unavailable", f"{self._program} printed something that is not UTF-8", _ENCODE)
         if "\0" in text:
             return self._failed("unavailable", f"{self._program} printed a NUL character", _ENCODE)
-        missing = Outcome("missing", self.label, fix=f"put it there with {self._program} itself")
+        missing = Outcome("missing", self.label, fix=f"add it with {self._program}")
         return Outcome("found", self.label, Secret(text)) if text else missing
 
     def _too_large(self) -> Outcome:
-        reason = f"{self._program} printed more than {MAX_VALUE} bytes, the most a secret may have"
+        reason = f"{self._program} printed more than {MAX_VALUE} bytes; a secret may have at most that"
         return self._failed("too large", reason, "check that it prints one secret and nothing else")
 
     def _failed(self, state: State, reason: str, fix: str) -> Outcome:
         return Outcome(state, self.label, reason=reason, fix=fix)
 
     def _only_reads(self) -> StoreFault:
-        fix = f"change it with {self._program} itself, or choose another secrets.store in config.yaml"
-        return StoreFault("denied", "the store is a command, which only reads", fix=fix)
+        fix = f"change it with {self._program}, or choose another secrets.store in config.yaml"
+        return StoreFault("denied", "the store is a command, which is read-only", fix=fix)
 
 
 def _in_parallel(work: Callable[[str], Outcome], names: Sequence[str]) -> dict[str, Outcome]:
-    """In threads that end with the last of their commands, each bounded; daemons, so that Ctrl-C waits for none."""
+    """Run the work for each name in threads, and wait for all. Daemons, so that Ctrl-C need not wait for them."""
     waiting = deque(names)
     outcomes: dict[str, Outcome] = {}
     failures: list[BaseException] = []
@@ -160,7 +162,7 @@ def _in_parallel(work: Callable[[str], Outcome], names: Sequence[str]) -> dict[s
 
 
 def _started(threads: Iterable[Thread]) -> list[Thread]:
-    """As many of them as the system allows."""
+    """Start as many threads as the system allows."""
     started = []
     for thread in threads:
         try:
@@ -182,27 +184,28 @@ _ENCODE = "store it as text, base64-encoded for instance"
 
 
 def _leads_elsewhere(name: str, argv: Sequence[str]) -> bool:
-    """A profile chooses names; the user alone chooses options and folders."""
+    """Whether the name would be an option or another directory. A profile chooses names; only the user chooses
+    those."""
     is_option = name.startswith("-") and any(argument.startswith(PLACEHOLDER) for argument in argv)
     return is_option or not {".", ".."}.isdisjoint(name.split("/"))
 
 
 def _without_line_end(out: bytes) -> bytes:
-    """The one that programs print after a value; more are part of it."""
+    """Remove the one line end that programs print after a value. Further ones are part of it."""
     return out[:-2] if out.endswith(b"\r\n") else out.removesuffix(b"\n")
 
 
-_STYLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before a credential, or in it, would hide its shape
+_STYLE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")  # colours; one before or in a credential would hide its shape
 
 
 def _last(err: Sequence[str]) -> str:
-    """The end of stderr as part of a sentence, with nothing in it that could drive a terminal, or is secret."""
+    """Return the end of stderr as part of a sentence, without control characters and secrets."""
     lines = [_visible(line.strip()[:LINE_LENGTH]) for line in _discreet(err)]
     return f": {' / '.join(lines)}" if lines else ""
 
 
 def _discreet(err: Sequence[str]) -> list[str]:
-    """Masked whole lines: half a credential looks like none. Only a key file is one in several."""
+    """Mask whole lines, because half a credential is not recognized. Only a key file spans several lines."""
     text = _STYLE.sub("", "\n".join(err))
     if "-----BEGIN" in text:
         text = masked(text)

@@ -1,12 +1,13 @@
 """
-Where a literal looks like a credential, and how sure that is. Pure; nothing found is ever part of an answer.
+Credentials in text: where a literal looks like one, and how sure that is. Pure; a result never holds the credential.
 
-    certain      a known issuer's shape, a password in a url, what follows Bearer or Basic in an Authorization header
-    likely       its name says credential (`wording.noun`), and it is not plainly something else
-    random       whatever its name, characters nobody would type: long, mixed, without a pattern
-    placeholder  stands where a credential belongs, and is none
+    certain      the shape of a known issuer, a password in a url, the value after Bearer or Basic in an
+                 Authorization header
+    likely       its name announces a credential (`noun`), and it is not plainly something else
+    random       long and mixed characters without a pattern, whatever the name
+    placeholder  stands where a credential belongs, and is not one
 
-`${…}` stands for something else and is not looked at, but for the default in it: that is a literal like any other.
+A reference `${…}` is not inspected, except for the default in it: that is a literal like any other.
 """
 
 import re
@@ -24,17 +25,16 @@ from msgspec import Struct
 
 from acp_launch.secret.value import MASK
 
-# What the credentials of well-known issuers look like: a beginning nobody else uses, then an alphabet and a length.
+# Shapes of credentials from well-known issuers: a distinctive prefix, then an alphabet and a length.
 #
-# Lengths are those the issuers publish or print today, open at the end where they have grown before. A beginning that
-# is also a word elsewhere (`sk-`, `npm_`, `hf_`) needs a body strict enough for `sk-learn` and `npm_config_cache`. What
-# may fail after a scan (a look ahead, the head of a JSON web token) is bounded, so that a text from a stranger costs
-# linear time. Pure.
+# Lengths are those the issuers publish or print today, without an upper limit where they have grown before. A prefix
+# that is also a word elsewhere (`sk-`, `npm_`, `hf_`) needs a body strict enough to exclude `sk-learn` and
+# `npm_config_cache`. Lookaheads and the header of a JSON web token are bounded, so that hostile text costs linear time.
 
 
 _ALNUM, _WORD, _HEX = "[A-Za-z0-9]", "[A-Za-z0-9_-]", "[0-9a-f]"
 
-# (what it looks like, its beginning, the rest); both are regular expressions, and the first row that fits wins
+# (description, prefix, rest); prefix and rest are regular expressions, and the first matching row wins
 _ISSUED = (
     ("a GitHub token", "gh[pousr]_", rf"{_ALNUM}{{36,}}"),
     ("a GitHub token", "github_pat_", r"\w{36,}"),
@@ -105,12 +105,12 @@ _ISSUED = (
     ("a JSON web token", "eyJ", rf"{_WORD}{{8,600}}\.{_WORD}{{8,}}\.{_WORD}{{8,}}"),
     ("a private key", "-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?", r"-----[^-]*(?:-----END [A-Z0-9 ]*-----)?"),
 )
-_START = r"(?<![A-Za-z0-9])(?=[-A-Za-z0-9])"  # the second half says quickly where none of the rows can begin
+_START = r"(?<![A-Za-z0-9])(?=[-A-Za-z0-9])"  # the second half quickly excludes positions where no row can begin
 _WHAT = {f"w{index}": what for index, (what, _, _) in enumerate(_ISSUED)}
 
 
 class Shape(Struct, frozen=True):
-    """Where in a text, as a slice, is what; `body` is where its beginning ends."""
+    """A credential of a known shape, as a slice of the text. `body` is where its prefix ends."""
 
     start: int
     body: int
@@ -119,7 +119,7 @@ class Shape(Struct, frozen=True):
 
 
 def shapes(text: str) -> Iterator[Shape]:
-    """Every credential of a known shape, from left to right."""
+    """Yield every credential of a known shape, from left to right."""
     for match in _whole().finditer(text):
         name = match.lastgroup
         assert name is not None
@@ -128,7 +128,7 @@ def shapes(text: str) -> Iterator[Shape]:
 
 
 def beginnings(text: str) -> Iterator[Shape]:
-    """Every place where one begins, followed by any word at all, or by dots: cut off, or not meant to be real."""
+    """Yield every known prefix followed by any word or by dots: a credential that was cut off, or an example."""
     for match in _begun().finditer(text):
         name = match.lastgroup
         assert name is not None
@@ -149,7 +149,7 @@ def _begun() -> re.Pattern[str]:
 
 
 def _is_jwt(text: str) -> bool:
-    """Whether the first part is JSON that names an algorithm."""
+    """Whether the first part is JSON with an algorithm."""
     head = text.partition(".")[0]
     try:
         header = loads(urlsafe_b64decode(head + "=" * (-len(head) % 4)))
@@ -158,9 +158,8 @@ def _is_jwt(text: str) -> bool:
     return isinstance(header, dict) and "alg" in header
 
 
-# What words tell about a credential: names that announce one, values that are plainly something else, and placeholders.
-#
-# English only, as the names of variables, headers and options are. Pure.
+# Words in names and values: names that announce a credential, values that are plainly something else, placeholders.
+# English only, as the names of variables, headers and options are.
 
 
 def _words(text: str) -> frozenset[str]:
@@ -180,7 +179,7 @@ _ENDINGS = ("password", "passwd", "token", "apikey", "secret")  # PGPASSWORD, au
 _KEYS = _words("api access private secret auth account admin master service signing encryption subscription role")
 _LAST = {"cookie", "cookies"}
 _ALONE = {"pass", "pwd", "pat"}  # `PWD` is a directory, `pass` a program; `DB_PWD` is a password
-# What `TOKEN_FILE`, `SECRET_NAME` or `PUBLIC_API_KEY` holds is none.
+# `TOKEN_FILE`, `SECRET_NAME` and `PUBLIC_API_KEY` do not hold a credential.
 _ABOUT = _words(
     "file filename path dir directory url uri endpoint host hostname port domain server address sock socket ttl type"
     " mode method scheme strategy policy provider backend store manager name user username email id ids header prefix"
@@ -192,7 +191,7 @@ _RULES_OUT = _words("public publishable pub max min num no use is has enable dis
 
 _PLAIN = re.compile(
     r"""(?:
-      .{0,4}                                             # too short for anybody's secret
+      .{0,4}                                             # too short for a secret
     | [-+]?[\d.,:_]{1,7} | \d+(?:\.\d+)?\s?[a-zA-Z]{1,3}   # a number, a time, 30s, 64MiB
     | \d{4}-\d\d-\d\d(?:[T ][\d:.+Z-]*)?                   # a date
     | (?:~|\.{1,2})?[/\\].* | [A-Za-z]:[/\\].* | file:.*   # a path
@@ -207,7 +206,7 @@ _PLAIN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _PHRASE = re.compile(r"[A-Za-z]+[0-9]?(?:[-_ .:][A-Za-z]+[0-9]?)*")
-LONGEST = 1000  # characters; nothing longer is a word, a path or a placeholder somebody typed
+LONGEST = 1000  # characters; words, paths and placeholders that a person typed are shorter
 
 _MARKS = _words(
     "your my insert enter put add replace replaceme change changeme changeit todo fixme tbd example placeholder dummy"
@@ -226,7 +225,10 @@ _SHELL = re.compile(r"\$[A-Za-z_]\w{0,60}|%[A-Za-z_]\w{0,60}%")
 
 
 def noun(name: str) -> str:
-    """What a variable, header, option or query of this name holds: `a password`; empty when it names no credential."""
+    """Return the kind of credential that a variable, header, option or query of this name holds: `a password`.
+
+    Empty if the name does not announce a credential.
+    """
     words = [word.lower() for word in _WORDS.findall(name[-100:])]
     if not words or words[-1] in _ABOUT or not _RULES_OUT.isdisjoint(words):
         return ""
@@ -239,14 +241,15 @@ def _noun(words: Sequence[str], index: int) -> str:
         return "a key" if index and words[index - 1] in _KEYS else ""
     if word in _ALONE and len(words) == 1:
         return ""
-    if word in _LAST:  # COOKIE_POLICY is none
+    if word in _LAST:  # COOKIE_POLICY does not hold one
         return "a cookie" if index == len(words) - 1 else ""
     ending = next((ending for ending in _ENDINGS if word.endswith(ending)), "")
     return _NOUNS.get(word) or _NOUNS.get(ending, "")
 
 
 def is_plain(literal: str, what: str) -> bool:
-    """Whether this is no credential, whatever its name says: a path, a number, a word. `what` is its name's noun."""
+    """Whether this is not a credential, whatever its name says: a path, a number, a word. `what` is the noun of its
+    name."""
     if len(literal) > LONGEST:
         return False
     if _PLAIN.fullmatch(literal):
@@ -255,7 +258,8 @@ def is_plain(literal: str, what: str) -> bool:
 
 
 def is_placeholder(literal: str) -> bool:
-    """Whether this only holds a credential's place. Made of common words and filling, so it can be shown."""
+    """Whether this only holds the place of a credential. It consists of common words and filling, so it can be
+    shown."""
     if len(literal) > LONGEST:
         return False
     if any(pattern.fullmatch(literal) for pattern in (_FILLER, _BRACKETED, _SHELL)) or literal.lower() in _BARE:
@@ -264,7 +268,7 @@ def is_placeholder(literal: str) -> bool:
 
 
 def is_filling(rest: str) -> bool:
-    """The same for what follows the beginning of a known shape: `xxxx` after `ghp_`, `your-key` after `sk-`."""
+    """The same for the text after a known prefix: `xxxx` after `ghp_`, `your-key` after `sk-`."""
     if len(rest) > LONGEST:
         return False
     words = [word.lower() for word in re.findall(r"[A-Za-z0-9]+", rest)]
@@ -273,15 +277,15 @@ def is_filling(rest: str) -> bool:
 
 
 def is_filled(body: str) -> bool:
-    """Whether text of a credential's shape was made up: `xxxx…`, `AKIAIOSFODNN7EXAMPLE`."""
+    """Whether text with the shape of a credential was made up: `xxxx…`, `AKIAIOSFODNN7EXAMPLE`."""
     return len(set(body)) <= 3 or _FILLED.search(body) is not None
 
 
 Certainty = Literal["certain", "likely", "random", "placeholder"]
-LEAST_RANDOM = 20  # characters; below that, words and numbers are too often as mixed
-GONE = "\0"  # stands for each character of a reference; no text of a profile holds one
+LEAST_RANDOM = 20  # characters; shorter words and numbers are too often as mixed
+GONE = "\0"  # replaces each character of a reference; the text of a profile never holds it
 
-# Real ones and those misspelt a little; anything else in braces is text like the text around it.
+# Valid references and slightly misspelt ones. Anything else in braces is ordinary text.
 REFERENCE = re.compile(
     r"""(?<!\$)\$\{(?:
         s[a-z]{3,6}[:.][\w./\s-]{1,80} | env[:.][\w./-]{1,80} | [a-z_]{1,40}
@@ -302,21 +306,24 @@ _ASSIGNED = re.compile(r"(?:(?:bearer|basic|token)\s+)?[^\s\"'&;,}\]]+", re.IGNO
 _NAME_BEFORE = re.compile(r"(?P<name>[A-Za-z_][\w-]*)[\"']?\s*[:=]\s*[\"']?$")  # right before a value
 _BEARER = re.compile(r"\bBearer\s+(?P<value>(?=\S*[0-9])[\w.~+/-]{8,}=*)")
 _LONG = re.compile(rf"[A-Za-z0-9+]{{{LEAST_RANDOM},}}={{0,2}}")
-_KEY_LINE = re.compile("[A-Za-z0-9+]{20}")  # of a private key; without one, its first line is only spoken of
-# What `--key` takes, whose name alone says little.
+_KEY_LINE = re.compile("[A-Za-z0-9+]{20}")  # of a private key; without such a line the text only mentions a key
+# Values of `--key`, a name that says little by itself.
 _KEY = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=\S*[0-9])(?=\S*[A-Za-z])[\w~+-]{16,}", re.IGNORECASE)
 _CHUNK = re.compile(r"[^\s=,;\"'(\[{]*$")  # back to the beginning of a path or an address
 _CUT = re.compile(r"(?<=://)[^\s/?#@:\"]*:(?!\d{1,5}\.\.\.)[^\s/?#@\"]+(?=\.\.\.)")  # before its @
-# These identify something, and are as long and as mixed as what is secret.
+# Identifiers, which are as long and as mixed as credentials.
 _IDENTIFIES = re.compile(
     r"(?i)(?:^|[-_])(?:ids?|uuid|guid|sha\d*|md5|hash|digest|checksum|commit|rev|revision|ref|version|fingerprint"
     r"|integrity|etag|image|model|tag|path|file|dir)$|public"
 )
-_NOT_SECRET = re.compile(r"(?:sha\d{1,3}[-:=]|@|#|ssh-\w+\s)$")  # what is right before: a digest, a pin, a public key
+_NOT_SECRET = re.compile(r"(?:sha\d{1,3}[-:=]|@|#|ssh-\w+\s)$")  # right before the value: a digest, a pin, a public key
 
 
 class Sighting(Struct, frozen=True):
-    """A slice of the text. `name` is what the text calls it (`--token=…`); `shown` a placeholder as it may be shown."""
+    """A slice of the text that looks like a credential.
+
+    `name` is its name in the text (`--token=…`); `shown` is a placeholder that may be shown.
+    """
 
     start: int
     end: int
@@ -327,7 +334,8 @@ class Sighting(Struct, frozen=True):
 
 
 def sightings(text: str, name: str = "") -> tuple[Sighting, ...]:
-    """Everything in `text` that looks like a credential, from left to right; `name` is what the whole is called."""
+    """Return everything in `text` that looks like a credential, from left to right. `name` is the name of the whole
+    text."""
     defaults = (_moved(found, match.start("default")) for match in _defaults(text) for found in _default(match))
     identified = _IDENTIFIES.search(name) is not None
     nameless = (found for found in _nameless(text) if not (identified and found.certainty == "random"))
@@ -335,7 +343,7 @@ def sightings(text: str, name: str = "") -> tuple[Sighting, ...]:
 
 
 def issued(text: str) -> tuple[Sighting, ...]:
-    """What is certain wherever it stands, in a file that nobody has read yet: known shapes, and passwords in urls."""
+    """Return what is certain without context, in a file not read before: known shapes, and passwords in urls."""
     passwords = (found for found in _in_urls(text) if "${" not in text[found.start : found.end])
     found = _apart((*_shaped(text), *passwords))
     return tuple(one for one in found if one.certainty == "certain" and not _is_mention(text, one))
@@ -346,7 +354,7 @@ def _is_mention(text: str, found: Sighting) -> bool:
 
 
 def masked(text: str) -> str:
-    """A message without the credentials it quotes, those that were cut off with `...` included."""
+    """Mask the credentials in a message, including those that were cut off with `...`."""
     for found in reversed(sightings(text)):
         if found.certainty != "placeholder":
             text = text[: found.start] + MASK + text[found.end :]
@@ -357,7 +365,7 @@ def masked(text: str) -> str:
 
 
 def _opened(text: str) -> str:
-    """As long as `text`, with every reference gone but for its default."""
+    """Blank out every reference except its default. The length stays the same."""
 
     def gone(match: re.Match[str]) -> str:
         default = match["default"] or ""
@@ -379,7 +387,7 @@ def _moved(found: Sighting, by: int) -> Sighting:
 
 
 def _apart(found: Iterable[Sighting]) -> tuple[Sighting, ...]:
-    """Of those that overlap, the surest; placeholders are as sure as anything."""
+    """Of overlapping sightings, keep the most certain. Placeholders count as certain."""
     order: dict[Certainty, int] = {"certain": 0, "placeholder": 0, "likely": 1, "random": 2}
     kept: list[Sighting] = []
     for one in sorted(found, key=lambda one: (order[one.certainty], one.start)):
@@ -391,9 +399,9 @@ def _apart(found: Iterable[Sighting]) -> tuple[Sighting, ...]:
 
 @lru_cache(maxsize=64)
 def _nameless(text: str) -> tuple[Sighting, ...]:
-    """What can be seen without a name. Kept: an alias may repeat one text ten thousand times in a profile."""
+    """Return the sightings that need no name. Cached: an alias may repeat one text ten thousand times in a profile."""
     opened = _opened(text)
-    # A token is no secret's name either: `${secret:ghp_…}`.
+    # The name of a secret must not be a token either: `${secret:ghp_…}`.
     return (*_shaped(text), *_in_urls(opened), *_assigned(opened), *_random(opened))
 
 
@@ -424,15 +432,15 @@ def _in_urls(text: str) -> Iterator[Sighting]:
 
 
 def _called(text: str, name: str) -> Iterator[Sighting]:
-    """The whole of a text that is called a credential."""
-    if "://" not in text and "-----BEGIN" not in text:  # an address and a key file have parts of their own
+    """Yield the whole text, if its name announces a credential."""
+    if "://" not in text and "-----BEGIN" not in text:  # the parts of an address and of a key file are found separately
         yield from _named(text, 0, len(text), name)
         if name.lower() == "key" and _KEY.fullmatch(text):
             yield from _judged(text, 0, len(text), "a key")
 
 
 def _assigned(text: str) -> Iterator[Sighting]:
-    """`--token=…`, `TOKEN=…`, `?api_key=…`, `Authorization: Bearer …`, `{"password": "…"}`, `--password …`."""
+    """Find `--token=…`, `TOKEN=…`, `?api_key=…`, `Authorization: Bearer …`, `{"password": "…"}`, `--password …`."""
     position = 0
     while assigning := _ASSIGNING.search(text, position):
         position = assigning.end()
@@ -446,7 +454,7 @@ def _assigned(text: str) -> Iterator[Sighting]:
 
 
 def _named(text: str, start: int, end: int, name: str) -> Iterator[Sighting]:
-    """A slice that is called `name`. A scheme before it makes it certain in an Authorization, as a header or not."""
+    """Judge a slice named `name`. In an Authorization value, a scheme before it makes it certain."""
     what = noun(name)
     scheme = _SCHEME.match(text, start, end)
     if what and scheme and what == "a credential":
@@ -460,7 +468,7 @@ def _judged(text: str, start: int, end: int, what: str, *, certainty: Certainty 
     for begin, stop in _pieces(text, start, end):
         literal = text[begin:stop]
         if what == "a credential" and is_plain(literal, what):
-            continue  # `AUTH: token` names a kind, `PASSWORD: token` holds a place
+            continue  # `AUTH: token` names a kind, `PASSWORD: token` is a placeholder
         if is_placeholder(literal):
             yield _stand_in(begin, stop, what, literal)
         elif not is_plain(literal, what):
@@ -468,7 +476,7 @@ def _judged(text: str, start: int, end: int, what: str, *, certainty: Certainty 
 
 
 def _pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The literal pieces of a slice, without the blanks and quotes around them."""
+    """Yield the literal pieces of a slice, without surrounding blanks and quotes."""
     for match in re.compile(f"[^{GONE}]+").finditer(text, start, end):
         piece = match.group()
         begin = match.start() + len(piece) - len(piece.lstrip(" \t\r\n\"'"))
@@ -486,7 +494,7 @@ def _random(text: str) -> Iterator[Sighting]:
 
 
 def _is_random(word: str) -> bool:
-    """Letters and digits take turns as no identifier lets them, and few of them come again."""
+    """Whether letters and digits alternate more than in identifiers, and few of them repeat."""
     numbers = len(re.findall("[0-9]+", word))
     turns = sum(_class(one) != _class(other) for one, other in pairwise(word))
     return numbers >= max(2, len(word) // 12) and turns >= 0.25 * len(word) and _entropy(word) >= 3.0
@@ -497,13 +505,14 @@ def _class(character: str) -> int:
 
 
 def _entropy(word: str) -> float:
-    """Shannon's, in bits per character: 3.3 for 20 random hexadecimal digits, 4.5 for 40 letters and digits."""
+    """Return Shannon's entropy in bits per character: 3.3 for 20 random hexadecimal digits, 4.5 for 40 letters and
+    digits."""
     shares = (count / len(word) for count in Counter(word).values())
     return -sum(share * log2(share) for share in shares)
 
 
 def _is_identity(text: str, match: re.Match[str]) -> bool:
-    """A path, a digest, a commit, a public key: long and mixed, and no secret."""
+    """Whether it is a path, a digest, a commit or a public key: long and mixed, but not secret."""
     before = text[max(match.start() - 200, 0) : match.start()]
     chunk = _CHUNK.search(before)
     lead = chunk.group() if chunk else ""

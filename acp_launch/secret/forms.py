@@ -1,13 +1,13 @@
 """
-Every form a value may appear in: as it is, or as programs write it into URLs, headers, JSON, shells and tracebacks.
+Every form in which a value may appear: unchanged, or as programs write it into URLs, headers, JSON, shells, tracebacks.
 
-Not looked for: a form within a form beyond what is listed (base64 of base64, JSON within JSON within JSON), base64
-that is wrapped into lines, other alphabets (hex, gzip), and anything under `SHORTEST` characters, which cannot be
-told from ordinary text. Of base64 at the end of a value up to four bits of its last character may stay visible.
+Not searched for: a form within a form beyond this list (base64 of base64, JSON within JSON within JSON), base64 wrapped
+into lines, other alphabets (hex, gzip), and anything under `SHORTEST` characters, which cannot be told from ordinary
+text. At the end of a value in base64, up to four bits of its last character may stay visible.
 
-A value of more than `LARGE` characters is known by its pieces: every `PIECE` characters as they are and inside JSON,
-its lines, and every `PIECE` characters of its base64 (the standard alphabet, on its own). So a whole copy in these is
-hidden whole, and a copy of a part shows less than one piece at either end; its other forms are not looked for.
+A value of more than `LARGE` characters is searched for by pieces: every `PIECE` characters as they are and inside JSON,
+its lines, and every `PIECE` characters of its base64 (the standard alphabet, on its own). So a whole copy in these
+forms is hidden whole, and a partial copy shows less than one piece at either end. Its other forms are not searched for.
 """
 
 import base64
@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 6  # characters
-SHORTEST_LINE = 8  # characters: a line of a longer value is guessed to say something of its own
+SHORTEST_LINE = 8  # characters; a line of a longer value is assumed to be secret by itself
 LARGE = 4096  # characters; twenty forms of each such value would be slow to make and to search for
-PIECE = 1024  # characters, what is held back of a stream at most
-COMPONENT = "!'()*-._~"  # what JavaScript's encodeURIComponent leaves alone
+PIECE = 1024  # characters, the most that is held back of a stream
+COMPONENT = "!'()*-._~"  # what JavaScript's encodeURIComponent leaves unescaped
 _PLAIN = re.compile("[A-Za-z0-9 _.,:;=@!?#$%*()|~^{}\\[\\]-]*")  # the same in every JSON
-_ARMOUR = re.compile("-----(BEGIN|END) [A-Z0-9 ]+-----")  # says what a key is, not the key
+_ARMOUR = re.compile("-----(BEGIN|END) [A-Z0-9 ]+-----")  # names the kind of a key, is not the key
 _HTML = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&"})  # Go
 _CAUTIOUS = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "<>&+'`"} | {'"': "\\u0022"})  # .NET
 _HEX_IN_JSON = re.compile(r"\\u[0-9a-f]{4}")
@@ -37,9 +37,9 @@ def is_maskable(text: str) -> bool:
 
 
 def forms(text: str) -> frozenset[str]:
-    """All of them, at least `SHORTEST` characters long; none for a text that is shorter.
+    """Return all forms, each at least `SHORTEST` characters long; none for a shorter text.
 
-    A value of several lines appears whole, with either kind of line ends, and line by line.
+    A value of several lines appears whole, with either kind of line end, and line by line.
     """
     if not is_maskable(text):
         return frozenset()
@@ -60,14 +60,14 @@ def _of_large(text: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Side by side; the last one overlaps with the one before it."""
+    """Cut text into adjacent pieces; the last one overlaps the one before it."""
     for at in range(0, len(text) - PIECE, PIECE):
         yield text[at : at + PIECE]
     yield text[-PIECE:]
 
 
 def in_json(text: str) -> str:
-    """`text` inside a JSON text that escapes no more than it must."""
+    """Return `text` as inside JSON that escapes no more than it must."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -109,11 +109,12 @@ def _in_shell(text: str) -> Iterator[str]:
 def _in_python(text: str) -> Iterator[str]:
     for shown in (repr(text)[1:-1], ascii(text)[1:-1], repr(_bytes(text))[2:-1]):
         yield shown
-        yield re.sub(r"(?<!\\)((?:\\\\)*)'", r"\1\\'", shown)  # as it is quoted in a text with both kinds of quotes
+        yield re.sub(r"(?<!\\)((?:\\\\)*)'", r"\1\\'", shown)  # as quoted in a text with both kinds of quotes
 
 
 def _base64(text: str) -> Iterator[str]:
-    """On its own, and the part that is the same in whatever it stands, at each of the three alignments."""
+    """Yield the base64 of the whole, and the part that is the same within other data, at each of the three
+    alignments."""
     data = _bytes(text)
     for form in (_encoded(data).rstrip("="), *(_core(data, before) for before in range(3))):
         yield form
@@ -121,7 +122,7 @@ def _base64(text: str) -> Iterator[str]:
 
 
 def _core(data: bytes, before: int) -> str:
-    """The characters no neighbour has a bit in, with `before` bytes before `data`."""
+    """Return the characters that hold no bit of a neighbour, with `before` bytes before `data`."""
     bits = 8 * before
     return _encoded(b"\0" * before + data)[-(-bits // 6) : (bits + 8 * len(data)) // 6]
 
@@ -131,5 +132,5 @@ def _encoded(data: bytes) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """As the environment would hold it, where not every text is UTF-8."""
+    """Encode as in the environment, where text need not be UTF-8."""
     return text.encode("utf-8", "surrogateescape")

@@ -1,12 +1,12 @@
 """
-Asking for something that must not be seen: on the terminal itself, never on stdin, which may be a pipe with a protocol.
+A prompt for hidden input, on the terminal itself and never on stdin, which may be a pipe with a protocol.
 
-Written by hand because `getpass` falls back to stdin, because it shows what is typed after Ctrl-Z and `fg`, and because
-a terminal in its line mode silently drops what comes after 4,095 bytes: a pasted token may be longer. So keys are read
-as they come, and the few that edit are obeyed.
+Not `getpass`: it falls back to stdin, and it shows what is typed after Ctrl-Z and `fg`. A terminal in line mode also
+silently drops everything after 4,095 bytes, and a pasted token may be longer. So keys are read one by one, and the few
+editing keys are handled here (`LineBuffer`).
 
-A signal that stops or ends us takes effect only when the terminal has its own modes again. When we go on, the shell has
-changed them: they are set anew, what was typed before is dropped, and the prompt is shown once more.
+A signal that stops or ends us takes effect only after the terminal has its own modes again. When we continue, the shell
+has changed the modes: they are set anew, the text typed before is dropped, and the prompt is shown again.
 """
 
 import errno
@@ -22,30 +22,27 @@ from typing import Any
 from acp_launch.errors import UsageError
 from acp_launch.mark import marked
 
-# A line as it is typed, key by key, where the terminal does nothing for us. Pure.
-
-
 ENTER, END, KILL, ERASE = b"\r\n", 0x04, 0x15, b"\x08\x7f"  # Enter, Ctrl-D, Ctrl-U, Backspace
 ESCAPE, TAB, SPACE, BELL = 0x1B, 0x09, 0x20, b"\a"
 PASTE = (b"\x1b[200~", b"\x1b[201~")  # what a terminal may put around a paste
 # Keys that send several bytes: arrows, F1, Delete (ECMA-48 CSI and SS3; `ESC [ [ A` is F1 on the Linux console).
 _BEGUN = re.compile(rb"\x1b(?:O|\[(?:\[|[0-?]{0,30}[ -/]{0,4}))?")
 _WHOLE = re.compile(rb"\x1b(?:O[ -~]|\[\[[ -~]|\[[0-?]{0,30}[ -/]{0,4}[@-~])")
-_CONTINUATION = range(0x80, 0xC0)  # the bytes of a character after its first, in UTF-8
+_CONTINUATION = range(0x80, 0xC0)  # the bytes of a UTF-8 character after its first
 
 
-class Line:
-    """One line as it is typed: bytes in, the line out. Knows no terminal."""
+class LineBuffer:
+    """A line typed key by key. Pure: bytes in, the line out; it does not use a terminal."""
 
     def __init__(self) -> None:
         self.typed = bytearray()
         self.is_over = False
-        self.rest = b""  # what came after its end
+        self.rest = b""  # the bytes after the end of the line
         self._refused = 0
-        self._sequence = b""  # of a key that sends several bytes, those that have come
+        self._sequence = b""  # the bytes so far of a key that sends several
 
     def feed(self, keys: bytes) -> bool:
-        """False when one of them was good for nothing, an arrow for instance."""
+        """Add keys. Returns False if one of them has no effect, for example an arrow."""
         refused = self._refused
         for position, key in enumerate(keys):
             if self._continues(key):
@@ -58,7 +55,7 @@ class Line:
         return self._refused == refused
 
     def _continues(self, key: int) -> bool:
-        """Whether it is part of a sequence. Esc alone is one too, and what is typed after it is not lost."""
+        """Whether the byte is part of a sequence. Esc alone is one too, and the text typed after it is not lost."""
         if not self._sequence and key != ESCAPE:
             return False
         sequence, self._sequence = self._sequence + bytes([key]), b""
@@ -82,17 +79,17 @@ class Line:
 
 PIPE = "pipe it in: acp-launch secret set NAME < FILE"
 _EXTENDED = "GHIKMOPQRS"  # after U+00E0 on a Windows console: Home, the arrows and the keys around them
-_LOCAL, _CHARACTERS = 3, 6  # where tcgetattr keeps the local flags, and the special characters
+_LOCAL, _CHARACTERS = 3, 6  # where tcgetattr stores the local flags and the special characters
 
 
-def hidden(prompt: str, *, fix: str = PIPE) -> str | None:
-    """What a person typed after `prompt`, unseen; None when there is no terminal, or we are in its background.
+def ask_hidden(prompt: str, *, fix: str = PIPE) -> str | None:
+    """Ask the user for a line without echo. Returns None without a terminal, or in its background.
 
-    In the main thread only: signals arrive there. The terminal and the handlers of signals are as they were afterwards,
-    whatever interrupts us. `fix` is for somebody who pasted several lines.
+    Call this in the main thread only, because signals arrive there. The terminal and the signal handlers are restored
+    whatever interrupts us. `fix` is shown to a user who pasted several lines.
 
     Raises:
-        UsageError: several lines were pasted, or bytes that are no text.
+        UsageError: several lines were pasted, or bytes that are not text.
     """
     if sys.platform == "win32":
         return _on_console(prompt)
@@ -101,25 +98,25 @@ def hidden(prompt: str, *, fix: str = PIPE) -> str | None:
     try:
         with Path("/dev/tty").open("r+b", buffering=0) as terminal:
             answer = _Question(terminal.fileno(), prompt).answer() if _is_ours(terminal.fileno()) else None
-    except (OSError, termios.error):  # there is none, or not any more
+    except (OSError, termios.error):  # there is no terminal, or it is closed
         return None
     return None if answer is None else _text(*answer, fix)
 
 
 def _text(line: bytes, rest: bytes, fix: str) -> str:
     if _holds_text(rest):
-        raise UsageError("several lines were pasted where one was asked for", fix=fix)
+        raise UsageError("several lines were pasted; expected one", fix=fix)
     try:
         return line.decode()
     except UnicodeDecodeError:
-        pass  # this exception holds what was typed, and must not be the context of the next
-    raise UsageError("what was typed is not UTF-8 text", fix="set your terminal to UTF-8")
+        pass  # this exception holds the input, and must not be the context of the next
+    raise UsageError("the input is not UTF-8 text", fix="set your terminal to UTF-8")
 
 
 def _holds_text(rest: bytes) -> bool:
-    """Line ends are none, nor is what a terminal puts after a paste."""
+    """Whether there is more than line ends and the bytes that a terminal puts after a paste."""
     while rest:
-        line = Line()
+        line = LineBuffer()
         line.feed(rest)
         if line.typed.strip():
             return True
@@ -128,15 +125,17 @@ def _holds_text(rest: bytes) -> bool:
 
 
 class _Question:
-    """A prompt on a terminal, with no echo and key by key. What was typed ahead is dropped, before and after:
-    the rest of a paste must not become commands of the shell."""
+    """A prompt on a terminal, without echo and key by key.
+
+    Text typed before and after is dropped: the rest of a paste must not become commands of the shell.
+    """
 
     def __init__(self, terminal: int, prompt: str) -> None:
         import termios
 
         self._terminal = terminal
         self._prompt = marked(prompt).encode(errors="replace")
-        self._line = Line()
+        self._line = LineBuffer()
         self._before = termios.tcgetattr(terminal)
         self._silent = termios.tcgetattr(terminal)
         self._silent[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
@@ -144,7 +143,7 @@ class _Question:
         special[termios.VMIN], special[termios.VTIME] = 1, 0  # wait for a key, however long
 
     def answer(self) -> tuple[bytes, bytes]:
-        """The line, and what came after it."""
+        """Return the line, and the bytes after it."""
         with _Signals() as signals:
             try:
                 self._begin(signals)
@@ -156,16 +155,16 @@ class _Question:
                     os.write(self._terminal, b"\n")  # Enter was not echoed
 
     def _begin(self, signals: "_Signals", numbers: Sequence[int] = ()) -> None:
-        """Let the signals do what they do; when we go on, ask for a whole line, on a silent terminal."""
+        """Let the signals take effect. When we continue, ask for a whole line again, without echo."""
         is_silent = False
         while numbers or not is_silent:
             for number in numbers:
                 if number != signal.SIGCONT:
                     self._give_back()
                     signals.obey(number)
-            numbers = signals.arrived()  # one that ends us may have come while we were stopped
+            numbers = signals.arrived()  # a signal that ends us may have come while we were stopped
             is_silent = not numbers and _set(self._terminal, self._silent)
-        self._line = Line()
+        self._line = LineBuffer()
         os.write(self._terminal, self._prompt)
 
     def _wait(self, signals: "_Signals") -> None:
@@ -177,7 +176,7 @@ class _Question:
             self._begin(signals, numbers)
 
     def _give_back(self) -> bool:
-        """Whether it was ours to give: in its background, or when it is gone, it is not."""
+        """Restore the modes. Returns False in the background of the terminal, or if it is closed."""
         while _is_ours(self._terminal):
             if _set(self._terminal, self._before):
                 return True
@@ -185,11 +184,11 @@ class _Question:
 
 
 def _told(*_: object) -> None:
-    """The handler of a signal that `_Signals` tells."""
+    """Handle a signal that `_Signals` reports."""
 
 
 class _Signals:
-    """Those that stop or end us and that nobody handles: told instead of obeyed. Also when we go on (SIGCONT)."""
+    """Signals that stop or end us and have no handler: reported instead of obeyed. SIGCONT is reported too."""
 
     def __enter__(self) -> "_Signals":
         self._ours: list[int] = []
@@ -214,7 +213,7 @@ class _Signals:
             signal.raise_signal(number)
 
     def arrived(self) -> list[int]:
-        """Those that came since the last call, without waiting."""
+        """Return the signals that came since the last call, without waiting."""
         try:
             numbers = os.read(self.descriptor, 4096)
         except BlockingIOError:
@@ -222,14 +221,14 @@ class _Signals:
         return [number for number in numbers if number in self._ours or number == signal.SIGCONT]
 
     def obey(self, number: int) -> None:
-        """Do what the signal does by itself. Returns when we go on."""
+        """Do what the signal does by default. Returns when we continue."""
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
         signal.signal(number, _told)
 
 
 def _is_ours(terminal: int) -> bool:
-    """Whether we are in its foreground; nobody is once it was hung up."""
+    """Whether we are in the foreground. A terminal that was hung up has no foreground."""
     try:
         return os.tcgetpgrp(terminal) == os.getpgrp()
     except OSError:
@@ -237,7 +236,10 @@ def _is_ours(terminal: int) -> bool:
 
 
 def _set(terminal: int, modes: list[Any]) -> bool:
-    """False when a signal came first. In the background the kernel stops us here, until we are in front again."""
+    """Set the modes. Returns False if a signal came first.
+
+    In the background the kernel stops us here, until we are in the foreground again.
+    """
     import termios
 
     try:
@@ -250,20 +252,20 @@ def _set(terminal: int, modes: list[Any]) -> bool:
 
 
 def _keys(terminal: int) -> bytes:
-    """Waits for some."""
+    """Wait for keys."""
     if keys := os.read(terminal, 4096):
         return keys
-    raise OSError("nobody is at the terminal any more")
+    raise OSError("the terminal was closed")
 
 
 def _pending(terminal: int) -> bytes:
-    """What has come already, without waiting."""
+    """Return the bytes that have arrived already, without waiting."""
     return _keys(terminal) if select.select([terminal], [], [], 0)[0] else b""
 
 
 def _on_console(prompt: str) -> str | None:
-    """Windows: `getwch` reads the console, whatever stdin is."""
-    line = Line()
+    """Ask on a Windows console: `getwch` reads the console, whatever stdin is."""
+    line = LineBuffer()
     if sys.platform == "win32":
         import msvcrt
 
@@ -281,7 +283,7 @@ def _on_console(prompt: str) -> str | None:
 
 
 def _console_keys() -> bytes:
-    """One key. An arrow begins with the letter à there; what follows tells them apart."""
+    """Read one key. An arrow begins with the letter à there; the next unit tells them apart."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -294,12 +296,12 @@ def _console_keys() -> bytes:
 
 
 def _key(unit: str) -> bytes:
-    if unit == "\x03":  # Ctrl-C is a key like any other there
+    if unit == "\x03":  # Ctrl-C is an ordinary key there
         raise KeyboardInterrupt
     return unit.encode(errors="surrogatepass")
 
 
 def _joined(typed: bytes) -> bytes:
-    """The console gives characters beyond U+FFFF in two halves."""
+    """Join the halves in which the console gives characters beyond U+FFFF."""
     halves = typed.decode(errors="surrogatepass").encode("utf-16", errors="surrogatepass")
     return halves.decode("utf-16", errors="replace").encode()

@@ -1,9 +1,14 @@
 """
-Work that may never end (a keyring waiting for somebody to answer its dialog), in a thread that is given up.
+Isolation for foreign code: keyring libraries that may hang, print, ask for input or raise anything.
 
-A thread cannot be ended from outside. This one is a daemon: it does not hold up the caller after the deadline, and
-whatever it finds out too late is dropped. Threads that it started do not hold up our end (leave.py), and processes that
-it started are killed in the course of it.
+    diverted, stdout_restored   descriptors 0 and 1 while foreign code runs
+    bounded                     work in a thread that is abandoned after a deadline
+    without_prompts             no input and no password prompts in this thread
+    attempt, sentence, …        foreign exceptions as `StoreFault`, without the secret value
+
+A thread cannot be ended from outside. This one is a daemon: it does not hold up the caller after the deadline, and its
+late result is dropped. Threads that it started do not hold up our exit (leave.py), and processes that it started are
+killed during the exit.
 """
 
 import getpass
@@ -22,23 +27,23 @@ from typing import Any, TextIO, TypeVar, cast
 from acp_launch import leave, waits
 from acp_launch.secret.value import MAX_VALUE, Outcome, Secret, StoreFault, size
 
-# Descriptors 0 and 1 while a stranger's code works in this process, or starts programs of its own.
+# Descriptors 0 and 1 while foreign code works in this process or starts programs.
 #
-# Our stdin may be a pipe with the value that is being set, our stdout a stream of JSON. Meanwhile descriptor 0 is at
-# its end and descriptor 1 leads to stderr, for this process and for every program it starts. They belong to the
-# process, not to a thread: the main thread only waits, and says what it has to say within `out_loud`. What a stranger
-# prints itself in those milliseconds comes out on stdout; the programs it had started by then do not.
+# Our stdin may be a pipe with the value to set, our stdout a stream of JSON. Meanwhile descriptor 0 is at end of file
+# and descriptor 1 leads to stderr, for this process and for every program it starts. Descriptors belong to the process,
+# not to a thread: the main thread only waits, and prints within `stdout_restored`. What foreign code prints in those
+# milliseconds reaches stdout; what its programs print does not, if they started before.
 
 
 _DIVERTED = (0, 1)
 _one_at_a_time = threading.Lock()
 _working: set[object] = set()
-_kept: list[int] = []  # what 0 and 1 were, while they are diverted
+_kept: list[int] = []  # copies of descriptors 0 and 1 while they are diverted
 
 
 @contextmanager
 def diverted() -> Iterator[None]:
-    """Any number of threads may be in here; the last one out puts everything back."""
+    """Divert descriptors 0 and 1 for the block. Any number of threads may do so; the last one restores them."""
     work = object()
     _flush()
     with _one_at_a_time:
@@ -56,8 +61,8 @@ def diverted() -> Iterator[None]:
 
 
 @contextmanager
-def out_loud() -> Iterator[None]:
-    """stdout is what it was while the block runs."""
+def stdout_restored() -> Iterator[None]:
+    """Restore stdout for the block."""
     _flush()
     with _one_at_a_time:
         if _kept:
@@ -71,8 +76,8 @@ def out_loud() -> Iterator[None]:
                 os.dup2(2, 1)
 
 
-def give_back() -> None:
-    """Put everything back, although somebody who was given up is still at work."""
+def restore_descriptors() -> None:
+    """Restore descriptors 0 and 1, even though abandoned work still runs."""
     _flush()
     with _one_at_a_time:
         _working.clear()
@@ -90,17 +95,17 @@ def _divert() -> None:
 
 
 def _restore() -> None:
-    for descriptor, kept in zip(_DIVERTED, _kept, strict=False):  # nothing is kept when it was put back already
+    for descriptor, kept in zip(_DIVERTED, _kept, strict=False):  # the copies are gone if they were restored already
         os.dup2(kept, descriptor)
         os.close(kept)
     _kept.clear()
 
 
 def _flush() -> None:
-    """What was printed goes where descriptor 1 leads now, and not where it leads next."""
+    """Write the buffered output to where descriptor 1 leads now, before it changes."""
     for stream in (sys.stdout, sys.__stdout__):
         if stream is not None:
-            with suppress(OSError, ValueError):  # whoever writes there next is told that it is gone
+            with suppress(OSError, ValueError):  # the next writer gets the error
                 stream.flush()
 
 
@@ -110,26 +115,26 @@ _children_before: set[int] | None = None
 
 
 class Late(Exception):  # noqa: N818
-    """Raised when the work was not done in time; it may still be going on."""
+    """Raised when the work was not done in time; it may still be running."""
 
 
 class NoThread(Exception):  # noqa: N818
-    """Raised when the system gives us no thread for the work (`ulimit -u`)."""
+    """Raised when the system allows no thread for the work (`ulimit -u`)."""
 
 
 def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], None]) -> T:
-    """What `work` gives or raises, if that comes within `limit` seconds. Ctrl-C ends the wait at once.
+    """Return or raise the result of `work`, if it comes within `limit` seconds. Ctrl-C ends the wait at once.
 
-    `waiting` is told how long it has been, by the rule of every wait (`waits`).
+    `waiting` receives the seconds so far, as often as every other wait says so (`waits`).
 
     Raises:
         Late: the deadline passed.
-        NoThread: the work was not begun.
-        RuntimeError: the work wanted to end its thread or this process (SystemExit, GeneratorExit).
+        NoThread: the work did not start.
+        RuntimeError: the work tried to end its thread or this process (SystemExit, GeneratorExit).
     """
     global _children_before
     if _children_before is None:
-        _children_before = _children() | _children()  # the kernel may leave one out whose sibling exits
+        _children_before = _children() | _children()  # the kernel may omit one whose sibling exits
     answers: SimpleQueue[Callable[[], T]] = SimpleQueue()
     try:
         threading.Thread(target=lambda: answers.put(_done(work)), daemon=True).start()
@@ -137,17 +142,17 @@ def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], N
         raise NoThread from error
     try:
         answer = _awaited(answers, limit, waiting)
-    except BaseException:  # the deadline; a signal; a stdout that takes no word
+    except BaseException:  # the deadline; a signal; a stdout that refuses the message
         _give_up()
         raise
     return answer()
 
 
 def end_children() -> None:
-    """Kill the processes that given-up work has started and that are children of ours: a dialog, a program that hangs.
+    """Kill our direct children that abandoned work started: a dialog, a program that hangs.
 
-    Linux only, and only direct children: what those started themselves, and what they left behind as a daemon, lives
-    on. To be called when nothing we started ourselves is alive any more.
+    Linux only. Their own children, and daemons they left behind, live on. Call this only when nothing that we started
+    ourselves is alive.
     """
     if sys.platform == "linux":
         for pid in _children() - (_children_before or set()):
@@ -167,23 +172,23 @@ def _awaited(
         except Empty:
             if word >= limit:
                 raise Late from None
-            with out_loud():
+            with stdout_restored():
                 waiting(word)
             word = waits.next_word(word)
 
 
 def _give_up() -> None:
     leave.at_exit(end_children)
-    give_back()
+    restore_descriptors()
 
 
 def _done(work: Callable[[], T]) -> Callable[[], T]:
-    """The outcome as something to call: it returns what the work returned, or raises what it raised."""
+    """Return the result of `work` as a function that returns or raises it."""
     try:
         result = work()
     except (Exception, KeyboardInterrupt) as error:
         failure: BaseException = error
-    except BaseException as error:  # here it would pass for an exit somebody asked for
+    except BaseException as error:  # in the caller's thread it would look like an exit that was asked for
         failure = RuntimeError(f"work that must not end anything raised {type(error).__name__}")
     else:
         return lambda: result
@@ -195,7 +200,7 @@ def _done(work: Callable[[], T]) -> Callable[[], T]:
 
 
 def _children() -> set[int]:
-    """Our children as the kernel lists them; empty where it does not (Linux needs CONFIG_PROC_CHILDREN)."""
+    """Return our children as the kernel lists them; empty where it does not (Linux needs CONFIG_PROC_CHILDREN)."""
     found: set[int] = set()
     for listed in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):  # a thread that has just ended
@@ -203,11 +208,11 @@ def _children() -> set[int]:
     return found
 
 
-# Keyring backends that ask for a password do so with `input` and `getpass`, in the middle of somebody's JSON-RPC pipe.
+# Keyring backends ask for a password with `input` and `getpass`, even if stdin is a JSON-RPC pipe.
 #
-# While one works, its own thread finds stdin at its end and nobody to ask. Other threads notice nothing, not even when
-# this one hangs for ever and is given up; but descriptors 0 and 1, which programs inherit that it starts, are the whole
-# process's (see `descriptors`).
+# While a backend works, its own thread finds stdin at end of file and cannot ask. Other threads notice nothing, not
+# even when this one hangs for ever and is abandoned. Only descriptors 0 and 1, which programs that it starts inherit,
+# are shared by the whole process (see `diverted`).
 
 
 class _Thread(threading.local):
@@ -218,9 +223,11 @@ _this = _Thread()
 
 
 @contextmanager
-def nobody_to_ask() -> Iterator[None]:
-    """In this thread reading stdin gives its end, and asking for a password raises EOFError; what is printed goes to
-    stderr. For the programs it starts, too."""
+def without_prompts() -> Iterator[None]:
+    """Prevent prompts in this thread, and in the programs it starts.
+
+    Reading stdin gives end of file, asking for a password raises EOFError, and printed text goes to stderr.
+    """
     stdin, asking = sys.stdin, getpass.getpass
     ours, refusing = cast(TextIO, _Stdin(stdin)), _refusing(asking)
     sys.stdin, getpass.getpass, _this.quiet = ours, refusing, True
@@ -229,7 +236,7 @@ def nobody_to_ask() -> Iterator[None]:
             yield
     finally:
         _this.quiet = False
-        # Somebody may have put theirs in front meanwhile; then ours stays behind it and only passes on.
+        # Other code may have replaced ours meanwhile. Then ours stays behind it and only passes calls on.
         if sys.stdin is ours:
             sys.stdin = stdin
         if getpass.getpass is refusing:
@@ -252,35 +259,35 @@ class _Stdin:
 
 
 def _refusing(asking: Callable[..., str]) -> Callable[..., str]:
-    """Asks the thread, not this call: a backend keeps the function it found at its first import."""
+    """Return a `getpass` that checks the thread, not the call: a backend keeps the function it found at its first
+    import."""
 
     def getpass(*arguments: Any, **options: Any) -> str:
         if _this.quiet:
-            raise EOFError("nobody may be asked for a password here")
+            raise EOFError("acp-launch does not allow password prompts here")
         return asking(*arguments, **options)
 
     return getpass
 
 
-# The border to keyring libraries: they may raise anything, and what they raise may hold the value being written.
-#
-# Foreign exceptions become a `StoreFault` here and are dropped; of their text one short line stays, and nothing at all
-# while a value is written: no search finds it there in every shape a stranger may give it.
+# Exceptions of keyring libraries become a `StoreFault` here and are dropped, because they may hold the value being
+# written. One short line of their text stays. While a value is written nothing of it stays: the library may show the
+# value in a form that no search finds.
 
 
 SERVICE = "acp-launch"
 USE_A_FILE = 'keep secrets in a sealed file instead: write "secrets: {store: file}" in config.yaml'
-_LONGEST = 200  # characters of somebody else's message
+_LONGEST = 200  # characters of a foreign message
 
 
 class ItemFault(StoreFault):
-    """Raised for what is wrong with one item; the others may well be readable."""
+    """Raised for a fault of one item; other items may be readable."""
 
 
 def attempt(work: Callable[[], T], translate: Callable[[BaseException], StoreFault]) -> T:
-    """What `work` gives. Everything but StoreFault and Ctrl-C is translated, and not even kept as the fault's context.
+    """Return the result of `work`. Everything but StoreFault and Ctrl-C is translated, and is not the fault's context.
 
-    SystemExit too: a library that ends the process would end it with its own exit code, and without a word.
+    SystemExit too: otherwise a library could end the process with its own exit code and without a message.
     """
     try:
         return work()
@@ -292,22 +299,22 @@ def attempt(work: Callable[[], T], translate: Callable[[BaseException], StoreFau
 
 
 def sentence(error: BaseException) -> str:
-    """`error` in one line, at most 200 characters."""
+    """Return the text of `error` as one line of at most 200 characters."""
     name = type(error).__name__
     text = " ".join(said(error).split())
     text = "".join(character if character.isprintable() else "?" for character in text).rstrip(". ")
     if not isinstance(error, Exception):
-        text = f"{name} {text}".rstrip()  # SystemExit: the text may be no more than a number
+        text = f"{name} {text}".rstrip()  # SystemExit: its text may be only a number
     return f"{text[: _LONGEST - 1]}…" if len(text) > _LONGEST else text or name
 
 
 def kind(error: BaseException) -> str:
-    """What may be shown of `error` while a value is written."""
+    """Return what may be shown of `error` while a value is written."""
     return f"{type(error).__name__}; its text is not shown, as it may hold the value"
 
 
 def said(error: BaseException) -> str:
-    """The text of `error`; empty when it cannot even give that."""
+    """Return the text of `error`; empty if that raises too."""
     try:
         return str(error)
     except Exception:
@@ -315,27 +322,25 @@ def said(error: BaseException) -> str:
 
 
 def storable(secret: Secret) -> str:
-    """The text to store.
+    """Return the text to store.
 
     Raises:
-        StoreFault: it is too large, or no text that could be stored.
+        StoreFault: it is too large, or not UTF-8 text.
     """
     text = secret.expose()
     if (held := size(text)) is None:
-        raise StoreFault(
-            "unavailable", "the value is not text in UTF-8", fix="encode it first, with base64 for instance"
-        )
+        raise StoreFault("unavailable", "the value is not UTF-8 text", fix="encode it first, for example with base64")
     if held > MAX_VALUE:
-        reason = f"the value has {held:,} bytes; {MAX_VALUE:,} are the most a secret may have"
-        raise StoreFault("too large", reason, fix="keep it in a file, and only its path or its key in a secret")
+        reason = f"the value has {held:,} bytes; a secret may have at most {MAX_VALUE:,}"
+        raise StoreFault("too large", reason, fix="keep it in a file, and store only its path or its key as a secret")
     return text
 
 
 def found(text: str, source: str) -> Outcome:
-    """What was read, unless it is more than a secret may hold."""
+    """Return the outcome for a stored value, which must not be larger than a secret may be."""
     held = len(text.encode(errors="surrogatepass"))
     if held > MAX_VALUE:
-        reason = f"the value has {held:,} bytes; {MAX_VALUE:,} are the most a secret may have"
+        reason = f"the value has {held:,} bytes; a secret may have at most {MAX_VALUE:,}"
         return Outcome("too large", source, None, reason, "store a shorter value under this name")
     return Outcome("found", source, Secret(text))
 
@@ -345,5 +350,5 @@ def failed(fault: StoreFault, source: str) -> Outcome:
 
 
 def not_text(name: str) -> ItemFault:
-    reason = "what is stored under this name is not text in UTF-8"
+    reason = "the stored value is not UTF-8 text"
     return ItemFault("unavailable", reason, fix=f"acp-launch secret set {name}")

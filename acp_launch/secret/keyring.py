@@ -1,7 +1,7 @@
 """
 The `keyring` store: the desktop's own keyring, service `acp-launch`, one item for each secret.
 
-Importing this costs nothing of the keyring libraries, and making one looks at nothing.
+Importing this module imports no keyring library, and creating a store reads nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ from acp_launch.settings.model import KeyringSettings
 
 
 def open_keyring(settings: KeyringSettings, environ: Mapping[str, str], *, interactive: bool) -> Store:
-    """`interactive`: there is a person to answer a dialog of the desktop."""
+    """Return the store. `interactive`: a user can answer a dialog of the desktop."""
     return Keyring(settings, environ, interactive=interactive)
 
 
 class Keyring:
-    """Whichever keyring is chosen, at the first question: the choice may have to read a file."""
+    """The chosen keyring. It is chosen at the first call, because the choice may have to read a file."""
 
     def __init__(self, settings: KeyringSettings, environ: Mapping[str, str], *, interactive: bool) -> None:
         self._settings = settings
@@ -29,7 +29,7 @@ class Keyring:
     def label(self) -> str:
         try:
             return self._chosen.label
-        except StoreFault:  # said to whoever reads or writes
+        except StoreFault:  # the next read or write reports it
             return "keyring"
 
     def prepare(self, *, writing: bool = False) -> None:

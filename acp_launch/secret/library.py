@@ -1,4 +1,8 @@
-"""A backend of the keyring library: macOS, Windows, or one the user named. One call for each secret; none can list."""
+"""
+A backend of the keyring library: macOS, Windows, or one that the user named.
+
+It makes one call for each secret, and no backend can list its items.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,23 +18,23 @@ from acp_launch.secret.isolate import (
     failed,
     found,
     kind,
-    nobody_to_ask,
     not_text,
     said,
     sentence,
     storable,
+    without_prompts,
 )
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 
-# What the library's exceptions hide in their text: the status of macOS's Security framework, or a sentence.
-_LOCKED = re.compile(r"-25308|interaction (is )?not allowed", re.I)  # nobody at the screen, over SSH for instance
-_DENIED = re.compile(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # somebody pressed "Deny"
+# What the library's exceptions hold in their text: the status of macOS's Security framework, or a sentence.
+_LOCKED = re.compile(r"-25308|interaction (is )?not allowed", re.I)  # without a user at the screen, as over SSH
+_DENIED = re.compile(r"(?<!\d)-128(?!\d)|cancell?ed|denied|dismissed", re.I)  # the user pressed "Deny"
 
 # UTF-16 units of one value in the Windows Credential Manager: CRED_MAX_CREDENTIAL_BLOB_SIZE is 5 x 512 bytes
 _WINDOWS = 1280
-_BYTE_ORDER_MARKS = ("\ufeff", "\ufffe")  # the library decodes there as UTF-16: it would drop or obey these
+_BYTE_ORDER_MARKS = ("\ufeff", "\ufffe")  # the library decodes UTF-16 there and would drop or obey these
 
-Tell = Callable[[BaseException], str]  # what is shown of an exception
+Tell = Callable[[BaseException], str]  # returns the part of an exception that may be shown
 
 
 class LibraryKeyring:
@@ -39,7 +43,7 @@ class LibraryKeyring:
         self.label = choice.label
 
     def prepare(self, *, writing: bool = False) -> None:
-        """Nothing to prepare: if somebody must be asked, the desktop does."""
+        """Do nothing: if the user must be asked, the desktop does."""
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
         with self._items() as items:
@@ -55,7 +59,7 @@ class LibraryKeyring:
             return items.delete(name)
 
     def names(self) -> None:
-        """The library has no call that lists; but whoever asks is told when the backend cannot be used at all."""
+        """Fail if the backend cannot be used. Returns None, because the library has no call that lists."""
         with self._items():
             return
 
@@ -68,7 +72,7 @@ class LibraryKeyring:
 
     @contextmanager
     def _items(self, tell: Tell = sentence) -> Iterator["_Items"]:
-        with nobody_to_ask():
+        with without_prompts():
             backend = attempt(lambda: load(self._choice), lambda error: _fault(self._choice, error, sentence))
             yield _Items(self._choice, backend, tell)
 
@@ -101,7 +105,7 @@ class _Items:
         def work() -> bool:
             try:
                 self._backend.delete_password(SERVICE, user)
-            except PasswordDeleteError:  # "no such password", if there is none
+            except PasswordDeleteError:  # "no such password" is one reason
                 if self._backend.get_password(SERVICE, user) is None:
                     return False
                 raise
@@ -118,9 +122,10 @@ def _is_windows(backend: Any) -> bool:
 
 
 def _check_fits(text: str) -> None:
-    """
+    """Check that the Windows Credential Manager can store the text.
+
     Raises:
-        StoreFault: the Windows Credential Manager cannot keep it as it is.
+        StoreFault: it cannot store the text unchanged.
     """
     held = len(text.encode("utf-16-le")) // 2
     if held > _WINDOWS:
@@ -136,17 +141,17 @@ def _fault(choice: Choice, error: BaseException, tell: Tell) -> StoreFault:
 
     label, told = choice.label, tell(error)
     if isinstance(error, EOFError):
-        reason = f"the {label} wants to ask for a password in the terminal, where acp-launch lets nobody ask"
-        return StoreFault("unavailable", reason, fix=choice.way_out)
+        reason = f"the {label} wants to ask for a password in the terminal, which acp-launch does not allow"
+        return StoreFault("unavailable", reason, fix=choice.other_choice)
     if isinstance(error, KeyringError) and _LOCKED.search(said(error)):
         return _locked(label, told)
     if isinstance(error, KeyringError) and _DENIED.search(said(error)):
-        return ItemFault("denied", f"the {label} denied it: {told}", fix="try again, and allow it when asked")
+        return ItemFault("denied", f"the {label} denied access: {told}", fix="try again, and allow it when asked")
     if isinstance(error, KeyringLocked):
         return _locked(label, told)
     if isinstance(error, PasswordSetError | PasswordDeleteError):
-        return StoreFault("denied", f"the {label} refused to change it: {told}", fix=choice.way_out)
-    return StoreFault("unavailable", f"the {label} does not work here: {told}", fix=choice.way_out)
+        return StoreFault("denied", f"the {label} refused the change: {told}", fix=choice.other_choice)
+    return StoreFault("unavailable", f"the {label} does not work here: {told}", fix=choice.other_choice)
 
 
 def _locked(label: str, told: str) -> StoreFault:

@@ -1,8 +1,8 @@
 """
-Every secret that is needed, in one pass, before anything starts.
+Reads every secret of a launch in one pass, before anything starts; the index of stored names.
 
-The environment comes first; the store is asked only for the rest, and not even opened when there is none. The store
-works in a thread that is given up after `limit`. Whatever was found is registered with the redactor at once.
+The environment comes first. The store is asked only for the rest, and not even opened if there is no rest. The store
+works in a thread that is abandoned after `limit` seconds. Every value found is registered with the redactor at once.
 """
 
 import json
@@ -15,10 +15,10 @@ from typing import TypeVar
 from acp_launch.private import Unfit, locked, make_private, read_bounded, replace
 from acp_launch.secret.isolate import Late, NoThread, bounded
 from acp_launch.secret.redact import redactor
-from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, look
+from acp_launch.secret.value import Outcome, Secret, Store, StoreFault, read_environment
 
-Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, seconds at which that is an error
-LONGEST = 600.0  # seconds that can be chosen for a store
+Waiting = Callable[[str, float, float], None]  # what is awaited, seconds so far, timeout in seconds
+LONGEST = 600.0  # seconds; the longest timeout of a store
 T = TypeVar("T")
 
 
@@ -30,9 +30,10 @@ def look_up(
     limit: float,
     waiting: Waiting,
 ) -> dict[str, Outcome]:
-    """One outcome for each name, in the order of `names`. `store` is called in this thread, and only if need be."""
+    """Return one outcome for each name, in the order of `names`. `store` is called in this thread, and only if
+    needed."""
     wanted = tuple(dict.fromkeys(names))
-    known = look(wanted, environ)
+    known = read_environment(wanted, environ)
     if rest := [name for name in wanted if name not in known]:
         known |= _asked(store, rest, limit, waiting)
     redactor.register(*secrets(known).values())
@@ -40,36 +41,36 @@ def look_up(
 
 
 def _fit(outcome: Outcome) -> Outcome:
-    """Found is what a variable can hold."""
+    """Turn a value that an environment variable cannot hold into a fault."""
     if outcome.secret is None or "\0" not in outcome.secret.expose():
         return outcome
-    reason = f"what is in the {outcome.source} holds a NUL character, which no variable can"
+    reason = f"the value from the {outcome.source} holds a NUL character; an environment variable cannot"
     return Outcome("unavailable", outcome.source, None, reason)
 
 
 def secrets(outcomes: Mapping[str, Outcome]) -> dict[str, Secret]:
-    """The values of those that were found."""
+    """Return the values that were found."""
     return {name: outcome.secret for name, outcome in outcomes.items() if outcome.secret is not None}
 
 
 def within(store: Store, work: Callable[[], T], *, limit: float, waiting: Waiting) -> T:
-    """One piece of work of a store that was prepared, in time.
+    """Do one piece of work with a prepared store, within the time limit.
 
     Raises:
-        StoreFault: as the store says; `unavailable` when it did not answer within `limit` seconds, or cannot be asked.
+        StoreFault: a fault of the store; `unavailable` after `limit` seconds, or if no thread could start.
     """
     try:
         return bounded(work, limit=limit, waiting=lambda waited: waiting(f"answer of the {store.label}", waited, limit))
     except Late:
         raise _late(store.label, limit) from None
     except NoThread:
-        reason = f"the {store.label} cannot be asked: no more threads are allowed"
+        reason = f"cannot ask the {store.label}: no more threads are allowed"
         raise StoreFault("unavailable", reason, fix="raise the limit with `ulimit -u`") from None
 
 
 def _late(label: str, limit: float) -> StoreFault:
     is_desktop = label.startswith("keyring")
-    dialog = "; it may be waiting for somebody to answer a dialog" if is_desktop else ""
+    dialog = "; it may be showing a dialog" if is_desktop else ""
     first = "answer it and try again" if is_desktop else "try again"
     longer = f", or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT={2 * limit:g}s" if 2 * limit <= LONGEST else ""
     return StoreFault("unavailable", f"the {label} did not answer within {limit:g} s{dialog}", fix=f"{first}{longer}")
@@ -86,23 +87,24 @@ def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiti
         return dict.fromkeys(names, Outcome(fault.state, source, None, fault.reason, fault.fix))
 
 
-# Names only: which secrets a store holds, since most stores cannot be asked. Never a value.
+# The index: names only, never a value, because most stores cannot list their names.
 #
-# The index is a memory, not the truth: whoever learns better (the store listed its names, a lookup found or missed one)
-# corrects it. One that cannot be read counts as empty and is made anew; one that cannot be written costs only the list.
+# The index is a memory, not the truth. Better knowledge (the store listed its names, a lookup found or missed one)
+# corrects it. An index that cannot be read counts as empty and is created anew; one that cannot be written costs only
+# the list.
 
 
 LARGEST = 1024 * 1024  # bytes of the file
-PATIENCE = 10.0  # seconds for others who write
+PATIENCE = 10.0  # seconds to wait for other writers
 FAR_FUTURE = 1e11  # Unix time
-Names = dict[str, float | None]  # the Unix time each was set, None when that is not known
+Names = dict[str, float | None]  # the Unix time each was set, None if it is not known
 
 
 class Index:
-    """Of one store; several share the file."""
+    """The index of one store; several stores share the file."""
 
     def __init__(self, state: Path, store: str) -> None:
-        """`store` tells this store from others of the same user: `keyring`, `file /home/me/secrets.sealed`."""
+        """Open the index. `store` identifies the store for this user: `keyring`, `file /home/me/secrets.sealed`."""
         self._path = state / "secrets.json"
         self._store = store
 
@@ -119,7 +121,7 @@ class Index:
         self._change({}, (name,))
 
     def correct(self, names: Mapping[str, float | None]) -> Names:
-        """`names` are all the store has; gives them with the times we know better."""
+        """Replace the names with the complete list of the store. Returns them with the times known here."""
         known = self.names()
         now = {name: known.get(name) or when for name, when in names.items()}
         if now != known:
@@ -127,7 +129,7 @@ class Index:
         return now
 
     def learn(self, outcomes: Mapping[str, Outcome], source: str) -> None:
-        """Lookups of the store tell too; `source` is how its outcomes call it."""
+        """Update the index from lookups. Only outcomes whose source is `source` (the store's label) count."""
         answers = {name: outcome.state for name, outcome in outcomes.items() if outcome.source == source}
         known = self.names()
         found: Names = {name: None for name, state in answers.items() if state == "found" and name not in known}
@@ -136,7 +138,7 @@ class Index:
             self._change(found, gone)
 
     def _change(self, put: Names, drop: Iterable[str]) -> None:
-        # A disk that is full, a directory that is not ours, somebody stopped in the middle: the secret itself is safe.
+        # A full disk, a directory of another user, a signal in between: the secret itself is safe.
         with suppress(OSError, Unfit):
             make_private(self._path.parent)
             with locked(self._path.with_suffix(".lock"), PATIENCE):
@@ -148,10 +150,10 @@ class Index:
 
 
 def _stores(path: Path) -> dict[str, Names]:
-    """What the file says, as far as it can be understood.
+    """Read the file, as far as it can be understood.
 
     Raises:
-        OSError, Unfit: it is there and cannot be read, which is no reason to write another.
+        OSError, Unfit: it exists but cannot be read, so it must not be replaced.
     """
     found = read_bounded(path, LARGEST)
     try:

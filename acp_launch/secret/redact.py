@@ -1,9 +1,10 @@
 """
-The redactor: every secret of this process, and no text that shows one.
+The redactor: knows every secret of this process, and replaces them in everything we print or write.
 
-What is registered is looked for in every form it may appear in (`secret.forms`) and replaced by `***`. The result
-holds no form any more, so redacting twice is redacting once. A process has one redactor, `redactor`: everything we
-print or write passes through it.
+Each registered value is searched for in every form in which it may appear (`secret.forms`) and replaced by `***`. The
+result holds no form any more, so redacting twice gives the same as redacting once. A process has one redactor,
+`redactor`. `MultiPattern` searches, `Redactor` handles text, bytes and JSON, `StreamRedactor` bytes that arrive in
+pieces, and `install` our own stdout and stderr.
 """
 
 import re
@@ -18,32 +19,37 @@ from typing import Any, AnyStr, BinaryIO, Generic, TextIO, cast
 from acp_launch.protocol.acp import NAMES, is_structure
 from acp_launch.secret.value import MASK, Secret
 
-# Finds any of a set of forms in text or bytes, fast where there is none. Pure, and never changed once made.
-#
-# A long form is found by sampling: whatever it stands in, one of the samples taken every `_step` characters falls on
-# one of its first grams, and a table tells where it would then begin. So the time is that of the samples, however many
-# forms there are. Short forms, and a few of any length, are searched for one by one.
-#
-# A form that overlaps itself (`aaaa`) is followed from one place to the farthest that overlaps it, so that the time is
-# that of reading the text. What is made of the forms is bounded: the samples are closer together when there are many.
-
-
-LONG = 10  # characters; below, the few forms there are cost less than the many samples they need
-FEW = 8  # forms that are searched for one by one whatever their length
+LONG = 10  # characters; the few forms below that cost less than the many samples they need
+FEW = 8  # forms; so few are searched for one by one whatever their length
 GRAM = 4  # characters of a sample: rare enough in prose
-WIDEST = 64  # characters of a form that may be met by a sample; more would only make the table bigger
-ENTRIES = 32 * 1024  # of the table of grams; some 200 bytes each
+WIDEST = 64  # characters of a form that a sample may meet; more would only enlarge the table
+ENTRIES = 32 * 1024  # entries of the table of grams; about 200 bytes each
 BLOCK = 1024  # samples looked up together
-MOST = 64  # samples that are cut out in one call
-END = 3  # characters by which we know that a text may end in the beginning of a form
-KNOWN_ENDS = 256 * 1024  # characters of forms whose every place is known by them; beyond, the text is looked through
+MOST = 64  # samples cut out in one call
+END = 3  # characters that decide whether a text may end in the beginning of a form
+KNOWN_ENDS = (
+    256 * 1024
+)  # characters of all forms; beyond that, the ends of forms are not indexed and the text is searched
 
 Span = tuple[int, int]
 
 
-class Needles(Generic[AnyStr]):
+class MultiPattern(Generic[AnyStr]):
+    """Finds any of a set of forms in text or bytes, fast if there is none. Pure and immutable.
+
+    A long form is found by sampling. Wherever it stands, one of the samples taken every `_step` characters falls on one
+    of its first grams, and a table tells where the form would begin. So the time is that of the samples, however many
+    forms there are. Short forms, and a few of any length, are searched for one by one.
+
+    A form that overlaps itself (`aaaa`) is followed to the last copy that overlaps, so that the time is that of reading
+    the text. The tables are bounded: with many forms the samples are closer together.
+    """
+
     def __init__(self, forms: Iterable[str], written: Callable[[str], AnyStr]) -> None:
-        """`written` gives a form as it stands in what is searched; a long one is kept as it came, and shared."""
+        """Prepare the search. `written` gives a form as it stands in the searched text or bytes.
+
+        A long form is stored as it came, and shared.
+        """
         self._written: Callable[[str], AnyStr] = written
         self._all = sorted(set(forms), key=len)
         short = len(self._all) if len(self._all) <= FEW else sum(len(form) < LONG for form in self._all)
@@ -55,7 +61,7 @@ class Needles(Generic[AnyStr]):
         self._most = 0 if self._short or not self._long or self._step < GRAM else MOST * self._step
 
     def spans(self, text: AnyStr) -> list[Span]:
-        """Where forms are, from the first to the last; those that overlap are one span."""
+        """Return where forms are, from first to last. Overlapping forms are one span."""
         if self.has_none(text):
             return []
         spans = self._sampled(text) if self._long else []
@@ -67,7 +73,7 @@ class Needles(Generic[AnyStr]):
         return joined(spans) if spans else spans
 
     def has_none(self, text: AnyStr) -> bool:
-        """Whether one look at all samples tells that there is no form: so it is with nearly every message."""
+        """Whether one look at all samples shows that there is no form. This is so for nearly every message."""
         size = len(text)
         if size >= self._most:
             return False
@@ -76,9 +82,9 @@ class Needles(Generic[AnyStr]):
         return self._known.isdisjoint([text[at : at + GRAM] for at in range(0, size, self._step)])
 
     def masked(self, text: AnyStr, mask: AnyStr) -> AnyStr:
-        """`text` with `mask` for every span, again until none is left; `text` itself when there is none.
+        """Replace every span by `mask`, again until none is left. Returns `text` itself if there is none.
 
-        Again, because a mask and what is beside it may be a form too. `mask` must be shorter than every form.
+        Again, because a mask and its neighbours may be a form too. `mask` must be shorter than every form.
         """
         spans: list[Span]
         while spans := self.spans(text):
@@ -87,7 +93,7 @@ class Needles(Generic[AnyStr]):
         return text
 
     def held(self, text: AnyStr) -> int:
-        """The length of the longest end of `text` that is the beginning of a form, and not the whole of it."""
+        """Return the length of the longest end of `text` that is the beginning of a form, but not a whole form."""
         end, heads = text[-END:], self._heads
         if self._ends is None or end in self._ends:
             length = len(text)
@@ -99,11 +105,11 @@ class Needles(Generic[AnyStr]):
         return 1 if end[-1:] in heads else 0
 
     def may_begin(self, text: AnyStr, stop: int) -> bool:
-        """Whether a form may begin in `text` before `stop`: false when there surely is none, cheap in any case."""
+        """Whether a form may begin in `text` before `stop`. Cheap, and false only if there is surely none."""
         return any(text[at : at + END] in self._heads for at in range(stop))
 
     def _begins(self, text: AnyStr) -> bool:
-        """Whether a form begins with `text` and goes on."""
+        """Whether a form begins with `text` and continues."""
         at = bisect_left(self._ordered, text, key=self._written)
         candidates = (self._written(form) for form in self._ordered[at : at + 2])
         return any(form.startswith(text) and form != text for form in candidates)
@@ -123,7 +129,7 @@ class Needles(Generic[AnyStr]):
 
     @cached_property
     def _ends(self) -> frozenset[AnyStr] | None:
-        """Of all beginnings; None when they would be too many to keep."""
+        """The last characters of all beginnings of forms; None if there would be too many."""
         if sum(map(len, self._all)) > KNOWN_ENDS:
             return None
         whole = map(self._written, self._all)
@@ -131,7 +137,7 @@ class Needles(Generic[AnyStr]):
 
     @cached_property
     def _grams(self) -> dict[AnyStr, list[int]]:
-        """Where a sample may be in a long form: its index times `WIDEST`, and the place in it."""
+        """For each gram, its places in long forms: the index of the form times `WIDEST`, plus the offset."""
         grams: dict[AnyStr, list[int]] = {}
         for index, form in enumerate(self._long):
             head = self._written(form[:WIDEST])
@@ -145,7 +151,7 @@ class Needles(Generic[AnyStr]):
 
     @cached_property
     def _cutters(self) -> list[Struct]:
-        """By their number, what cuts samples out of bytes, all in one call."""
+        """Structs that cut samples out of bytes in one call, by the number of samples."""
         sample, gap = f"{GRAM}s", f"{self._step - GRAM}x"
         return [Struct(gap.join([sample] * count)) for count in range(MOST + 1)]
 
@@ -159,10 +165,10 @@ class Needles(Generic[AnyStr]):
         return spans
 
     def _met(self, text: AnyStr, places: Sequence[int], reached: dict[int, int]) -> Iterator[Span]:
-        """`reached` is how far each form was followed already.
+        """Yield the spans of long forms at these samples. `reached` is how far each form was followed already.
 
-        Of one form, a later place shows a later beginning: each is met by the first sample in it, and among those of
-        one sample the farthest back comes first.
+        For one form, a later sample shows a later beginning: each beginning is met by the first sample in it, and of
+        those met by one sample the farthest back comes first.
         """
         for at in places:
             for code in self._grams.get(text[at : at + GRAM], ()):
@@ -177,7 +183,7 @@ class Needles(Generic[AnyStr]):
 
 
 def _run(form: AnyStr, text: AnyStr, at: int) -> int:
-    """Where the form that stands at `at` ends, or the last of those that each overlap the one before."""
+    """Return where the form at `at` ends, or where the last of a chain of overlapping copies ends."""
     end = at + len(form)
     while (after := text.rfind(form, at + 1, end - 1 + len(form))) > at:
         at, end = after, after + len(form)
@@ -185,7 +191,7 @@ def _run(form: AnyStr, text: AnyStr, at: int) -> int:
 
 
 def joined(spans: list[Span]) -> list[Span]:
-    """In order, those that overlap made one; neighbours stay two."""
+    """Sort the spans and merge those that overlap. Adjacent spans stay two."""
     result: list[Span] = []
     for begin, end in sorted(spans):
         if result and begin < result[-1][1]:
@@ -195,48 +201,48 @@ def joined(spans: list[Span]) -> list[Span]:
     return result
 
 
-_BACKSLASH = ord("\\")  # a number is found sooner than bytes are
+_BACKSLASH = ord("\\")  # searching for a number is faster than for bytes
 _DATA_MASK = MASK.encode()
 _JSON_MASK = b'"' + _DATA_MASK + b'"'
 _ESCAPE = re.compile(rb"\\u([0-9a-fA-F]{4})")
-# A string, and what makes it a name; a number; the end of an object or a list. Possessive, so that 48 MB are no stack
-# of 48 million choices.
+# A string, and the colon that makes it a name; a number; the end of an object or a list. Possessive, so that 48 MB do
+# not need a stack of 48 million choices.
 _TOKEN = re.compile(
     rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")(\s*+:)?|-?[0-9][0-9.eE+-]*+|[]}]',
     re.DOTALL,
 )
-_LEAST_DIGITS = 6  # of a number that is a secret; fewer are found everywhere
+_LEAST_DIGITS = 6  # of a secret number; shorter numbers occur everywhere
 
 
 class Tables:
-    """The forms as they are searched for: made when they are first needed, each only once."""
+    """The searches for one set of forms. Each is created at its first use."""
 
     def __init__(self, forms: frozenset[str]) -> None:
         self.forms = forms
 
     @cached_property
-    def text(self) -> Needles[str]:
-        return Needles(self.forms, str)
+    def text(self) -> MultiPattern[str]:
+        return MultiPattern(self.forms, str)
 
     @cached_property
-    def data(self) -> Needles[bytes]:
-        return Needles(self.forms, _bytes)
+    def data(self) -> MultiPattern[bytes]:
+        return MultiPattern(self.forms, _bytes)
 
     @cached_property
-    def json(self) -> Needles[bytes]:
+    def json(self) -> MultiPattern[bytes]:
         from acp_launch.secret.forms import in_json
 
         changed = {form: written for form in self.forms if (written := in_json(form)) != form}
         if not changed:
             return self.data
-        return Needles((changed.get(form, form) for form in self.forms), _bytes)
+        return MultiPattern((changed.get(form, form) for form in self.forms), _bytes)
 
     @cached_property
     def _escapes(self) -> frozenset[bytes]:
         return frozenset(unit for form in self.forms for unit in _escapes(form))
 
     def is_plain(self, data: bytes) -> bool:
-        """Whether no string of a JSON text can hide a form behind an escape that it did not need.
+        """Whether no string of a JSON text can hide a form behind an unnecessary escape.
 
         With the short escapes alone there is one way to write a form, the one that `json` knows.
         """
@@ -246,14 +252,14 @@ class Tables:
 
 
 class Redactor:
-    """Safe to use from any thread; one that knows no secret gives back what it is given."""
+    """The secrets of a process. Safe to use from any thread. Without a secret it returns its input unchanged."""
 
     def __init__(self) -> None:
         self._registering = Lock()
         self.tables: Tables | None = None  # None while there is nothing to hide
 
     def register(self, *secrets: Secret) -> None:
-        """From now on these are hidden. Values under `forms.SHORTEST` characters cannot be."""
+        """Hide these from now on. Values under `forms.SHORTEST` characters cannot be hidden."""
         from acp_launch.secret.forms import forms
 
         found = frozenset[str]().union(*(forms(secret.expose()) for secret in secrets))
@@ -270,18 +276,18 @@ class Redactor:
         return self.tables.text.masked(text, MASK) if self.tables else text
 
     def data(self, data: bytes) -> bytes:
-        """For UTF-8; other bytes pass as they are."""
+        """Redact UTF-8 bytes. Other bytes pass unchanged."""
         return self.tables.data.masked(data, _DATA_MASK) if self.tables else data
 
     def held(self, text: str) -> int:
-        """How many characters at the end of `text` may become a form with what comes after them."""
+        """Return how many characters at the end of `text` may become a form with the text that follows."""
         return self.tables.text.held(text) if self.tables else 0
 
     def tree(self, value: Any) -> Any:
-        """Decoded JSON, keys included; `value` itself when nothing in it had to be hidden.
+        """Redact decoded JSON, including keys. Returns `value` itself if nothing was hidden.
 
-        What ACP itself says stays (`protocol.words`), and a number that only holds a value among its digits. What is
-        nested too deep to be looked through is hidden whole.
+        The protocol's own words stay (`protocol.acp`), and so does a number that holds a secret only among its digits.
+        A value nested too deep to search is hidden whole.
         """
         if self.tables is None:
             return value
@@ -291,10 +297,10 @@ class Redactor:
             return MASK
 
     def raw_json(self, data: bytes) -> bytes:
-        """One JSON text, as bytes: what `tree` does to it, however its strings are escaped.
+        """Redact one JSON text, with the same result as `tree`, however its strings are escaped.
 
-        Only the strings and numbers that have to be hidden are written anew, a number as a string. `data` itself when
-        there is none.
+        Only strings and numbers that must be hidden are rewritten, a number as a string. Returns `data` itself if there
+        are none.
         """
         tables = self.tables
         if tables is None:
@@ -308,7 +314,7 @@ class Redactor:
 
 
 class _Rewriter:
-    """Goes through one JSON text, token by token, and knows of which member each is the value."""
+    """Rewrites one JSON text token by token, and knows the member to which each value belongs."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -326,7 +332,7 @@ class _Rewriter:
 
     def _other(self, written: bytes) -> bytes:
         if written in b"]}":
-            self._name = ""  # what follows in a list is not known to be anything of the protocol's
+            self._name = ""  # the protocol does not name the items that follow in a list
             return written
         return _JSON_MASK if _is_secret_number(self._tables, self._name, written.decode()) else written
 
@@ -336,7 +342,7 @@ class _Rewriter:
         if said is None or b"\\" not in written:
             return (
                 b'"' + self._redactor.data(written[1:-1]) + b'"'
-            )  # no JSON: nobody can read more in it than its bytes
+            )  # not JSON: a reader can see nothing in it but its bytes
         redacted = self._redactor.text(said)
         if redacted == said:
             return written
@@ -351,21 +357,21 @@ class _Rewriter:
 
 
 def _said(written: bytes) -> str | None:
-    """What a JSON string says; None when it is no JSON."""
+    """Return the text of a JSON string, or None if it is not JSON."""
     text = written.decode("utf-8", "surrogateescape")
     if "\\" not in text:
         return text[1:-1]
     import json
 
     try:
-        # The standard library: unlike msgspec it reads half a surrogate pair, which agents do send.
+        # The standard library, not msgspec: it accepts half a surrogate pair, which agents do send.
         return str(json.loads(text, strict=False))
     except ValueError:
         return None
 
 
 def _tree(tables: Tables, value: Any, name: str) -> Any:
-    """`name` is that of the member whose value, or an item of whose value, this is."""
+    """Redact a tree. `name` is the member that holds this value, or the list with this value."""
     if isinstance(value, str):
         return value if is_structure(name, value) else tables.text.masked(value, MASK)
     if isinstance(value, int | float):
@@ -385,7 +391,7 @@ def _key(tables: Tables, key: str) -> str:
 
 
 def _is_secret_number(tables: Tables, name: str, written: str) -> bool:
-    """A number is hidden only when all of it is a value: most hold any six digits by chance."""
+    """Whether the whole number is a secret. Part of a number is not hidden: any six digits occur by chance."""
     digits = written.removeprefix("-")
     return digits in tables.forms and sum(map(str.isdigit, digits)) >= _LEAST_DIGITS and not is_structure(name, 0)
 
@@ -395,12 +401,12 @@ def _is_another(new: object, old: object) -> bool:
 
 
 def _bytes(form: str) -> bytes:
-    """As it comes out of a pipe, where not every text was UTF-8."""
+    """Encode a form as it comes out of a pipe, where text need not be UTF-8."""
     return form.encode("utf-8", "surrogateescape")
 
 
 def _escapes(form: str) -> set[bytes]:
-    """The digits after `\\u` for each of its characters, two for those beyond U+FFFF."""
+    """Return the digits after `\\u` for each character of the form, two groups for those beyond U+FFFF."""
     data = form.encode("utf-16-be", "surrogatepass")
     return {data[at : at + 2].hex().encode() for at in range(0, len(data), 2)}
 
@@ -409,33 +415,34 @@ redactor = Redactor()
 
 
 def excerpt(said: bytes, characters: int) -> str:
-    """The beginning of what a child said, redacted before it is cut: half a secret is known to nobody."""
+    """Return the beginning of a child's message. It is redacted before it is cut, because half a secret is not
+    recognized."""
     return redactor.text(said[: 64 * 1024].decode(errors="replace"))[:characters].strip()
 
 
-# Redacting streams: bytes that come in pieces, and our own stdout and stderr.
+# Redacting streams: bytes that arrive in pieces, and our own stdout and stderr.
 
 
 LEAST = 3  # bytes of a form's beginning; fewer end many a text
-SHOWN = 5  # bytes of a form that may be seen where a stream ends: one less than the shortest secret has
+SHOWN = 5  # bytes of a form that may be visible where a stream ends: one less than the shortest secret has
 _MASK_BYTES = MASK.encode()
 
 
-class Redacting:
-    """Redacts bytes however they were cut: what comes out is what `Redactor.data` makes of the whole.
+class StreamRedactor:
+    """Redacts bytes however they were cut: the output equals `Redactor.data` of the whole.
 
-    Held back is what may still become a form, so never more than the longest of them. (A form that only our own `***`
-    and its neighbours make up is no secret shown, and is not looked for.) What is held when the stream ends, or may
-    have ended, is a form that was cut: nobody reads more than its first `SHOWN` bytes.
+    It holds back what may still become a form, never more than the longest form. (A form that consists of our own `***`
+    and its neighbours shows no secret, and is not searched for.) What is held when the stream ends, or may have ended,
+    is a form that was cut: at most its first `SHOWN` bytes stay visible.
     """
 
     def __init__(self, source: Redactor = redactor) -> None:
         self._redactor = source
         self._pending = b""
-        self._covered = 0  # bytes at the beginning of `_pending` that belong to a mask which is already out
+        self._covered = 0  # bytes at the beginning of `_pending` whose mask was already written
 
     def feed(self, data: bytes) -> bytes:
-        """As much as can be said of `data`, and of what was held back before it."""
+        """Return as much as is decided of `data` and of the bytes held back before it."""
         tables = self._redactor.tables
         if tables is None:
             return data
@@ -449,9 +456,10 @@ class Redacting:
         return _masked(window, spans, kept, is_covered=covered > 0) if spans else window[:kept]
 
     def cover(self) -> bytes:
-        """A mask for what is held back, in case nothing follows; what does follow of that form stays hidden.
+        """Return a mask for the bytes held back, in case nothing follows. The rest of that form stays hidden if it
+        follows.
 
-        Under `LEAST` bytes it goes on being held: too little to say that there was something.
+        Fewer than `LEAST` bytes stay held: too little to say that there was something.
         """
         if len(self._pending) < LEAST or self._covered == len(self._pending):
             return b""
@@ -459,14 +467,14 @@ class Redacting:
         return b"" if has_mask else _MASK_BYTES
 
     def end(self) -> bytes:
-        """The last of it: what was held back, hidden if it is more than `SHOWN` bytes of a form."""
+        """Return the bytes held back, masked if they are more than `SHOWN` bytes of a form."""
         last = self.cover() if len(self._pending) > SHOWN else self._pending[self._covered :]
         self._pending, self._covered = b"", 0
         return last
 
 
 def _masked(window: bytes, spans: list[Span], stop: int, *, is_covered: bool) -> bytes:
-    """The first `stop` bytes; the first span is without a mask when it has one already."""
+    """Return the first `stop` bytes, masked. The first span gets no mask if `is_covered`: it has one already."""
     pieces, at = [], 0
     for begin, end in spans:
         if begin >= stop:
@@ -477,7 +485,7 @@ def _masked(window: bytes, spans: list[Span], stop: int, *, is_covered: bool) ->
 
 
 class _Wrapped:
-    """Everything of a stream but `write`, which its children define."""
+    """A stream whose subclasses define `write`."""
 
     def __init__(self, stream: Any, source: Redactor) -> None:
         self._stream = stream
@@ -498,10 +506,10 @@ class _Bytes(_Wrapped):
 
 
 class _Text(_Wrapped):
-    """Each write by itself: nothing can be held back where the next words may be a question."""
+    """Redacts each write by itself: text cannot be held back, because it may be a question to the user."""
 
     def write(self, written: Any) -> int:
-        """The length of what was given, as callers compare it with that."""
+        """Return the length of the argument, which callers compare with it."""
         self._stream.write(self._redactor.text(written) if isinstance(written, str) else written)
         return len(written)
 
@@ -510,11 +518,11 @@ class _Text(_Wrapped):
         return cast(BinaryIO, _Bytes(self._stream.buffer, self._redactor))
 
 
-def discreet(stream: TextIO, source: Redactor = redactor) -> TextIO:
-    """`stream`, where no write shows a secret; `stream` itself if it is that already."""
+def redacted_stream(stream: TextIO, source: Redactor = redactor) -> TextIO:
+    """Return `stream` wrapped so that no write shows a secret, or `stream` itself if it is wrapped already."""
     return stream if isinstance(stream, _Text) else cast(TextIO, _Text(stream, source))
 
 
 def install() -> None:
-    """Let all we say pass the redactor: print, tracebacks, typer and rich write to these."""
-    sys.stdout, sys.stderr = (stream and discreet(stream) for stream in (sys.stdout, sys.stderr))
+    """Redact our stdout and stderr: print, tracebacks, typer and rich write to these."""
+    sys.stdout, sys.stderr = (stream and redacted_stream(stream) for stream in (sys.stdout, sys.stderr))

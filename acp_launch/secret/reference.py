@@ -1,10 +1,10 @@
 """
-The `${…}` grammar: text in, literal pieces and references out. Pure: nothing is looked up here.
+The `${…}` grammar: text in, literal pieces and references out. Pure: it looks nothing up.
 
     ${env:NAME}   ${env:NAME:-default}   ${secret:NAME}   ${project} ${cwd} ${home} ${profile} ${python}
 
-`$${` is a literal `${`; a `$` before anything else stands for itself, so shell snippets and prices need no care.
-Variables that are for acp-launch alone cannot be named: a profile could hand the user's passphrase to any program.
+`$${` is a literal `${`. A `$` before anything else stands for itself, so shell snippets and prices need no escape. A
+profile cannot name the variables reserved for acp-launch: it could pass the user's passphrase to any program.
 """
 
 import re
@@ -16,7 +16,7 @@ from acp_launch.secret.value import PREFIX, is_private
 
 VARIABLES = {
     "project": "the directory the profile belongs to",
-    "cwd": "the directory the command was typed in",
+    "cwd": "the directory the command was run in",
     "home": "your home directory",
     "profile": "the profile's name",
     "python": "the Python interpreter that runs acp-launch",
@@ -27,8 +27,8 @@ _INSIDE = (
 )
 _REFERENCE = re.compile(rf"\$\{{(?:{_INSIDE})\}}")
 _OPENING = re.compile(r"\$?\$\{")
-_CLOSING = re.compile("}+")  # several after a reference in a reference
-# The whole grammar but for private variables as one pattern, for JSON Schema: no named groups, ECMA 262 knows no `?P`.
+_CLOSING = re.compile("}+")  # a reference inside a reference has several
+# The whole grammar except reserved variables, as one pattern for JSON Schema. No named groups: ECMA 262 has no `?P`.
 PATTERN = (
     rf"^(?:\$\$\{{|\$\{{(?:env:{NAME}(?::-(?:(?!\$\{{)[^}}])*)?|secret:{NAME}|{'|'.join(VARIABLES)})\}}"
     r"|\$(?!\$?\{)|[^$])*$"
@@ -36,7 +36,7 @@ PATTERN = (
 
 
 class EnvironmentReference(Struct, frozen=True):
-    """`default` stands in when the variable is unset or empty, as in a shell."""
+    """A reference to an environment variable. `default` is used if the variable is unset or empty, as in a shell."""
 
     name: str
     default: str | None = None
@@ -53,7 +53,7 @@ class SecretReference(Struct, frozen=True):
 
 
 class VariableReference(Struct, frozen=True):
-    """`name` is one of `VARIABLES`."""
+    """A reference to one of `VARIABLES`."""
 
     name: str
 
@@ -64,7 +64,7 @@ class VariableReference(Struct, frozen=True):
 Part = str | EnvironmentReference | SecretReference | VariableReference
 
 
-class BadReference(ValueError):  # noqa: N818 - it reads as what it is
+class BadReference(ValueError):  # noqa: N818 - the name states the fault
     """Raised for a `${…}` outside the grammar; `offset` is where it begins, in characters."""
 
     def __init__(self, message: str, *, offset: int, fix: str) -> None:
@@ -74,10 +74,10 @@ class BadReference(ValueError):  # noqa: N818 - it reads as what it is
 
 
 def parse(text: str) -> tuple[Part, ...]:
-    """Cut `text` into literal pieces and references; neighbouring literals are one piece.
+    """Cut `text` into literal pieces and references. Adjacent literals are one piece.
 
     Raises:
-        BadReference: a `${` that begins nothing we know.
+        BadReference: a `${` that does not begin a known reference.
     """
     parts: list[Part] = []
     literal, position = "", 0
@@ -96,7 +96,7 @@ def parse(text: str) -> tuple[Part, ...]:
 
 
 def misspelt(text: str) -> Iterator[tuple[int, int]]:
-    """Slices that were meant to be references and are none, each with its `}` and those after it, or to the end."""
+    """Yield the slices that look like references but are invalid: up to the closing braces, or to the end of `text`."""
     position = 0
     while opening := _OPENING.search(text, position):
         position = opening.end()
@@ -116,7 +116,7 @@ def _is_allowed(found: re.Match[str]) -> bool:
 
 
 def place(text: str, part: Part) -> int:
-    """Where a reference that was parsed out of `text` begins, in characters; an escaped one is another."""
+    """Return where a reference parsed from `text` begins, in characters. Escaped references do not match."""
     found = re.search(rf"(?<!\$){re.escape(str(part))}", text)
     return found.start() if found else 0
 
@@ -135,7 +135,7 @@ def _bad(text: str, offset: int, found: re.Match[str] | None) -> BadReference:
         fix = 'close it with "}", or write "$${" for a literal "${"'
         return BadReference('this "${" has no closing "}"', offset=offset, fix=fix)
     if found and not is_private(found["env"]):
-        # Its first `}` would end the outer reference, and the rest would silently become text.
+        # The first `}` of the inner reference would end the outer one, and the rest would silently become text.
         fix = "write the default as plain text"
         return BadReference("a default cannot hold another reference", offset=offset, fix=fix)
     message, fix = _complaint(text[offset : end + 1])
@@ -143,7 +143,7 @@ def _bad(text: str, offset: int, found: re.Match[str] | None) -> BadReference:
 
 
 def _complaint(written: str) -> tuple[str, str]:
-    """What is wrong with a `${…}`, and what to write instead."""
+    """Return what is wrong with a `${…}`, and what to write instead."""
     inside = written[2:-1].strip()
     kind, name, rest = _read(inside)
     if kind and not name and not rest:
@@ -152,7 +152,7 @@ def _complaint(written: str) -> tuple[str, str]:
         return "a secret has no default", f"write ${{secret:{name}}}"
     if kind != "secret" and is_private(name):
         shown = f"${{{kind}:{name}}}" if kind else f"${{{name}}}"
-        return f"{shown} is for acp-launch alone; no profile can use it", _instead(name)
+        return f"{shown} is reserved for acp-launch; a profile cannot use it", _instead(name)
     if nearest := _nearest(inside, kind, name, rest):
         return f"unknown reference {written}; did you mean {nearest}?", f"write {nearest}"
     known = "${env:NAME}, ${env:NAME:-default}, ${secret:NAME}, " + ", ".join(f"${{{name}}}" for name in VARIABLES)
@@ -160,7 +160,7 @@ def _complaint(written: str) -> tuple[str, str]:
 
 
 def _read(inside: str) -> tuple[str, str, str]:
-    """`env`, `secret` or neither, as it was probably meant; the name; and what follows it."""
+    """Return the kind that was probably meant (`env`, `secret` or empty), the name, and the text after it."""
     from difflib import get_close_matches
 
     if inside in ("env", "secret"):
@@ -193,7 +193,7 @@ def _nearest(inside: str, kind: str, name: str, rest: str) -> str:
 
 
 def _instead(variable: str) -> str:
-    """What to do about a variable that is for acp-launch alone."""
+    """Return what to do about a variable reserved for acp-launch."""
     name = variable[len(PREFIX) :].lower().replace("_", "-").strip("-")
     is_secret = variable.upper().startswith(PREFIX) and re.fullmatch(NAME, name)
     return f"write ${{secret:{name}}}" if is_secret else "remove it"

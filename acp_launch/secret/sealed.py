@@ -1,16 +1,16 @@
 """
-The sealed file as a value: bytes in, names and secrets out. No files, no clock, nobody is asked.
+The sealed file as a value: bytes in, names and secrets out. It uses no files and no clock, and never asks the user.
 
-One line of JSON, in the only form that is accepted (the members in this order, no spaces, a newline at the end):
+One line of JSON, in the only accepted form (the members in this order, no spaces, a newline at the end):
 
-    format, version   what it is; a higher version is somebody else's to read
-    kdf               how a key comes from a passphrase (scrypt) or from a key file (HKDF-SHA256), with its salt
-    check             derived beside the key, so that a wrong passphrase is told from a damaged file
-    nonce             fresh for every writing
-    crc32             over all the rest: an accident is noticed before anything is computed, and never blamed on the
-                      passphrase. It keeps nobody out; the seal does
-    sealed            ChaCha20-Poly1305 over the JSON of every name with its value and the time it was set; all that
-                      stands before it is associated data, so that whoever changes it without the key is noticed
+    format, version   identify the file; a newer acp-launch writes a higher version
+    kdf               how a key is derived from a passphrase (scrypt) or from a key file (HKDF-SHA256), with its salt
+    check             derived together with the key; distinguishes a wrong passphrase from a damaged file
+    nonce             fresh for every write
+    crc32             over all the rest; detects accidental damage before anything is computed, so that it is never
+                      blamed on the passphrase. It gives no protection; `sealed` does
+    sealed            ChaCha20-Poly1305 over the JSON of every name with its value and the time it was set. Everything
+                      before it is associated data, so that a change without the key is detected
 """
 
 import os
@@ -27,7 +27,7 @@ from acp_launch.secret.value import MAX_VALUE, Secret
 FORMAT = "acp-launch sealed secrets"
 VERSION = 1
 MAX_FILE = 16 * 1024 * 1024  # bytes
-MAX_MEMORY = 256 * 1024 * 1024  # bytes scrypt may take for a file somebody made; 3 s at the most
+MAX_MEMORY = 256 * 1024 * 1024  # bytes scrypt may use for a file from an unknown source; at most 3 s
 _OPENING = f'{{"format":"{FORMAT}"'.encode()
 _SALT, _KEY, _CHECK, _NONCE, _TAG = 16, 32, 16, 12, 16  # bytes
 
@@ -35,8 +35,8 @@ T = TypeVar("T")
 Kind = Literal["foreign", "cut off", "changed", "newer", "wrong key"]
 
 
-class Broken(Exception):  # noqa: N818 - it reads as what it is
-    """Raised when a sealed file cannot be opened; never says anything of what it holds."""
+class Broken(Exception):  # noqa: N818 - the name states the fault
+    """Raised when a sealed file cannot be opened. Its text never quotes the content."""
 
     def __init__(self, kind: Kind) -> None:
         super().__init__(kind)
@@ -44,7 +44,7 @@ class Broken(Exception):  # noqa: N818 - it reads as what it is
 
 
 class Scrypt(Struct, frozen=True, forbid_unknown_fields=True, tag_field="name", tag="scrypt"):
-    """RFC 7914; by default each try costs whoever guesses 32 MiB and about 0.1 s."""
+    """RFC 7914. By default each guess costs an attacker 32 MiB and about 0.1 s."""
 
     salt: bytes
     n: int = 2**15
@@ -52,14 +52,14 @@ class Scrypt(Struct, frozen=True, forbid_unknown_fields=True, tag_field="name", 
     p: int = 1
 
     def is_sane(self) -> bool:
-        """Whether computing it is bounded; said by a stranger's file as well as by ours."""
+        """Whether its cost is bounded. The parameters may come from a hostile file."""
         is_power = self.n > 1 and self.n & (self.n - 1) == 0
         small = is_power and self.n <= 2**20 and 1 <= self.r <= 16 and 1 <= self.p <= 4
         return small and 128 * self.n * self.r <= MAX_MEMORY and len(self.salt) == _SALT
 
 
 class Hkdf(Struct, frozen=True, forbid_unknown_fields=True, tag_field="name", tag="hkdf-sha256"):
-    """RFC 5869; enough for what is random already."""
+    """RFC 5869, sufficient for a key that is random already."""
 
     salt: bytes
 
@@ -76,7 +76,7 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that is whole, of our version, and safe to try a key on."""
+    """A file that is complete, of our version, and safe to try a key on."""
 
     format: str
     version: int
@@ -88,7 +88,7 @@ class Sealed(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Key:
-    """What opens the files of one salt. Does not show."""
+    """The key to the files of one salt. Its repr shows nothing."""
 
     __slots__ = ("_secret", "check", "kdf")
 
@@ -117,7 +117,7 @@ def fresh_salt() -> bytes:
 
 
 def derive(kdf: Kdf, material: bytes) -> Key:
-    """The key for `kdf`, from a passphrase or the content of a key file."""
+    """Derive the key for `kdf` from a passphrase or the content of a key file."""
     if isinstance(kdf, Hkdf):
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -129,7 +129,7 @@ def derive(kdf: Kdf, material: bytes) -> Key:
 
 
 def seal(entries: Mapping[str, Entry], key: Key) -> bytes:
-    """The whole file."""
+    """Return the whole file."""
     plain = msgspec.json.encode(entries, enc_hook=_exposed)
     nonce = os.urandom(_NONCE)
     head = Sealed(FORMAT, VERSION, key.kdf, key.check, nonce, 0, b"")
@@ -138,7 +138,7 @@ def seal(entries: Mapping[str, Entry], key: Key) -> bytes:
 
 
 def parse(data: bytes) -> Sealed:
-    """What can be known without a key.
+    """Read what needs no key.
 
     Raises:
         Broken: foreign, cut off, newer or changed.
@@ -156,21 +156,21 @@ def parse(data: bytes) -> Sealed:
 
 
 def opens(key: Key, sealed: Sealed) -> bool:
-    """Whether it is the right key, as far as the file can be believed."""
+    """Whether the key matches the file's `check`, which anyone could have changed."""
     return compare_digest(sealed.check, key.check)
 
 
 def unseal(sealed: Sealed, key: Key) -> dict[str, Entry]:
-    """Every name with its value.
+    """Return every name with its value.
 
     Raises:
-        Broken: the key is another, or somebody changed the file.
+        Broken: the key is wrong, or the file was changed.
     """
     if not opens(key, sealed):
         raise Broken("wrong key")
     plain = key.decrypt(sealed.nonce, sealed.sealed, _head(sealed))
     entries = _decoded(plain, dict[str, Entry])
-    if msgspec.json.encode(entries, enc_hook=_exposed) != plain:  # a name twice, for instance
+    if msgspec.json.encode(entries, enc_hook=_exposed) != plain:  # for example a duplicate name
         raise Broken("changed")
     return entries
 
@@ -180,7 +180,7 @@ def _encoded(sealed: Sealed) -> bytes:
 
 
 def _head(sealed: Sealed) -> bytes:
-    """All but what is sealed, and the checksum, which is made last."""
+    """Return the file without the sealed part and the checksum, which is computed last."""
     return _encoded(msgspec.structs.replace(sealed, crc32=0, sealed=b""))
 
 
@@ -205,11 +205,11 @@ def _decoded(data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=_secret)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Broken("changed") from None  # an error's text may quote what it found
+        raise Broken("changed") from None  # an error's text may quote the content
 
 
 def _exposed(value: object) -> str:
-    """The one way into the file."""
+    """Expose a secret for the file; nothing else exposes one here."""
     if isinstance(value, Secret):
         return value.expose()
     raise TypeError(f"a {type(value).__name__} among the secrets")

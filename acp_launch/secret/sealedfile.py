@@ -1,8 +1,9 @@
 """
-The sealed file as a store, for machines without a keyring.
+The `file` store, for machines without a keyring: a sealed file, with its passphrase or its key file.
 
-Readers need no lock: a file is replaced whole. Writers hold one from reading to replacing, so that ten at once lose
-nothing. Whoever cannot open what is there cannot write either: nothing is ever replaced that was not understood.
+`open_file` creates the `SealedFile` that the settings describe. Its key comes from a `KeySource`: a `Passphrase` or a
+`KeyFile`, never both. Readers need no lock, because a file is replaced whole. Writers hold a lock from reading to
+replacing, so that ten at once lose nothing. A file that cannot be opened is never replaced.
 """
 
 import os
@@ -23,47 +24,42 @@ from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Hkdf, Kdf, Key, Sc
 from acp_launch.secret.value import PASSPHRASE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
 
-# What can go wrong with a file of secrets, in the words of a store.
-
 
 @contextmanager
 def explained(path: Path, doing: str) -> Iterator[None]:
-    """What the system or `Unfit` says as a StoreFault; `doing` is what could not be done to `path`: `read`."""
+    """Turn an OSError or `Unfit` into a StoreFault; `doing` is the verb that failed for `path`: `read`."""
     try:
         yield
     except Unfit as unfit:
         raise StoreFault("unavailable", f"{path} {unfit}", fix="name another file in config.yaml") from None
     except OSError as error:
-        reason = f"{path} could not be {doing}: {(error.strerror or str(error)).lower()}"
+        reason = f"cannot {doing} {path}: {(error.strerror or str(error)).lower()}"
         fix = f"check the owner, the mode and the free space of {path.parent}"
         raise StoreFault("unavailable", reason, fix=fix) from error
 
 
-# What opens a sealed file: a passphrase somebody knows, or a key file only they can read. One of them, never both.
-
-
-LEAST = 8  # characters of a new passphrase (NIST SP 800-63-3B, 5.1.1.2): scrypt slows guessing down, no more than that
+LEAST = 8  # characters of a new passphrase (NIST SP 800-63-3B, 5.1.1.2); scrypt only slows guessing down
 TRIES = 3  # at the prompt, as with ssh and sudo
-LEAST_KEY, MOST_KEY = 32, 64 * 1024  # bytes of a key file; 32 is what its key has
+LEAST_KEY, MOST_KEY = 32, 64 * 1024  # bytes of a key file; 32 is the length of the key
 
 
-class Opener(Protocol):
+class KeySource(Protocol):
     @property
     def is_at_hand(self) -> bool:
-        """Whether nobody needs to be asked."""
+        """Whether the key is available without asking the user."""
 
     def prepare(self, sealed: Sealed | None) -> None:
-        """Ask, if need be; for a new passphrase when there is no file yet."""
+        """Ask the user, if needed; for a new passphrase if there is no file yet."""
 
     def key(self, sealed: Sealed) -> Key:
-        """The key that opens `sealed`; derived once for each salt. Never asks."""
+        """Return the key that opens `sealed`, derived once for each salt. Never asks."""
 
     def first_key(self) -> Key:
-        """A key for a new file. Never asks."""
+        """Return a key for a new file. Never asks."""
 
 
-class _Keys:
-    """Deriving is slow on purpose, so each is derived once."""
+class _KeyCache:
+    """A cache of keys, because deriving one is slow on purpose."""
 
     def __init__(self) -> None:
         self._derived: dict[tuple[Kdf, bytes], Key] = {}
@@ -74,8 +70,8 @@ class _Keys:
         return self._derived[kdf, material]
 
 
-class _Refused(Exception):  # noqa: N818 - it reads as what happened
-    """Raised when an answer will not do: `said` to whoever may try again, `fault` is the end of it."""
+class _Refused(Exception):  # noqa: N818 - the name states the fault
+    """Raised for an answer that is not acceptable: `said` is shown before the next try, `fault` after the last."""
 
     def __init__(self, said: str, fault: StoreFault) -> None:
         super().__init__(said)
@@ -84,15 +80,15 @@ class _Refused(Exception):  # noqa: N818 - it reads as what happened
 
 
 class Passphrase:
-    """From the environment, else from a person."""
+    """A passphrase from the environment, or else from the user."""
 
     def __init__(self, path: Path, environ: Mapping[str, str], ask: Callable[[str], str | None]) -> None:
-        """`path` is the sealed file, for the messages. An empty variable counts as none."""
+        """Read the environment; an empty variable counts as unset. `path` is the sealed file, for the messages."""
         self._path = path
         self._ask = ask
         self._name = PASSPHRASE
         self._material = _bytes(environ.get(PASSPHRASE, ""))
-        self._keys = _Keys()
+        self._keys = _KeyCache()
 
     @property
     def is_at_hand(self) -> bool:
@@ -117,7 +113,7 @@ class Passphrase:
         if isinstance(sealed.kdf, Scrypt):
             return sealed.kdf
         fix = "name it in config.yaml: secrets.file.key_file"
-        raise StoreFault("locked", f"{self._path} is opened by a key file, and none is named", fix=fix)
+        raise StoreFault("locked", f"{self._path} needs a key file, and the settings name none", fix=fix)
 
     def _long_enough(self, material: bytes) -> bytes:
         if _is_short(material):
@@ -144,10 +140,10 @@ class Passphrase:
         def ask(said: str) -> bytes:
             chosen = self._answer(f"{said}New passphrase for {self._path} ({LEAST} characters or more): ")
             if _is_short(chosen):
-                raise _Refused("That was too short.", self._too_short())
-            if chosen != self._entered("The same again: "):
-                fault = StoreFault("denied", "the two passphrases are not the same", fix="try again")
-                raise _Refused("The two were not the same.", fault)
+                raise _Refused("Too short.", self._too_short())
+            if chosen != self._entered("Repeat it: "):
+                fault = StoreFault("denied", "the two passphrases differ", fix="try again")
+                raise _Refused("The two passphrases differ.", fault)
             return chosen
 
         return _patiently(ask)
@@ -166,7 +162,7 @@ class Passphrase:
 
     def _too_short(self) -> StoreFault:
         reason = f"{self._name} is shorter than {LEAST} characters, too short for a new sealed file"
-        return StoreFault("denied", reason, fix="choose a longer one; several words are easy to keep in mind")
+        return StoreFault("denied", reason, fix="choose a longer one; several words are easy to remember")
 
     def _locked(self) -> StoreFault:
         fix = f"export {PASSPHRASE}=..., or run this in a terminal"
@@ -178,26 +174,26 @@ class Passphrase:
 
 
 class KeyFile:
-    """Its content is the key. A line end at its end does not count: `echo` and editors put one there."""
+    """A file whose content is the key. Its last line end does not count: `echo` and editors add one."""
 
     def __init__(self, path: Path, key_file: Path) -> None:
         self._path = path
         self._key_file = key_file
-        self._keys = _Keys()
+        self._keys = _KeyCache()
 
     is_at_hand = True
 
     def prepare(self, sealed: Sealed | None) -> None:
-        """There is nobody to ask."""
+        """Do nothing: a key file needs no question."""
 
     def key(self, sealed: Sealed) -> Key:
         if not isinstance(sealed.kdf, Hkdf):
             fix = "remove secrets.file.key_file from config.yaml"
-            raise StoreFault("locked", f"{self._path} is opened by a passphrase, not by a key file", fix=fix)
+            raise StoreFault("locked", f"{self._path} needs a passphrase, not a key file", fix=fix)
         content = self._content()
         if content is None:
             reason = f"the key file {self._key_file} does not exist, and only it opens {self._path}"
-            raise StoreFault("unavailable", reason, fix="put it back, or correct secrets.file.key_file in config.yaml")
+            raise StoreFault("unavailable", reason, fix="restore it, or correct secrets.file.key_file in config.yaml")
         key = self._keys.derive(sealed.kdf, content)
         if not opens(key, sealed):
             fix = "name the right one in config.yaml: secrets.file.key_file"
@@ -208,7 +204,7 @@ class KeyFile:
         content = self._content()
         if content is None:
             content = os.urandom(LEAST_KEY).hex().encode()
-            with explained(self._key_file, "made"):
+            with explained(self._key_file, "create"):
                 private.make_private(self._key_file.parent)
                 private.create(self._key_file, content + b"\n")
         return self._keys.derive(Hkdf(fresh_salt()), content)
@@ -224,12 +220,12 @@ class KeyFile:
             raise StoreFault("unavailable", reason, fix=f"chmod 600 {quote(str(self._key_file))}")
         if len(content) < LEAST_KEY:
             reason = f"the key file {self._key_file} holds {len(content)} bytes, and a key needs {LEAST_KEY}"
-            raise StoreFault("unavailable", reason, fix="put the right content back; for a new one, remove it")
+            raise StoreFault("unavailable", reason, fix="restore its content; to create a new key file, remove it")
         return content
 
 
 def _patiently(ask: Callable[[str], bytes]) -> bytes:
-    """What `ask` gives in the end; it is told what was wrong before, as a line that comes before its prompt."""
+    """Return the answer of `ask`, which may fail `TRIES` times. Its argument is a line about the last failure."""
     said = ""
     for _ in range(TRIES - 1):
         try:
@@ -247,7 +243,7 @@ def _is_short(material: bytes) -> bool:
 
 
 def _bytes(passphrase: str) -> bytes:
-    """The same bytes for the same characters, from whichever keyboard (NFC, as RFC 8265 has it)."""
+    """Encode a passphrase to the same bytes from every keyboard (NFC, as in RFC 8265)."""
     return unicodedata.normalize("NFC", passphrase).encode(errors="surrogateescape")
 
 
@@ -258,7 +254,9 @@ Entries = dict[str, Entry]
 def open_file(
     settings: FileSettings, config: Path, environ: Mapping[str, str], ask: Callable[[str], str | None]
 ) -> "SealedFile":
-    """The store the settings describe; relative paths begin at `config`. `ask` gives None when there is nobody to ask.
+    """Return the store that the settings describe. Relative paths begin at `config`.
+
+    `ask` returns None if the user cannot be asked.
 
     Raises:
         StoreFault: the settings contradict themselves.
@@ -277,28 +275,28 @@ def _place(config: Path, written: str) -> Path:
     try:
         return config / Path(written).expanduser()
     except RuntimeError:
-        reason = f'nobody knows what "~" is in {written}'
+        reason = f'cannot expand "~" in {written}'
         raise StoreFault("unavailable", reason, fix="write the whole path in config.yaml") from None
 
 
 class SealedFile:
-    """A Store. Holds the key it derived, and nothing of the file."""
+    """A Store. It keeps the derived key, and nothing of the file's content."""
 
-    def __init__(self, path: Path, opener: Opener) -> None:
+    def __init__(self, path: Path, source: KeySource) -> None:
         self._path = path
-        self._opener = opener
+        self._source = source
 
     @property
     def label(self) -> str:
         return f"sealed file ({self._path})"
 
     def prepare(self, *, writing: bool = False) -> None:
-        """Get the passphrase. A new one is asked for only when `writing`: there is nothing to read without a file."""
-        if self._opener.is_at_hand:
+        """Get the passphrase. A new one is asked for only if `writing`: without a file there is nothing to read."""
+        if self._source.is_at_hand:
             return
         there = self._sealed()
         if there is not None or writing:
-            self._opener.prepare(there)
+            self._source.prepare(there)
 
     def read(self, names: Sequence[str]) -> dict[str, Outcome]:
         entries = self._entries(self._sealed())
@@ -323,7 +321,7 @@ class SealedFile:
 
     def names(self) -> dict[str, float | None] | None:
         there = self._sealed()
-        if there is not None and not self._opener.is_at_hand:
+        if there is not None and not self._source.is_at_hand:
             return None
         return {name: entry.set for name, entry in self._entries(there).items()}
 
@@ -339,25 +337,25 @@ class SealedFile:
     def _entries(self, there: Sealed | None) -> Entries:
         if there is None:
             return {}
-        key = self._opener.key(there)
+        key = self._source.key(there)
         with self._understood():
             return sealed.unseal(there, key)
 
     def _replace(self, there: Sealed | None, entries: Entries) -> None:
-        content = sealed.seal(entries, self._opener.key(there) if there else self._opener.first_key())
+        content = sealed.seal(entries, self._source.key(there) if there else self._source.first_key())
         if len(content) > MAX_FILE:
             reason = f"{self._path} would be larger than {MAX_FILE // 1024**2} MiB"
-            raise StoreFault("too large", reason, fix="remove what is not needed any more: acp-launch secret rm NAME")
-        with explained(self._path, "written"):
+            raise StoreFault("too large", reason, fix="remove secrets you do not need: acp-launch secret rm NAME")
+        with explained(self._path, "write"):
             private.replace(self._path, content)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold the lock of the file that links lead to."""
+        """Hold the lock of the file that the path leads to through links."""
         target = private.real(self._path)
         lock = target.with_name(f"{target.name}.lock")
         with ExitStack() as held:
-            with explained(lock, "locked"):
+            with explained(lock, "lock"):
                 private.make_private(target.parent)
                 held.enter_context(locked(lock))
             yield
@@ -371,11 +369,11 @@ class SealedFile:
             raise StoreFault("unavailable", f"{self._path} {what}", fix=fix.format(quote(str(self._path)))) from None
 
 
-_ANEW = "put a copy of it back, or begin anew: mv {0} {0}.damaged"
+_ANEW = "restore a backup, or start over: mv {0} {0}.damaged"
 _SAID: dict[sealed.Kind, tuple[str, str]] = {
     "foreign": ("is not a sealed file", "name another secrets.file.path in config.yaml, or move it away"),
     "cut off": ("is cut off: its end is missing", _ANEW),
-    "changed": ("is not what was written: it was changed or damaged", _ANEW),
+    "changed": ("was changed or damaged", _ANEW),
     "newer": ("was written by a newer acp-launch", "upgrade acp-launch"),
     "wrong key": ("is sealed with another key", _ANEW),
 }

@@ -1,9 +1,9 @@
 """
-The Secret Service of a Linux desktop (GNOME Keyring, KWallet, KeePassXC), without the keyring library in between: one
-connection and one session for all secrets of a run, where the library opens both for each.
+The Secret Service of a Linux desktop (GNOME Keyring, KWallet, KeePassXC), over D-Bus.
 
-The items are those of the library's own backend, so that `keyring get acp-launch NAME` and we see the same. Like it we
-use the default collection, and no other.
+It does not use the keyring library: one connection and one session serve all secrets of a run, where the library opens
+both for each secret. The items are those of the library's own backend, so that `keyring get acp-launch NAME` shows the
+same values. Like the library it uses the default collection, and no other.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,19 +17,17 @@ from acp_launch.secret.value import Outcome, Secret, StoreFault
 if TYPE_CHECKING:
     from secretstorage import Collection, Item
 
-# The way to the desktop's Secret Service over D-Bus, and what to say when it leads nowhere.
-
 
 VARIABLE = "DBUS_SESSION_BUS_ADDRESS"
 
 
-class NoBus(Exception):  # noqa: N818 - it reads as what it is
-    """Raised when a session's bus cannot be reached; says why."""
+class NoBus(Exception):  # noqa: N818 - the name states the fault
+    """Raised when the D-Bus of the session cannot be reached; its text says why."""
 
 
 @contextmanager
 def connected(environ: Mapping[str, str]) -> Iterator[Any]:
-    """A connection (jeepney's) of our own, closed at the end whatever happens.
+    """Open a D-Bus connection (jeepney's) of our own for the block.
 
     Raises:
         NoBus: there is no session, or its bus does not answer.
@@ -40,17 +38,17 @@ def connected(environ: Mapping[str, str]) -> Iterator[Any]:
     address = _address(environ)
     try:
         connection = open_dbus_connection(address)
-    except Exception as error:  # also ValueError and RuntimeError, for addresses it does not understand
-        raise NoBus(f"the D-Bus session at {address} cannot be reached: {sentence(error)}") from None
+    except Exception as error:  # also ValueError and RuntimeError, for malformed addresses
+        raise NoBus(f"cannot reach the D-Bus session at {address}: {sentence(error)}") from None
     with connection:
-        add_match_rules(connection)  # to hear of the end of a dialog
+        add_match_rules(connection)  # for the signal that a dialog has ended
         yield connection
 
 
 def _address(environ: Mapping[str, str]) -> str:
     if given := environ.get(VARIABLE):
         return given
-    # Where systemd puts it; a login over SSH finds the desktop's session there when the variable was not passed on.
+    # Where systemd puts it. A login over SSH finds the desktop's session there if the variable was not passed on.
     socket = Path(environ.get("XDG_RUNTIME_DIR") or "/nonexistent") / "bus"
     if not socket.exists():
         raise NoBus(f"there is no D-Bus session, {VARIABLE} is not set")
@@ -60,7 +58,7 @@ def _address(environ: Mapping[str, str]) -> str:
 
 
 def error_name(error: BaseException | None) -> str:
-    """The D-Bus name of an error, also one that secretstorage made another exception of; empty for others."""
+    """Return the D-Bus name of an error, also if secretstorage wrapped it; empty for other errors."""
     from jeepney import DBusErrorResponse  # type: ignore[import-untyped]
 
     if isinstance(error, DBusErrorResponse):
@@ -69,20 +67,21 @@ def error_name(error: BaseException | None) -> str:
 
 
 def unavailable(error: BaseException, told: str) -> StoreFault:
-    """What to say of anything that is no lock and no refusal; `told` is what may be shown of the error."""
+    """Return the fault for an error that is neither a lock nor a refusal. `told` is the part of it that may be
+    shown."""
     name = error_name(error)
     if isinstance(error, NoBus):
-        reason = f"no desktop keyring can be reached: {error}"
+        reason = f"cannot reach a desktop keyring: {error}"
     elif name.endswith((".ServiceUnknown", ".NameHasNoOwner")):
-        reason = "no desktop keyring runs in this session: nobody offers org.freedesktop.secrets on D-Bus"
+        reason = "no desktop keyring runs in this session: org.freedesktop.secrets is not on D-Bus"
     elif isinstance(error, OSError) or name.endswith((".NoReply", ".Disconnected")):
-        reason = f"the desktop keyring went away while we talked to it: {told}"
+        reason = f"the desktop keyring ended during the request: {told}"
     else:
         reason = f"the desktop keyring does not work here: {told}"
     return StoreFault("unavailable", reason, fix=USE_A_FILE)
 
 
-_APPLICATION = "Python keyring library"  # what the library's backend writes; not searched for
+_APPLICATION = "Python keyring library"  # what the library's backend writes; not part of the search
 T = TypeVar("T")
 
 
@@ -94,20 +93,20 @@ class SecretService:
         self._interactive = interactive
 
     def prepare(self, *, writing: bool = False) -> None:
-        """Nothing to prepare: if somebody must be asked, the desktop does."""
+        """Do nothing: if the user must be asked, the desktop does."""
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
-        return self._visit(lambda connection: self._read(connection, names))
+        return self._with_connection(lambda connection: self._read(connection, names))
 
     def write(self, name: str, secret: Secret) -> None:
         value = storable(secret).encode()
-        self._visit(lambda connection: self._write(connection, name, value), kind)
+        self._with_connection(lambda connection: self._write(connection, name, value), kind)
 
     def remove(self, name: str) -> bool:
-        return self._visit(lambda connection: self._remove(connection, name))
+        return self._with_connection(lambda connection: self._remove(connection, name))
 
     def names(self) -> Mapping[str, float | None]:
-        return self._visit(_names)
+        return self._with_connection(_names)
 
     def _read(self, connection: Any, names: Sequence[str]) -> dict[str, Outcome]:
         collection = _default(connection)
@@ -124,7 +123,7 @@ class SecretService:
             return found(self._secret(collection, item).decode(), self.label)
         except UnicodeDecodeError:
             return failed(not_text(name), self.label)
-        except StoreFault as fault:  # the lock of this item
+        except StoreFault as fault:  # an item may have its own lock
             return failed(fault, self.label)
 
     def _secret(self, collection: "Collection", item: "Item") -> bytes:
@@ -133,7 +132,7 @@ class SecretService:
         item.session = _session(collection)
         try:
             return item.get_secret()
-        except LockedException:  # items can have locks of their own
+        except LockedException:  # an item may have its own lock
             self._unlock(item)
             return item.get_secret()
 
@@ -145,7 +144,7 @@ class SecretService:
             attributes = {"service": SERVICE, "username": name, "application": _APPLICATION}
             collection.create_item(f"{SERVICE}: {name}", attributes, value, replace=True)
             return
-        # Whoever wrote it, with whatever other attributes: the first is the one that is read.
+        # Another program may have written it with other attributes. `read` uses the first item.
         self._unlock(items[0])
         items[0].set_secret(value)
         for other in items[1:]:
@@ -166,33 +165,34 @@ class SecretService:
         from secretstorage import PromptDismissedException, create_collection
 
         if not self._interactive:
-            raise _no_collection("nobody is there to make one")
+            raise _no_collection("acp-launch cannot ask you to create one")
         try:
             return create_collection(connection, "Default", "default")
         except PromptDismissedException:
-            raise self._dismissed(_no_collection("there is no screen for the dialog that makes one")) from None
+            raise self._dismissed(_no_collection("the dialog that creates one needs a display")) from None
 
     def _unlock(self, thing: "Collection | Item") -> None:
-        """The desktop shows its dialog, if there is somebody to answer it."""
+        """Unlock it. The desktop shows its dialog, if a user can answer it."""
         if not thing.is_locked():
             return
         if not self._interactive:
-            raise _locked("and nobody is there to unlock it")
+            raise _locked("and acp-launch cannot ask you to unlock it")
         if thing.unlock():
-            raise self._dismissed(_locked("and there is no screen for its dialog"))
+            raise self._dismissed(_locked("and its dialog needs a display"))
         if thing.is_locked():
-            raise _locked("and stayed so")
+            raise _locked("and was not unlocked")
 
     def _dismissed(self, unseen: StoreFault) -> StoreFault:
-        """
-        The service only says that a dialog is gone. With a screen somebody cancelled it; without one it never showed,
-        which is `unseen`.
+        """Return the fault for a dialog that ended without an answer.
+
+        The service does not say why. With a display the user cancelled it; without one it was never shown, which is
+        `unseen`.
         """
         if not (self._environ.get("DISPLAY") or self._environ.get("WAYLAND_DISPLAY")):
             return unseen
         return StoreFault("denied", "the dialog of the desktop keyring was cancelled", fix="try again, and answer it")
 
-    def _visit(self, work: Callable[[Any], T], tell: Callable[[BaseException], str] = sentence) -> T:
+    def _with_connection(self, work: Callable[[Any], T], tell: Callable[[BaseException], str] = sentence) -> T:
         def there() -> T:
             with connected(self._environ) as connection:
                 return work(connection)
@@ -206,14 +206,14 @@ class SecretService:
         from secretstorage import LockedException, PromptDismissedException
 
         if isinstance(error, LockedException) or error_name(error).endswith(".Error.IsLocked"):
-            return _locked("and did not open")
+            return _locked("and was not unlocked")
         if isinstance(error, PromptDismissedException):
-            return self._dismissed(_locked("and there is no screen for its dialog"))
+            return self._dismissed(_locked("and its dialog needs a display"))
         return unavailable(error, told)
 
 
 def _default(connection: Any) -> "Collection | None":
-    """The default collection; None when the desktop has none. Never makes one."""
+    """Return the default collection, or None if the desktop has none. Never creates one."""
     from secretstorage import Collection, ItemNotFoundException
 
     try:
@@ -223,7 +223,7 @@ def _default(connection: Any) -> "Collection | None":
 
 
 def _session(collection: "Collection") -> Any:
-    """The one session of this connection; agreeing on its key is what costs."""
+    """Return the one session of this connection. Agreeing on its key is the slow part."""
     from secretstorage.util import open_session
 
     if collection.session is None:
@@ -236,7 +236,7 @@ def _search(collection: "Collection", name: str) -> Iterator["Item"]:
 
 
 def _names(connection: Any) -> dict[str, float | None]:
-    """Attributes and times can be read while everything is locked."""
+    """Return the names and times, which can be read while everything is locked."""
     collection = _default(connection)
     items = collection.search_items({"service": SERVICE}) if collection else ()
     known = ((item.get_attributes().get("username"), float(item.get_modified())) for item in items)

@@ -1,7 +1,12 @@
 """
-A resolved secret. Everything that shows a value by accident shows `***` or refuses: repr, str, formats, pickles, JSON.
+A resolved secret, the interface of the stores, and the environment variables that hold secrets.
 
-`expose` is the one way to the text, and `tests/test_architecture.py` knows who may call it.
+Everything that could show a value by accident shows `***` or refuses: repr, str, formats, pickles, JSON.
+`Secret.expose` is the only access to the text, and `tests/test_architecture.py` lists the modules that may call it.
+
+A store answers with one `Outcome` for each name, or raises one `StoreFault` for all. Both say what is wrong (`reason`,
+a sentence without a full stop that never holds a value) and what to do (`fix`, a command or one edit; empty if the
+caller knows a better one). The environment (`ACP_LAUNCH_SECRET_<NAME>`) comes before any store, for CI.
 """
 
 import re
@@ -20,7 +25,7 @@ class Secret:
         self.__text = text
 
     def expose(self) -> str:
-        """The text itself: for a child's environment, an HTTP header, a store or the redactor, and nothing else."""
+        """Return the text, for a child's environment, an HTTP header, a store or the redactor, and for nothing else."""
         return self.__text
 
     def __repr__(self) -> str:
@@ -32,7 +37,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and self.__text == other.__text
 
-    __hash__ = None  # type: ignore[assignment]  # a hash in a set or a cache would tell something of the text
+    __hash__ = None  # type: ignore[assignment] # a hash in a set or a cache would reveal something about the text
 
     def __format__(self, spec: str) -> NoReturn:
         raise TypeError("a secret cannot be formatted")
@@ -41,18 +46,15 @@ class Secret:
         raise TypeError("a secret cannot be pickled or copied")
 
 
-# What a store answers: one outcome for each name it was asked for, or one `StoreFault` for all of them.
-#
-# A fault says what is wrong (`reason`, a sentence without a full stop that never holds a value) and what to do (`fix`,
-# a command or one edit; empty when the caller knows better).
-
-
 State = Literal["found", "missing", "locked", "unavailable", "denied", "too large"]
-MAX_VALUE = 64 * 1024  # bytes of UTF-8; Linux takes 128 KiB in one variable of an environment, its name included
+MAX_VALUE = 64 * 1024  # bytes of UTF-8; Linux allows 128 KiB for one environment variable, including its name
 
 
 def size(text: str) -> int | None:
-    """Bytes of UTF-8; None for what came from bytes that are not text. Never raises: that exception holds the value."""
+    """Return the bytes of UTF-8, or None if `text` came from bytes that are not UTF-8.
+
+    Never raises: the exception would hold the value.
+    """
     try:
         return len(text.encode())
     except UnicodeEncodeError:
@@ -60,17 +62,17 @@ def size(text: str) -> int | None:
 
 
 class Outcome(Struct, frozen=True):
-    """What became of one name; `secret` is there exactly when it was found."""
+    """The result for one name; `secret` is set only if the state is `found`."""
 
     state: State
-    source: str  # where it was looked for, for a person: `keyring (Secret Service)`, `ACP_LAUNCH_SECRET_GITHUB`
+    source: str  # the store or variable, as shown to the user: `keyring (Secret Service)`, `ACP_LAUNCH_SECRET_GITHUB`
     secret: Secret | None = None
     reason: str = ""
     fix: str = ""
 
 
-class StoreFault(Exception):  # noqa: N818 - it reads as what it is
-    """Raised when a store cannot do what it was asked; nothing was changed."""
+class StoreFault(Exception):  # noqa: N818 - the name states the fault
+    """Raised when a store cannot do what was requested; it has changed nothing."""
 
     def __init__(self, state: State, reason: str, *, fix: str = "", detail: Sequence[str] = ()) -> None:
         super().__init__(reason)
@@ -81,43 +83,40 @@ class StoreFault(Exception):  # noqa: N818 - it reads as what it is
 
 
 class Store(Protocol):
-    """
-    One place where secrets are kept. Made without looking at anything; every method may raise StoreFault.
+    """One place that stores secrets. Creating a store reads nothing; every method may raise StoreFault.
 
-    `prepare` runs in the main thread and may ask a person (never on stdin); all others run in a thread that is given
-    up after a time-out, and never ask anybody, except through the desktop's own dialog.
+    `prepare` runs in the main thread and may ask the user (never on stdin). All other methods run in a thread that is
+    abandoned after a timeout. They never ask the user, except through the desktop's own dialog.
     """
 
     @property
     def label(self) -> str:
-        """For a person: `keyring (Secret Service)`, `sealed file (/home/me/…)`, `command (op)`."""
+        """Return the name shown to the user: `keyring (Secret Service)`, `sealed file (/home/me/…)`, `command (op)`."""
 
     def prepare(self, *, writing: bool = False) -> None:
-        """Get what `read` and the others need, a passphrase for instance.
+        """Get what the other methods need, for example a passphrase.
 
-        `writing`: something is about to be written, and may be the first; a store that only reads refuses now.
+        `writing`: a value will be written, perhaps the first one. A store that only reads refuses now.
         """
 
     def read(self, names: Sequence[str]) -> Mapping[str, Outcome]:
-        """One outcome for each name, in one pass."""
+        """Return one outcome for each name, in one pass."""
 
     def write(self, name: str, secret: Secret) -> None:
-        """Set or replace; when it returns, the value is there for the next `read`."""
+        """Set or replace a value. When this returns, the next `read` finds it."""
 
     def remove(self, name: str) -> bool:
-        """False when there was none."""
+        """Remove a value. Returns False if it was not there."""
 
     def names(self) -> Mapping[str, float | None] | None:
-        """Every name with the Unix time it was set (None: not known); None when the store cannot tell.
+        """Return every name with the Unix time it was set (None: not known), or None if the store cannot list names.
 
         Never shows a dialog, never unlocks anything.
         """
 
 
-# `ACP_LAUNCH_SECRET_<NAME>` in the environment of acp-launch: comes before any store, for CI.
-#
-# No variable of ours that holds a secret ever reaches a child (`plan.environment` removes them); only the value does,
-# where a plan says so.
+# Variables that hold secrets. They never reach a child (`plan.environment` removes them); only the value does, where a
+# plan says so.
 
 
 PREFIX = "ACP_LAUNCH_SECRET_"
@@ -125,18 +124,21 @@ PASSPHRASE = "ACP_LAUNCH_PASSPHRASE"  # opens the sealed file
 
 
 def variable(name: str) -> str:
-    """The environment variable that holds the secret: `team/git-hub` → `ACP_LAUNCH_SECRET_TEAM_GIT_HUB`."""
+    """Return the environment variable that holds the secret: `team/git-hub` → `ACP_LAUNCH_SECRET_TEAM_GIT_HUB`."""
     return PREFIX + re.sub("[^A-Z0-9]", "_", name.upper())
 
 
 def is_private(variable: str) -> bool:
-    """Whether a variable is for acp-launch alone; names compare as on Windows, so that none slips through."""
+    """Whether a variable is reserved for acp-launch. Names compare without case, as on Windows, so none slips
+    through."""
     return variable.upper().startswith(PREFIX) or variable.upper() == PASSPHRASE
 
 
-def look(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, Outcome]:
-    """Those of `names` that have a variable; an empty one counts as none. One that cannot be used is no reason to look
-    elsewhere: who set it means it."""
+def read_environment(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, Outcome]:
+    """Read the secrets that have a variable; an empty variable counts as unset.
+
+    A variable that cannot be used is reported and the store is not asked: the user set it on purpose.
+    """
     return {name: _judged(variable(name), environ[variable(name)]) for name in names if environ.get(variable(name))}
 
 

@@ -1,8 +1,8 @@
 """
-What helps when an agent wants a login, or refuses: the command for this agent and this profile. Pure.
+The command that helps when an agent wants a login or refuses, for this agent and this profile. Pure.
 
-Nothing is advised that leads nowhere: no `acp-launch login` where there is no profile to name, no edit of a profile
-that came with acp-launch, and no second try where the agent has said which of its variables is missing.
+Useless advice is left out: no `acp-launch login` without a profile to name, no edit of a built-in profile, and no
+second try if the agent has named a missing variable.
 """
 
 import re
@@ -15,16 +15,16 @@ from acp_launch.profile.agents import known
 from acp_launch.protocol.acp import OWN_COMMAND, AuthMethod, Variable
 from acp_launch.secret.redact import redactor
 
-# What agents keep a key in; error codes look like that too.
+# The variables in which agents keep a key; error codes look like that too.
 _VARIABLE = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Z][A-Z0-9]*_)+(?:KEY|TOKEN|SECRET)(?![A-Za-z0-9_])")
 _CODE = re.compile(r"(?:ERR|NO|BAD|MISSING|INVALID|EXPIRED|WRONG|UNKNOWN)_|API_KEY$|.*_(?:NO|BAD|INVALID|MISSING)_")
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """For one agent as it is configured.
+    """The advice for one agent as configured.
 
-    `profile` is how a command names its profile, empty where there is none; one that `is_built_in` cannot be changed.
-    `command` is the agent's program, `has` names the variables it gets that hold anything.
+    `profile` is how a command names its profile, empty if there is none; a profile that `is_built_in` cannot be
+    changed. `command` is the agent's program, `has` names the variables it gets that are not empty.
     """
 
     profile: str = ""
@@ -33,18 +33,21 @@ class Advice(Struct, frozen=True, kw_only=True):
     has: Container[str] = ()
 
     def login(self, method: AuthMethod | None = None) -> str:
-        """The command that logs in here."""
+        """Return the command that logs in."""
         return ours("login", self.profile, *([method.id] if method else [])) if self.profile else self.own
 
     @property
     def own(self) -> str:
-        """How the agent is logged in to without us."""
+        """Return how to log in to the agent without acp-launch."""
         agent = known(self.command)
         return f"{agent.login.rstrip(',')}, then run this again" if agent and agent.login else OWN_COMMAND
 
     def wanted(self, methods: Sequence[AuthMethod], *, could_show: bool) -> str:
-        """For an agent that wants a login first. With `could_show` there are no further `methods` that need a terminal:
-        agents list them to clients that have one."""
+        """Return the fix for an agent that wants a login first.
+
+        With `could_show` there are no further `methods` that need a terminal: agents list them to clients that have
+        one.
+        """
         if methods:
             return self.login()
         if could_show or not self.profile:
@@ -52,12 +55,12 @@ class Advice(Struct, frozen=True, kw_only=True):
         return f"in a terminal: {self.login()}; or {self.own}"
 
     def lacking(self, said: Iterable[str]) -> list[Variable]:
-        """The variables that the agent's words name, and that it does not have."""
+        """Return the variables that the agent's words name, and that it does not have."""
         names = dict.fromkeys(name for text in said for name in _VARIABLE.findall(text))
         return [Variable(name) for name in names if not _CODE.match(name) and name not in self.has]
 
     def giving(self, lacking: Sequence[Variable]) -> tuple[str, list[str]]:
-        """How the agent gets these variables: a fix, and the lines above it."""
+        """Return how the agent gets these variables: a fix, and the lines above it."""
         if self.profile and not self.is_built_in:
             secrets = [ours("secret", "set", secret_name(each.name)) for each in lacking if each.secret]
             lines = [f"in the profile, under agent.env: {_line(each)}" for each in lacking]
@@ -66,11 +69,11 @@ class Advice(Struct, frozen=True, kw_only=True):
         return f"export {exported}, then run this again: the agent inherits it", list(self._for_good(lacking))
 
     def _for_good(self, lacking: Sequence[Variable]) -> Iterable[str]:
-        """A profile of the user's own that has them, in the place of the one that cannot be changed."""
+        """Yield how to set them permanently: in the user's own profile, because a built-in one cannot be changed."""
         if not self.profile:
             return
         mine = f"my-{self.profile}"
-        yield f"to have it in every shell, make a profile of your own that extends {self.profile}:"
+        yield f"to have it in every shell, create your own profile that extends {self.profile}:"
         yield f"    {ours('init', mine, '--extends', self.profile)}"
         for each in lacking:
             if each.secret:
@@ -79,7 +82,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
 
 def more(profile: str, server: str = "", *, has_log: bool) -> str:
-    """Where more can be learned of what an agent, or with its name a server, did. `has_log`: it wrote to stderr."""
+    """Return where to learn more about a failed agent, or a failed `server`. `has_log`: it wrote to stderr."""
     if has_log:
         return ours("logs", profile, server)
     if server:
@@ -88,7 +91,7 @@ def more(profile: str, server: str = "", *, has_log: bool) -> str:
 
 
 def secret_name(variable: str) -> str:
-    """What we would call the secret in `variable`."""
+    """Return the name of the secret for `variable`."""
     return variable.lower().replace("_", "-")
 
 

@@ -1,13 +1,15 @@
 """
-A file becomes a content block of a prompt, as the agent's `promptCapabilities` allow (C-54; ACP v1 "content").
+Files in a prompt: each becomes a content block, as the agent's `promptCapabilities` allow (C-54; ACP v1 "content").
 
-    text            `resource` with the text where the agent takes embedded context, else `resource_link`
-    image, audio    base64 where the agent takes them; else refused, or a link when it was only mentioned
+    text            `resource` with the text if the agent takes embedded context, else `resource_link`
+    image, audio    base64 if the agent takes them; else refused, or a link if it was only mentioned
     anything else   `resource_link`: the agent opens what it can by itself
     directory       `resource_link`
 
-The user chose the file, so it goes as it is: a secret in it is not redacted, and a symlink is followed.
-Nothing here waits: a FIFO, a socket and a device are refused without being opened for long.
+The user chose the file, so it is sent unchanged: a secret in it is not redacted, and a symlink is followed. Nothing
+here waits: a FIFO, a socket and a device are refused.
+
+`sniff` tells the kind of a file, `mentions` finds `@path` in a prompt, `attach` and `blocks` make the content.
 """
 
 import base64
@@ -26,12 +28,12 @@ from msgspec import Struct
 
 from acp_launch.errors import UsageError
 
-# What kind of content a file holds: told from its first bytes, never from its name (a `.png` may be anything).
+# The kind of a file's content, from its first bytes and never from its name (a `.png` may be anything).
 
 
 Kind = Literal["text", "image", "audio", "other"]
 
-HEAD = 512  # bytes that are enough to tell
+HEAD = 512  # bytes that are enough to decide
 
 
 class Content(Struct, frozen=True):
@@ -67,7 +69,7 @@ _SOUNDS: dict[str, Callable[[bytes], bool]] = {
 
 
 def sniff(head: bytes, name: str) -> Content:
-    """What a file that begins with `head` holds; the name only says which kind of text or of other file it is."""
+    """Return the kind of a file that begins with `head`. Its name only tells the kind of text or of another file."""
     if is_text(head):
         return Content("text", _text_type(name))
     for kind, table in (("image", _IMAGES), ("audio", _SOUNDS)):
@@ -78,7 +80,7 @@ def sniff(head: bytes, name: str) -> Content:
 
 
 def is_text(head: bytes) -> bool:
-    """UTF-8 (the last character may be cut) without control characters that no text has."""
+    """Whether it is UTF-8 (the last character may be cut) without control characters that text does not have."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -88,7 +90,7 @@ def is_text(head: bytes) -> bool:
 
 @functools.cache
 def _by_name() -> MimeTypes:
-    """Python's own table, and none of the machine's: the same file has the same type everywhere."""
+    """Return Python's own table without the machine's, so that a file has the same type everywhere."""
     table = MimeTypes(filenames=())
     for ending, mime in _NEWER.items():
         table.add_type(mime, ending)
@@ -96,32 +98,32 @@ def _by_name() -> MimeTypes:
 
 
 def _text_type(name: str) -> str:
-    """`.ts` is TypeScript here, whatever the table of media types says."""
+    """Return the media type of a text file. `.ts` is TypeScript here, unlike in the table."""
     guessed = _by_name().guess_type(name)[0] or ""
     return guessed if guessed.startswith(_TEXTUAL) else "text/plain"
 
 
 def _is_mpeg_frame(head: bytes) -> bool:
-    """MPEG audio, layer III: eleven bits of sync, and no field with a value that is reserved."""
+    """Whether it is MPEG audio, layer III: eleven bits of sync, and no field with a reserved value."""
     if len(head) < 3 or head[0] != 0xFF or head[1] & 0xE6 != 0xE2:
         return False
     return head[1] & 0x18 != 0x08 and head[2] & 0xF0 != 0xF0 and head[2] & 0x0C != 0x0C
 
 
-# `@path` in a prompt: where a person names a file, and how a path is written so that it is read back as one.
+# `@path` in a prompt names a file.
 #
-# `@src/app.py` runs to the next white space, without the punctuation a sentence puts after it; `@"my file.txt"` takes
-# everything up to the closing quote. An `@` inside a word, as in an e-mail address, names nothing.
+# `@src/app.py` runs to the next white space, without the punctuation after it; `@"my file.txt"` takes everything up to
+# the closing quote. An `@` inside a word, as in an e-mail address, names nothing.
 
 
 _MENTION = re.compile(r'(?<![\w.+\-/@%:])@(?:"([^"\n]+)"|([^\s"@]+))')
 _PLAIN = re.compile(r'[^\s"@]+')
-_AFTER = ".,;:!?'`>*_"  # what a sentence, or Markdown around it, puts after a path
+_AFTER = ".,;:!?'`>*_"  # what a sentence, or Markdown, puts after a path
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
 class Mention(NamedTuple):
-    """`text[start:end]` is the mention, its `@` and quotes included; `path` as it was written."""
+    """A mention of a file. `text[start:end]` is the mention with its `@` and quotes; `path` as it was written."""
 
     start: int
     end: int
@@ -129,12 +131,13 @@ class Mention(NamedTuple):
 
 
 def mentions(text: str) -> list[Mention]:
-    """Every mention, in order; whether there is such a file is another question."""
+    """Return every mention, in order, whether or not the file exists."""
     return [each for match in _MENTION.finditer(text) if (each := _mention(match)) is not None]
 
 
 def spelled(path: str) -> str:
-    """The mention of this path: quoted where it has to be. A path with a quote or a line break has none: empty."""
+    """Return the mention of this path, quoted if needed. Empty for a path with a quote or a line break, which
+    has none."""
     if not path or '"' in path or "\n" in path:
         return ""
     is_plain = _PLAIN.fullmatch(path) and _trimmed(path) == path and not _is_left_open(path)
@@ -155,12 +158,12 @@ def _trimmed(path: str) -> str:
 
 
 def _is_left_open(path: str) -> bool:
-    """`@a(` before a closing bracket of the sentence would take it in."""
+    """Whether `@a(` before a closing bracket of the sentence would include it."""
     return any(path.count(opening) > path.count(closing) for closing, opening in _PAIRS.items())
 
 
 def _closes_nothing(path: str) -> bool:
-    """`(see @notes.md)` closes a bracket that was opened before the mention; `@page(1)` its own."""
+    """Whether the last bracket belongs to the sentence: `(see @notes.md)`, unlike `@page(1)`."""
     last = path[-1]
     return last in _PAIRS and path.count(last) > path.count(_PAIRS[last])
 
@@ -169,8 +172,8 @@ Block = dict[str, Any]
 _WORDS = {"resource": "text", "resource_link": "link"}
 
 MEBIBYTE = 1 << 20
-TEXT_LIMIT = MEBIBYTE  # bytes; about 250,000 tokens, more than most models hold
-MEDIA_LIMIT = 20 * MEBIBYTE  # bytes before base64; what the large model providers take in one request
+TEXT_LIMIT = MEBIBYTE  # bytes; about 250,000 tokens, more than most models accept
+MEDIA_LIMIT = 20 * MEBIBYTE  # bytes before base64; what the large model providers accept in one request
 
 
 class AttachError(UsageError):
@@ -189,7 +192,7 @@ class Takes(Protocol):
 
 
 class _Found(Struct, frozen=True):
-    """A file as it was looked at: `data` whole, or its first bytes when it is longer than may be sent."""
+    """A file that was read. `data` is complete, or its first bytes if it is longer than may be sent."""
 
     path: Path
     name: str
@@ -200,7 +203,7 @@ class _Found(Struct, frozen=True):
 
 
 def examine(path: Path) -> None:
-    """Raises AttachError for what can never be attached: to be asked before an agent is started."""
+    """Raise AttachError for a file that can never be attached. Call this before starting an agent."""
     if not _is_directory(path):
         os.close(_open(path))
 
@@ -208,14 +211,14 @@ def examine(path: Path) -> None:
 def attach(
     path: Path, able: Takes, *, roots: Sequence[Path] = (), limit: int = TEXT_LIMIT, mention: bool = False
 ) -> Block:
-    """The content block of one file.
+    """Return the content block of one file.
 
     `roots` are the session's directories: the block is named by its path below one of them, else by its file name.
-    `limit` is the longest text to embed, in bytes; longer text becomes a link whose `description` says why.
-    A `mention` becomes a link wherever an attachment would be refused, unless it is no file or directory at all.
+    `limit` is the longest text to embed, in bytes; longer text becomes a link whose `description` says why. A `mention`
+    becomes a link if an attachment would be refused, unless it is neither a file nor a directory.
 
     Raises:
-        AttachError: missing, unreadable, neither file nor directory, too large, or not taken by the agent.
+        AttachError: missing, unreadable, neither file nor directory, too large, or not accepted by the agent.
     """
     name = _name(path, roots)
     if _is_directory(path):
@@ -234,12 +237,12 @@ def attach(
 
 
 def blocks(text: str, cwd: Path, roots: Sequence[Path], able: Takes, *, limit: int = TEXT_LIMIT) -> list[Block]:
-    """A prompt: its text as it is, then one block for each file or directory it mentions that there is.
+    """Return a prompt: its text unchanged, then one block for each existing file or directory it mentions.
 
     A relative path is looked for in `cwd` and then in each of `roots`; `~` is the home directory.
 
     Raises:
-        AttachError: a file that was mentioned cannot be read.
+        AttachError: a mentioned file cannot be read.
     """
     found = [_find(each.path, [cwd, *roots]) for each in mentions(text)]
     paths = dict.fromkeys(path for path in found if path is not None)
@@ -248,7 +251,7 @@ def blocks(text: str, cwd: Path, roots: Sequence[Path], able: Takes, *, limit: i
 
 
 def told(attached: Sequence[Block]) -> str:
-    """What goes along with a prompt's text, each by its name and as what it goes: `a.py (text), b.wav (link)`."""
+    """Describe the blocks for the user, each with its name and kind: `a.py (text), b.wav (link)`."""
     return ", ".join(f"{_called(block)} ({_WORDS.get(block['type'], block['type'])})" for block in attached)
 
 
@@ -260,7 +263,7 @@ def _called(block: Block) -> str:
 def _find(mentioned: str, directories: Sequence[Path]) -> Path | None:
     try:
         path = Path(mentioned).expanduser()
-    except RuntimeError:  # `~nobody`: there is no such user
+    except RuntimeError:  # `~name` of an unknown user
         return None
     candidates = (directory / path for directory in directories)
     return next((each for each in candidates if _is_there(each)), None)
@@ -269,12 +272,12 @@ def _find(mentioned: str, directories: Sequence[Path]) -> Path | None:
 def _is_there(path: Path) -> bool:
     try:
         return path.is_file() or path.is_dir()
-    except (OSError, ValueError):  # too long to be a path, or with a NUL in it
+    except (OSError, ValueError):  # too long for a path, or with a NUL in it
         return False
 
 
 def _is_directory(path: Path) -> bool:
-    """False for a regular file; anything else is refused."""
+    """Whether it is a directory. Raises for anything but a directory and a regular file."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
@@ -285,7 +288,7 @@ def _is_directory(path: Path) -> bool:
 
 
 def _open(path: Path) -> int:
-    """A descriptor of the file. O_NONBLOCK: it may have become a FIFO since it was looked at."""
+    """Open the file. O_NONBLOCK, because it may have become a FIFO since it was checked."""
     try:
         return os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError as error:
@@ -308,7 +311,7 @@ def _read(path: Path, name: str, limit: int) -> _Found:
 
 
 def _most(content: Content, limit: int) -> int:
-    """How many bytes of it may be sent."""
+    """Return how many bytes of it may be sent."""
     if content.kind == "other":
         return 0
     return limit if content.kind == "text" else MEDIA_LIMIT
@@ -318,7 +321,7 @@ def _text(found: _Found, able: Takes) -> Block:
     if not able.embedded_context:
         return _link(found.path, found.name, found.content.mime, size=found.size)
     if not found.is_whole:
-        why = f"{_human(found.size)}: too long to be embedded"
+        why = f"{_human(found.size)}: too long to embed"
         return _link(found.path, found.name, found.content.mime, size=found.size, description=why)
     if not _is_whole_text(found.data):
         return _link(found.path, found.name, "application/octet-stream", size=found.size)
@@ -327,7 +330,7 @@ def _text(found: _Found, able: Takes) -> Block:
 
 
 def _is_whole_text(data: bytes) -> bool:
-    """Its beginning was text; the rest may not be, and the last character may be cut."""
+    """Whether all of it is text. Only its beginning was checked before, and the last character may be cut."""
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -349,8 +352,8 @@ def _refusal(found: _Found, able: Takes) -> AttachError | None:
     if not (able.image if kind == "image" else able.audio):
         takes = "images" if kind == "image" else "audio"
         return AttachError(
-            f"{found.path}: the agent takes no {takes} (promptCapabilities.{kind} is not advertised)",
-            fix="leave it out, and name the file in the prompt so that the agent can open it by itself",
+            f"{found.path}: the agent does not accept {takes} (promptCapabilities.{kind} is not advertised)",
+            fix="remove it, and name the file in the prompt so that the agent can open it itself",
         )
     if not found.is_whole:
         return AttachError(
@@ -371,7 +374,8 @@ def _link(path: Path, name: str, mime: str, *, size: int | None = None, descript
 
 
 def _uri(path: Path) -> str:
-    """`file://` and the absolute path, percent-encoded. A `..` is resolved: readers of URIs drop it without looking."""
+    """Return `file://` and the absolute path, percent-encoded. `..` is resolved, because readers of URIs just
+    drop it."""
     absolute = path.absolute()
     return (absolute.resolve() if ".." in absolute.parts else absolute).as_uri()
 
@@ -380,7 +384,7 @@ def _name(path: Path, roots: Sequence[Path]) -> str:
     absolute = path.absolute()
     below = [str(absolute.relative_to(root)) for root in roots if absolute.is_relative_to(root)]
     name = next((each for each in below if each != "."), absolute.name or str(absolute))
-    return os.fsencode(name).decode(errors="replace")  # a file name may be no Unicode, a prompt has to be
+    return os.fsencode(name).decode(errors="replace")  # a file name may be invalid Unicode, a prompt must be valid
 
 
 def _human(size: int) -> str:
@@ -394,9 +398,9 @@ def _no_file(path: Path) -> AttachError:
 def _unreadable(path: Path, error: OSError | ValueError) -> AttachError:
     match error:
         case FileNotFoundError():
-            return AttachError(f"{path}: no such file", fix="check the path; it is looked for where you are")
+            return AttachError(f"{path}: no such file", fix="check the path; it is relative to the current directory")
         case PermissionError():
-            return AttachError(f"{path}: not readable for you", fix="check its owner and mode: ls -l")
+            return AttachError(f"{path}: you may not read it", fix="check its owner and mode: ls -l")
         case OSError():
             return AttachError(f"{path}: cannot be read: {error.strerror or error}", fix="check the path")
-    return AttachError(f"{path}: this is no path: {error}", fix="check the path")
+    return AttachError(f"{path}: not a valid path: {error}", fix="check the path")

@@ -1,10 +1,13 @@
 """
-`fs/read_text_file` and `fs/write_text_file` (ACP v1 "file system", C-69, C-70): which files is in `beneath`.
+`fs/read_text_file` and `fs/write_text_file` (ACP v1 "file system", C-69, C-70). `beneath` decides which files.
 
-Each is put before `allowed` first, a write with the change it would make. Between that and the write the file must
-not have changed, so that nobody allows what they have not seen. A text that is written gets the line ends and the
-byte order mark of the one it replaces: models drop both. What is read is given as it is, secrets and all: `***` in its
+Every request is first shown to `allowed`, a write with the change it would make. The file must not change between that
+and the write, so that the user allows exactly what happens. A written text gets the line ends and the byte order mark
+of the text it replaces, because models drop both. A read text is returned unchanged, including secrets: `***` in their
 place would be written back.
+
+`lines` reads a part of a file, `put` replaces one, `FileBox` does both within the session's directories, `aside` runs
+blocking work in a thread, and `Files` serves the agent.
 """
 
 import asyncio
@@ -25,32 +28,32 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.session.beneath import NO_LINK, Denied, Place, opened, parent, place, regular
 from acp_launch.session.service import FileServed, Refusal, Services, invalid, missing
 
-# Lines of a file, and not more than wanted: however large it is, what is held in memory is bounded.
+# Some lines of a file. However large the file is, the memory used is bounded.
 
 
 CHUNK = 64 * 1024  # bytes
-FAR = 64  # times as much as may be given is passed over in search of a line; a sparse file has no end otherwise
+FAR = 64  # times the limit are skipped in search of a line; a sparse file is endless otherwise
 
 
-class TooMuch(Exception):  # noqa: N818 - it reads as what happened
+class TooMuch(Exception):  # noqa: N818 - the name states the fault
     """Raised when the lines do not fit; its text is the end of a sentence about the file."""
 
 
 def lines(file: BinaryIO, first: int, count: int | None, most: int) -> bytes:
-    """`count` lines from line `first` on, or all of them, with their ends: at most `most` bytes.
+    """Return `count` lines from line `first` on, or all of them, with their ends: at most `most` bytes.
 
-    A line ends with a line feed, as everywhere but in old Macs. Beyond the last line there is nothing.
+    A line ends with a line feed, as everywhere but in old Macs. Beyond the last line the result is empty.
     """
     if not _pass_over(file, first - 1, most * FAR):
         return b""
     found = file.read(most + 1) if count is None else _next(file, count, most)
     if len(found) > most:
-        raise TooMuch(f"more than {size(most)} of it were asked for; ask for fewer lines")
+        raise TooMuch(f"the requested lines are larger than {size(most)}; request fewer lines")
     return found
 
 
 def size(amount: int) -> str:
-    """`1 byte`, `512 bytes`, `9.5 MiB`."""
+    """Format a number of bytes: `1 byte`, `512 bytes`, `9.5 MiB`."""
     if amount < 1024:
         return f"{amount} byte{'s' if amount != 1 else ''}"
     units = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -59,7 +62,7 @@ def size(amount: int) -> str:
 
 
 def _pass_over(file: BinaryIO, count: int, most: int) -> bool:
-    """Whether there were so many lines."""
+    """Skip `count` lines. Returns whether there were so many."""
     passed = 0
     while count:
         piece = file.readline(CHUNK)
@@ -68,12 +71,12 @@ def _pass_over(file: BinaryIO, count: int, most: int) -> bool:
         count -= piece.endswith(b"\n")
         passed += len(piece)
         if passed > most:
-            raise TooMuch(f"the line that was asked for is beyond its first {size(most)}")
+            raise TooMuch(f"the requested line is beyond its first {size(most)}")
     return True
 
 
 def _next(file: BinaryIO, count: int, most: int) -> bytes:
-    """One byte more than `most` at the most."""
+    """Return lines of at most `most` bytes, plus one byte if they are longer."""
     found = bytearray()
     while count and len(found) <= most:
         piece = file.readline(min(CHUNK, most + 1 - len(found)))
@@ -84,13 +87,13 @@ def _next(file: BinaryIO, count: int, most: int) -> bytes:
     return bytes(found)
 
 
-# A file replaced whole: a new one is written beside it, flushed to the disk and renamed over it.
+# A file is replaced whole: a new one is written beside it, flushed to the disk and renamed over it.
 #
-# Readers see the old or the new text, and a full disk leaves the old. Permission bits are kept, the owner where we may
-# give files away. Other names of the file (hard links) keep the old text; extended attributes and setuid bits are not
-# carried over. If we are killed meanwhile, a file `.acp-launch-…` may stay.
+# Readers see the old or the new text, and a full disk leaves the old one. Permission bits are kept, and the owner if we
+# may give files away. Other names of the file (hard links) keep the old text; extended attributes and setuid bits are
+# not carried over. If we are killed meanwhile, a file `.acp-launch-…` may stay.
 #
-# `private.replace` does not do: it goes by paths, while an agent's file is written in a directory that was opened
+# `private.replace` cannot be used: it takes paths, while an agent's file is written in a directory that was opened
 # without following links (`beneath`), and is given back to its owner.
 
 
@@ -98,13 +101,13 @@ _FRESH = NO_LINK | os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def put(directory: int, name: str, data: bytes, before: os.stat_result | None) -> None:
-    """Make `data` the content of `name` in the open directory `directory`; `before` is what has that name now.
+    """Make `data` the content of `name` in the open directory `directory`; `before` is the status of the present file.
 
     Raises:
-        OSError: it cannot be; nothing is left of the attempt.
+        OSError: it cannot be written; nothing is left of the attempt.
     """
     fresh = f".acp-launch-{secrets.token_hex(8)}"
-    # A new file is what the umask makes of it; one that takes another's place is nobody else's before it is complete.
+    # The umask decides about a new file. One that replaces another is private until it is complete.
     descriptor = os.open(fresh, _FRESH, 0o666 if before is None else 0o600, dir_fd=directory)
     try:
         try:
@@ -137,9 +140,8 @@ def _give_back(descriptor: int, before: os.stat_result) -> None:
         return  # only root gives files away: it is ours now, with the same bits
 
 
-# The files below a session's directories, and none elsewhere: reading and replacing them, blocking, for a thread.
-#
-# How they are opened is in `beneath`, how they are replaced in `replacing`. Directories that are missing are made.
+# Reading and replacing the files below a session's directories, and nowhere else. It blocks, so it runs in a thread.
+# Missing directories are created.
 
 
 class _Present(Struct, frozen=True):
@@ -149,20 +151,20 @@ class _Present(Struct, frozen=True):
 
 class FileBox:
     def __init__(self, roots: Sequence[Path], *, limit: int) -> None:
-        """`limit` is the most that is read or written at once, in bytes."""
+        """Serve the files below `roots`; `limit` is the most to read or write at once, in bytes."""
         self._roots = [(root, Path(os.path.realpath(root))) for root in roots]
         self._limit = limit
-        self._writing = Lock()  # what was given up goes on in its thread
+        self._writing = Lock()  # abandoned work continues in its thread
 
     def place(self, path: str) -> Place:
-        """Where the agent's path leads; raises as `beneath.place` does."""
+        """Resolve the agent's path; raises as `beneath.place` does."""
         return place(path, self._roots)
 
     def found(self, path: str) -> Place:
-        """Like `place`, for a file that must be there.
+        """Resolve the path of an existing file.
 
         Raises:
-            Refusal: it is not, or it is no regular file.
+            Refusal: it does not exist, or is not a regular file.
         """
         there = self.place(path)
         with _said(there, "read"), parent(there) as (directory, name):
@@ -170,10 +172,10 @@ class FileBox:
         return there
 
     def read(self, place: Place, first: int, count: int | None) -> str:
-        """The text from line `first` on (1-based), `count` lines of it, with its line ends and its byte order mark.
+        """Return the text from line `first` on (1-based), `count` lines of it, with its line ends and byte order mark.
 
         Raises:
-            Refusal: there is no such file, it is too large, or not text in UTF-8.
+            Refusal: there is no such file, it is too large, or not UTF-8 text.
         """
         with _said(place, "read"), parent(place) as (directory, name), opened(directory, name, place) as file:
             if count is None and first == 1:
@@ -182,7 +184,7 @@ class FileBox:
         return _file_text(data, place)
 
     def present(self, place: Place) -> bytes | None:
-        """What the file holds; None when there is none yet."""
+        """Return the content of the file, or None if it does not exist yet."""
         with _said(place, "read"):
             try:
                 with parent(place) as (directory, name):
@@ -192,24 +194,25 @@ class FileBox:
         return found.data if found else None
 
     def replace(self, place: Place, data: bytes, *, instead_of: bytes | None) -> None:
-        """Make `data` the content of the file, if it still holds what `present` gave.
+        """Make `data` the content of the file, if it still holds what `present` returned.
 
         Raises:
-            Refusal: it does not, or it cannot be written.
+            Refusal: it has changed, or cannot be written.
         """
-        with self._writing, _said(place, "written"), parent(place, make=True) as (directory, name):
-            found = self._present(directory, name, place, os.O_RDWR)  # what is read-only stays
+        with self._writing, _said(place, "write"), parent(place, make=True) as (directory, name):
+            found = self._present(directory, name, place, os.O_RDWR)  # fails for a read-only file
             if (found.data if found else None) != instead_of:
-                raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{place.shown}" was changed meanwhile; read it again')
+                raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{place.shown}" has changed since it was read; read it again')
             put(directory, name, data, found.status if found else None)
 
     def check_size(self, found: int, place: Place) -> None:
-        """
+        """Check a size in bytes against the limit.
+
         Raises:
-            Refusal: so many bytes are more than the limit.
+            Refusal: it is larger.
         """
         if found > self._limit:
-            raise invalid(f'"{place.shown}": {size(found)} are more than the {size(self._limit)} taken at once')
+            raise invalid(f'"{place.shown}": {size(found)} is more than the limit of {size(self._limit)}')
 
     def _present(self, directory: int, name: str, place: Place, how: int) -> _Present | None:
         try:
@@ -231,7 +234,7 @@ def _file_text(data: bytes, place: Place) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise invalid(f'"{place.shown}" is not text in UTF-8') from None
+        raise invalid(f'"{place.shown}" is not UTF-8 text') from None
     if "\0" in text:
         raise invalid(f'"{place.shown}" is not text: it holds NUL characters')
     return text
@@ -239,7 +242,7 @@ def _file_text(data: bytes, place: Place) -> str:
 
 @contextmanager
 def _said(place: Place, what: str) -> Iterator[None]:
-    """Whatever the system says against it becomes a refusal."""
+    """Turn an OSError into a refusal."""
     try:
         yield
     except OSError as error:
@@ -251,23 +254,23 @@ def _refuse(error: OSError, place: Place, what: str) -> NoReturn:
     if is_lookup and isinstance(error, FileNotFoundError | NotADirectoryError):
         raise missing(f'there is no file "{place.shown}"', {"path": place.shown}) from None
     reason = (error.strerror or str(error)).lower()
-    raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{place.shown}" could not be {what}: {reason}') from None
+    raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot {what} "{place.shown}": {reason}') from None
 
 
-# Blocking work in a thread that can be given up: a disk on the network may not answer for hours.
+# Blocking work in a thread that can be abandoned, because a network disk may not answer for hours.
 
 
 T = TypeVar("T")
 
 
 async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
-    """What `work` gives or raises, if that comes within `limit` seconds.
+    """Return or raise the result of `work`, if it comes within `limit` seconds.
 
-    After that, or when the caller is cancelled, the work goes on, nobody hears of it, and it holds up no exit.
+    After that, or if the caller is cancelled, the work continues unobserved, and does not hold up our exit.
 
     Raises:
         TimeoutError: it did not come in time.
-        OSError: there is no thread for it (EAGAIN).
+        OSError: no thread is available (EAGAIN).
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
@@ -278,7 +281,7 @@ async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
         if error is not None:
             answer.set_exception(error)
         else:
-            answer.set_result(result)  # type: ignore[arg-type]  # there is one when there is no error
+            answer.set_result(result)  # type: ignore[arg-type] # there is one if there is no error
 
     def run() -> None:
         result, error = None, None
@@ -288,7 +291,7 @@ async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
             error = raised
         try:
             loop.call_soon_threadsafe(deliver, result, error)
-        except RuntimeError:  # the loop is closed: it was given up long ago
+        except RuntimeError:  # the loop is closed: the work was abandoned long ago
             return
 
     try:
@@ -299,13 +302,13 @@ async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
         return await answer
 
 
-LIMIT = 10 * 1024 * 1024  # bytes read or written at once; what ten models in a row could not hold
-AT_ONCE = 8  # requests at work on the disk; the rest wait
+LIMIT = 10 * 1024 * 1024  # bytes read or written at once; more than ten models in a row could hold
+AT_ONCE = 8  # requests at work on the disk; the others wait
 DISK = 30.0  # seconds for one of them: more than a sleeping disk needs, less than a lost network takes
 UINT32 = 2**32 - 1
 BOM = "\ufeff"
 
-# A tool call that says what is to be done; gives an empty string, or why it may not be.
+# Takes a tool call that describes the action; returns an empty string, or why it is not allowed.
 Allowed = Callable[[dict[str, Any]], Awaitable[str]]
 
 
@@ -319,13 +322,13 @@ class Files:
         tell: Callable[[FileServed], None],
         limit: int = LIMIT,
     ) -> None:
-        """`tell` hears of every file that was named, however it went. `limit` is in bytes."""
+        """Serve files below `roots`. `tell` is called for every named file, with the result. `limit` is in bytes."""
         self._box = FileBox(roots, limit=limit)
         self._may_write = may_write
         self._allowed = allowed
         self._tell = tell
         self._disk = asyncio.Semaphore(AT_ONCE)
-        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}  # by file: whose turn it is, and how many want one
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}  # by file: its lock, and how many want it
 
     def services(self) -> Services:
         reading: Services = {"fs/read_text_file": self._read}
@@ -373,11 +376,11 @@ class Files:
             except TimeoutError:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"the disk did not answer within {DISK:g} s") from None
             except OSError as error:  # no thread, no descriptor
-                raise Refusal(jsonrpc.INTERNAL_ERROR, f"the disk cannot be asked: {error.strerror}") from None
+                raise Refusal(jsonrpc.INTERNAL_ERROR, f"cannot use the disk: {error.strerror}") from None
 
     @asynccontextmanager
     async def _turn(self, place: Place) -> AsyncIterator[None]:
-        """One write after the other to a file, each with its own question."""
+        """Let one write after the other change a file, each with its own question."""
         lock, users = self._turns.get(place.shown, (asyncio.Lock(), 0))
         self._turns[place.shown] = (lock, users + 1)
         try:
@@ -399,7 +402,7 @@ class Files:
 
 
 def fitted(new: str, old: str | None) -> str:
-    """`new` with the line ends and the byte order mark of `old`, where it shows none of its own."""
+    """Return `new` with the line ends and the byte order mark of `old`, unless it has its own."""
     if old is None:
         return new
     if "\n" in old and "\r" not in new and old.count("\r\n") == old.count("\n"):
@@ -426,7 +429,7 @@ def _text(params: dict[str, Any], name: str) -> str:
 
 
 def _count(params: dict[str, Any], name: str, *, least: int) -> int | None:
-    """A number the schema calls uint32; None when it is not given."""
+    """Return a uint32 of the schema, or None if it is not given."""
     value = params.get(name)
     if value is None:
         return None
@@ -439,4 +442,4 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise invalid('"content" holds half a surrogate pair, which is no text') from None
+        raise invalid('"content" holds half a surrogate pair, which is not valid text') from None

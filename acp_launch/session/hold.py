@@ -1,10 +1,10 @@
 """
-One holder of a named session at a time, by a lock the kernel lets go of when the holder dies, however it dies.
+The lock of a named session: one holder at a time. The kernel releases it when the holder dies.
 
-The lock is an flock on a file per session; what the file says is only for the message to the second one. The holder
-deletes the file before it lets go; whoever locked a file that was deleted meanwhile holds what nobody else can see, and
-tries again. So only a holder that was killed leaves a file, of some 100 bytes, and the next one deletes it.
-The descriptor is not inherited by programs we start, so a child that outlives us holds nothing.
+The lock is an flock on a file for each session; the content of the file is only for the message to the second process.
+The holder deletes the file before it unlocks. A process that locked a deleted file holds a lock that others cannot see,
+and tries again. So only a killed holder leaves a file, of about 100 bytes, and the next holder deletes it. The
+descriptor is not inherited by programs we start, so a child that outlives us holds nothing.
 """
 
 import os
@@ -19,17 +19,17 @@ from acp_launch.errors import SessionError
 from acp_launch.private import make_private, take_lock
 
 Key = tuple[str, str, str]  # project, profile, name
-NOTE_LIMIT = 4096  # bytes read of what the holder wrote
+NOTE_LIMIT = 4096  # bytes read of the holder's note
 
 
 @contextmanager
 def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = None) -> Iterator[None]:
-    """Be the only one in the session `key` while the block runs; never waits.
+    """Hold the session `key` for the length of the block; never waits.
 
-    `verb` is what we are doing and `now` since when (Unix seconds), for whoever comes second.
+    `verb` is what we do and `now` since when (Unix seconds), for the message to a second process.
 
     Raises:
-        SessionError: another process is in it, or the lock cannot be had at all.
+        SessionError: another process holds it, or the lock cannot be created.
     """
     path = _place(state_dir, key)
     with _explained(path, key[2]):
@@ -39,12 +39,12 @@ def hold(state_dir: Path, key: Key, *, verb: str = "run", now: float | None = No
             _write_note(descriptor, _note(key, verb, time.time() if now is None else now))
         yield
     finally:
-        path.unlink(missing_ok=True)  # ours to delete: it is locked
+        path.unlink(missing_ok=True)  # it is locked by us, so we may delete it
         os.close(descriptor)
 
 
 def _place(state_dir: Path, key: Key) -> Path:
-    """A name people can read, made unique by a checksum of the whole key (hashlib would cost 4 ms)."""
+    """Return a readable path, made unique by a checksum of the whole key (hashlib would cost 4 ms)."""
     from zlib import crc32
 
     readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in f"{key[1][:40]}-{key[2][:60]}")
@@ -53,7 +53,7 @@ def _place(state_dir: Path, key: Key) -> Path:
 
 
 def _locked(path: Path, name: str) -> int:
-    """An open descriptor of the file at `path`, locked by us."""
+    """Open and lock the file at `path`. Returns its descriptor."""
     while True:
         descriptor = _open(path)
         try:
@@ -79,16 +79,16 @@ def _explained(path: Path, name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SessionError(
-            f'session "{name}" cannot be held: {path}: {error.strerror}',
+            f'cannot lock session "{name}": {path}: {error.strerror}',
             fix=f"check the owner and mode of {path.parent}, or set ACP_LAUNCH_STATE_DIR to a local directory",
         ) from error
 
 
 def _open(path: Path) -> int:
     make_private(path.parent)
-    # Python's descriptors are close-on-exec; not blocking, should a pipe have the name.
+    # Python's descriptors are close-on-exec. Non-blocking, in case the name is a pipe.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600)
-    os.fchmod(descriptor, 0o600)  # past any umask
+    os.fchmod(descriptor, 0o600)  # whatever the umask is
     return descriptor
 
 
@@ -97,7 +97,7 @@ def _take(descriptor: int, name: str) -> None:
         is_ours = take_lock(descriptor)
     except ModuleNotFoundError as error:
         raise SessionError(
-            f'session "{name}" cannot be held: this system has no flock', fix="use Linux, macOS or WSL"
+            f'cannot lock session "{name}": this system has no flock', fix="use Linux, macOS or WSL"
         ) from error
     if not is_ours:
         raise SessionError(
@@ -118,7 +118,7 @@ def _write_note(descriptor: int, note: bytes) -> None:
 
 
 def _read_note(descriptor: int) -> str:
-    """Who holds the lock, as far as it has said so; a note of a dead process is not the holder's."""
+    """Return a description of the lock's holder from its note. A note of a dead process is not the holder's."""
     try:
         note = msgspec.json.decode(os.pread(descriptor, NOTE_LIMIT, 0))
         pid, since, command = int(note["pid"]), float(note["since"]), str(note["command"])
@@ -129,7 +129,7 @@ def _read_note(descriptor: int) -> str:
 
 
 def _clock(moment: float) -> str:
-    """`12:03:11`, with the date in front when that was not today."""
+    """Format a time: `12:03:11`, after the date if that is not today."""
     local = time.localtime(moment)
     today = time.localtime()[:3] == local[:3]
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", local)

@@ -1,13 +1,15 @@
 """
-Logging in (ACP v1 "Authentication"): by which method, what that takes, and doing it.
+Logging in to an agent (ACP v1 "Authentication"): choosing a method, preparing it, and running it.
 
-    agent            `authenticate`, with an id that was advertised for it (C-23, C-24); the agent does the rest
+    agent            `authenticate`, with an advertised id (C-23, C-24); the agent does the rest
     terminal         the configured program with the method's arguments and variables, on the user's terminal (C-26)
-    terminal-auth    a command line of the agent's choosing, no part of the protocol: a person sees it, and says yes
-    env_var          `authenticate` once the agent has its variables; before that, what the profile has to give it
+    terminal-auth    a command line that the agent chose, not part of the protocol: the user sees it and must agree
+    env_var          `authenticate` once the agent has its variables; before that, what the profile must give it
 
-After a program on the terminal the agent knows nothing of its success: it has to be started anew (C-27). Nothing here
-asks twice, and nothing proves that the agent is content: only its next answer does.
+After a program on the terminal, the agent does not know of the success: it must be started again (C-27). Nothing here
+asks twice, and nothing proves that the login worked: only the agent's next answer does.
+
+`log_in` serves a run that needs a login, `begin` serves `acp-launch login`, `log_out` ends a login.
 """
 
 import shlex
@@ -29,33 +31,34 @@ from acp_launch.session.advice import Advice
 from acp_launch.session.connection import Connection
 from acp_launch.session.opening import KNOB
 
-LIMIT = 300.0  # seconds for `authenticate`: somebody looks for a browser, a password and a telephone. Not a setting
+LIMIT = 300.0  # seconds for `authenticate`: time for a browser, a password and a telephone. Not a setting
 
 InFront = Callable[[Program], Awaitable[Exit]]  # runs it on the user's terminal: `process.foreground`
 Done = Literal["done", "reconnect"]
 
 
 class Adviser(Protocol):
-    """Somebody to ask about a login: `console.ask.logins` asks a person, tests play a part in it."""
+    """Asks the user about a login. The console implements it; tests have their own."""
 
     async def which(self, agent: str, methods: Sequence[AuthMethod]) -> AuthMethod | None:
-        """None when no login is wanted."""
+        """Return the chosen method, or None if no login is wanted."""
 
     async def consents(self, method: AuthMethod, program: Program) -> bool:
-        """Whether this command line, which the agent has chosen, may be run."""
+        """Whether the user allows this command line, which the agent chose."""
 
     def waiting(self, method: AuthMethod) -> AbstractAsyncContextManager[None]:
-        """The agent has its turn while the block runs: it opens a browser, or says on stderr what is to be done."""
+        """Tell the user that the agent acts while the block runs: it opens a browser, or prints instructions
+        on stderr."""
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where somebody logs in, and with what."""
+    """What a login needs: the agent's program, its profile, and ways to ask the user."""
 
-    program: Program  # the agent as it is configured, base arguments and all
-    profile: str  # as a command names it; empty where there is none
-    adviser: Adviser | None  # None when there is no one to ask
+    program: Program  # the agent as configured, including base arguments
+    profile: str  # as a command names it; empty if there is none
+    adviser: Adviser | None  # None if the user cannot be asked
     in_front: InFront | None  # None without a terminal
-    is_built_in: bool = False  # the profile, which cannot be changed then
+    is_built_in: bool = False  # a built-in profile, which cannot be changed
 
     @property
     def advice(self) -> Advice:
@@ -65,14 +68,14 @@ class Place(Struct, frozen=True, kw_only=True):
 
 
 async def log_in(connection: Connection, place: Place, wanted: AuthRequired) -> Done:
-    """Log in because `wanted` was raised, asking first, whichever methods there are.
+    """Log in because `wanted` was raised. Asks the user first, whatever the methods are.
 
-    "done": try the request once more on this connection. "reconnect": stop the agent, start it again, initialise, and
-    begin again. Either way once only: what raises AuthRequired after that is raised to the user. Whatever else draws
-    on the terminal, or reads from it, has stopped when `place.in_front` runs.
+    "done": retry the request once on this connection. "reconnect": stop the agent, start it again, initialise, and
+    begin again. Either way only once: if the retry raises AuthRequired, that goes to the user. Everything else that
+    draws on the terminal or reads from it has stopped when `place.in_front` runs.
 
     Raises:
-        AuthRequired: there is no one to ask, no way, or no success; `fix` says what to do instead.
+        AuthRequired: no user to ask, no method, or no success; `fix` says what to do instead.
         AgentError, WaitExpired: as `Connection.call`.
         Stopped: a signal came.
     """
@@ -91,15 +94,17 @@ async def log_in(connection: Connection, place: Place, wanted: AuthRequired) -> 
 
 
 class Begun(Struct, frozen=True):
-    """A login by `method`; `program` is what is left to be run on the terminal, None when it is done."""
+    """A login by `method`. `program` must still run on the terminal; None if the login is done."""
 
     method: AuthMethod
     program: Program | None
 
 
 async def begin(connection: Connection, wanted: str | None, place: Place) -> Begun:
-    """Log in by the method with the id `wanted`, as far as that needs the agent; without an id by the only one there
-    is, or what a person says. When there is a program in the end, stop the agent, run that, and start the agent again.
+    """Log in by the method with the id `wanted`, as far as the agent is needed for it.
+
+    Without an id, use the only method, or ask the user. If the result has a program, stop the agent, run the program,
+    and start the agent again.
 
     Raises:
         UsageError: there is no such method.
@@ -113,11 +118,11 @@ async def begin(connection: Connection, wanted: str | None, place: Place) -> Beg
 
 
 async def choose(connection: Connection, wanted: str | None, place: Place) -> AuthMethod:
-    """Ask a person only if there is something to choose.
+    """Choose the method; asks the user only if there are several.
 
     Raises:
         UsageError: there is no such method.
-        AuthRequired: there is none at all, or none was chosen.
+        AuthRequired: there is no method at all, or none was chosen.
     """
     agent, methods = name_of(connection), connection.agent.auth_methods
     if not methods:
@@ -129,7 +134,7 @@ async def choose(connection: Connection, wanted: str | None, place: Place) -> Au
         return methods[0]
     if place.adviser is None:
         raise AuthRequired(
-            f"{agent} offers several ways to log in, and there is no one to ask which",
+            f"{agent} offers several ways to log in, and acp-launch cannot ask you which",
             fix=f"name one: {place.advice.login()} {shlex.quote(methods[0].id)}",
             detail=[f"{shlex.quote(method.id)}: {_shown(method.name)}" for method in methods],
         )
@@ -140,10 +145,10 @@ async def choose(connection: Connection, wanted: str | None, place: Place) -> Au
 
 
 async def prepare(method: AuthMethod, place: Place) -> Program | None:
-    """What has to be run on the terminal for it; None when it is the agent's to do.
+    """Return the program to run on the terminal, or None if the agent does the login.
 
     Raises:
-        AuthRequired: this method cannot be used here, or the person does not want it.
+        AuthRequired: this method cannot be used here, or the user refuses it.
     """
     if lacking := [variable for variable in method.variables if _is_lacking(variable, place.program.env)]:
         raise _wants_variables(method, lacking, place)
@@ -152,7 +157,7 @@ async def prepare(method: AuthMethod, place: Place) -> Program | None:
     if place.in_front is None:
         raise AuthRequired(
             f'the login "{_shown(method.name)}" needs a terminal, with nothing redirected',
-            fix=f"in one: {place.advice.login(method)}",
+            fix=f"run in a terminal: {place.advice.login(method)}",
         )
     if method.type == "terminal":
         own = place.program
@@ -161,12 +166,12 @@ async def prepare(method: AuthMethod, place: Place) -> Program | None:
 
 
 async def authenticate(connection: Connection, method: AuthMethod, place: Place) -> None:
-    """Let the agent log in, which may take `LIMIT` seconds.
+    """Let the agent log in, for at most `LIMIT` seconds.
 
     Raises:
-        AuthRequired: it did not.
-        AgentError: it ended.
-        WaitExpired: it did not answer.
+        AuthRequired: it failed.
+        AgentError: the agent ended.
+        WaitExpired: the agent did not answer.
     """
     call = connection.conversation.authenticate(method.id)
     try:
@@ -175,12 +180,12 @@ async def authenticate(connection: Connection, method: AuthMethod, place: Place)
     except (AuthRequired, AgentRefused) as error:
         raise _failed(method, error.message, place, error.detail if isinstance(error, AgentRefused) else ()) from error
     except WaitExpired as error:
-        error.fix = f"begin again: {place.advice.login(method)}"
+        error.fix = f"try again: {place.advice.login(method)}"
         raise
 
 
 async def run_on_terminal(method: AuthMethod, program: Program, place: Place) -> None:
-    """Run what `prepare` gave; any end but status 0 is a failure (C-27).
+    """Run the program from `prepare`. Any exit status but 0 is a failure (C-27).
 
     Raises:
         AuthRequired: it failed.
@@ -193,7 +198,7 @@ async def run_on_terminal(method: AuthMethod, program: Program, place: Place) ->
 
 
 async def log_out(connection: Connection, *, limit: float) -> bool:
-    """Whether there was a login to end: False when the agent answers that it wants one first.
+    """Log out. Returns False if the agent answers that it wants a login first, so that there was none.
 
     Raises:
         SessionError: the agent does not offer it (C-29).
@@ -220,8 +225,8 @@ async def _foreign(method: AuthMethod, place: Place) -> Program:
     program = Program("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)
     if place.adviser is None:
         raise AuthRequired(
-            f'the login "{_shown(method.name)}" is a command of the agent\'s choosing, and there is no one to allow it',
-            fix=f"in a terminal: {place.advice.login(method)}",
+            f'the login "{_shown(method.name)}" is a command that the agent chose: it needs your permission',
+            fix=f"run in a terminal: {place.advice.login(method)}",
         )
     if not await place.adviser.consents(method, program):
         raise AuthRequired(
@@ -243,16 +248,16 @@ def _is_lacking(variable: Variable, env: Mapping[str, str]) -> bool:
 
 
 def _wants_variables(method: AuthMethod, lacking: Sequence[Variable], place: Place) -> AuthRequired:
-    """What would satisfy it, in the place where it can be written."""
+    """Return the error for missing variables, with the place where each can be set."""
     names = ", ".join(variable.name for variable in lacking)
     link = [f"{_shown(method.name)}: {_shown(method.link)}"] if method.link else []
     fix, lines = place.advice.giving(lacking)
-    what = f'"{_shown(method.name)}" is no login: the agent reads {names} from its environment'
+    what = f'"{_shown(method.name)}" is not a login: the agent reads {names} from its environment'
     return AuthRequired(what, fix=fix, detail=[*link, *lines])
 
 
 def _unanswered(connection: Connection, place: Place, wanted: AuthRequired) -> AuthRequired:
-    """There is no one to ask, or nothing to choose from."""
+    """Return the error if the user cannot be asked, or there is nothing to choose from."""
     advice, methods = place.advice, connection.agent.auth_methods
     fix = advice.wanted(methods, could_show=_could_show(connection, place))
     if lacking := advice.lacking((wanted.message, *wanted.detail)):
@@ -262,7 +267,7 @@ def _unanswered(connection: Connection, place: Place, wanted: AuthRequired) -> A
 
 
 def _could_show(connection: Connection, place: Place) -> bool:
-    """Whether the agent had reason to list every way: those that need a terminal are for clients that have one."""
+    """Whether the agent listed every method: those that need a terminal are listed only to clients that have one."""
     is_watched = place.adviser is not None and place.in_front is not None
     return is_watched or connection.offered.terminal_login
 
@@ -276,10 +281,10 @@ def _failed(method: AuthMethod, why: str, place: Place, detail: Sequence[str] = 
 
 
 def name_of(connection: Connection) -> str:
-    """What to call the agent in a sentence."""
+    """Return the agent's name for a sentence."""
     return _shown(connection.agent.title) or "the agent"
 
 
 def _shown(text: str) -> str:
-    """A text of the agent's on one line, without our secrets; whoever prints it makes it harmless."""
+    """Return a text of the agent's on one line, without our secrets. The caller escapes it for its output."""
     return redactor.text(" ".join(text.split()))

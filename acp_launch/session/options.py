@@ -1,12 +1,14 @@
 """
-What can be set in a session, whichever of three ways the agent says so in:
+The options of a session, whichever of three ways an agent lists them in, and the option and value that a user means.
 
-    configOptions                                as they are         session/set_config_option
+    configOptions                                unchanged           session/set_config_option
     modes  {currentModeId, availableModes}       an option "mode"    session/set_mode
     models {currentModelId, availableModels}     an option "model"   session/set_model, which ACP removed in June 2026
 
-Where there are config options the other two are ignored (C-49); an empty list of them is none. Read leniently: an
+With config options the other two are ignored (C-49); an empty list of them counts as none. Reading is lenient: an
 option of an unknown type is ignored, a bad item is dropped alone, a category may be missing or unknown (C-50). Pure.
+
+`offered` reads, `find` and `value_of` look up what the user wants.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +20,17 @@ from msgspec.structs import replace
 from acp_launch.errors import SessionError
 from acp_launch.protocol import acp
 
-OPTIONS = 200  # in one list; what is beyond is not read
+OPTIONS = 200  # in one list; more are not read
 CHOICES = 5_000  # in one option; openrouter has some hundred models
-ID = 4_096  # characters; a longer one is dropped with its item, for an id cannot be cut
-NAME = 200  # characters; of a longer one the beginning
+ID = 4_096  # characters; an item with a longer one is dropped, because an id cannot be cut
+NAME = 200  # characters; a longer one is cut
 DESCRIPTION = 1_000
 
 Value = str | bool
 
 
 class Choosable(Struct, frozen=True):
-    """One value of an option; `group` is the heading it stands under, empty in a flat list."""
+    """One value of an option. `group` is its heading, empty in a flat list."""
 
     value: str
     name: str
@@ -37,7 +39,7 @@ class Choosable(Struct, frozen=True):
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """Something that can be set; `current` is a bool for a boolean one, which has no choices."""
+    """Something that can be set. `current` is a bool for a boolean option, which has no choices."""
 
     id: str
     name: str
@@ -50,7 +52,7 @@ class Option(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """The current value in the words a person knows it by."""
+        """Return the current value in the words that a user knows."""
         if isinstance(self.current, bool):
             return "on" if self.current else "off"
         return next((choice.name for choice in self.choices if choice.value == self.current), one_line(self.current))
@@ -60,7 +62,7 @@ Options = tuple[Option, ...]
 
 
 def offered(result: object) -> Options:
-    """What the answer to session/new, load or resume offers."""
+    """Return the options in the answer to session/new, load or resume."""
     said = acp.mapping(result)
     if listed := acp.sequence(said.get("configOptions")):
         return config_options(listed)
@@ -73,7 +75,7 @@ def offered(result: object) -> Options:
 
 
 def config_options(listed: object) -> Options:
-    """A whole list of config options; of two with one id the first."""
+    """Read a whole list of config options; of two with one id the first counts."""
     found: dict[str, Option] = {}
     for item in acp.sequence(listed)[:OPTIONS]:
         option = _option(acp.mapping(item))
@@ -83,7 +85,7 @@ def config_options(listed: object) -> Options:
 
 
 def match(options: Options, wanted: str) -> Option | None:
-    """The option of that id, else the first of that category, else the first of that name in any case."""
+    """Return the option with that id, else the first of that category, else the first of that name in any case."""
     if not wanted:
         return None
     plain = wanted.casefold()
@@ -96,12 +98,12 @@ def match(options: Options, wanted: str) -> Option | None:
 
 
 def as_set(options: Options, id: str, value: Value) -> Options:
-    """The same list with one value changed."""
+    """Return the same list with one value changed."""
     return tuple(replace(option, current=value) if option.id == id else option for option in options)
 
 
 def in_mode(options: Options, mode_id: str) -> Options:
-    """The list after the agent said that its mode is another: agents keep a config option for it in step."""
+    """Return the list after the agent has changed its mode: agents keep a config option for it in step."""
     option = match(options, "mode")
     if option is None or (option.source == "option" and all(choice.value != mode_id for choice in option.choices)):
         return options
@@ -109,14 +111,15 @@ def in_mode(options: Options, mode_id: str) -> Options:
 
 
 def identity(value: object) -> str | None:
-    """`value` if it can be an id: text of a bearable length, and no half of a character, which could not be sent."""
+    """Return `value` if it can be an id: text of a bounded length, without half a surrogate pair, which
+    cannot be sent."""
     if not isinstance(value, str) or len(value) > ID:
         return None
     return value if value.isascii() or not any("\ud800" <= mark <= "\udfff" for mark in value) else None
 
 
 def one_line(value: object, limit: int = NAME) -> str:
-    """Text for a line of its own, or a part of one; empty for what is no text."""
+    """Return text as a part of one line; empty if it is not text."""
     return " ".join(acp.text(value)[: limit * 4].split())[:limit]
 
 
@@ -138,7 +141,7 @@ def _option(item: dict[str, Any]) -> Option | None:
 
 
 def _choices(items: Sequence[object], group: str = "") -> Iterator[Choosable]:
-    """Flat or grouped (C-51), and whatever mixture of them an agent makes."""
+    """Yield the choices of a flat or grouped list (C-51), or of any mixture of them."""
     for item in map(acp.mapping, items[:CHOICES]):
         if not group and isinstance(item.get("options"), list):
             yield from _choices(item["options"], one_line(item.get("name")) or one_line(item.get("group")) or "-")
@@ -163,35 +166,33 @@ def _legacy(id: Literal["mode", "model"], current: object, listed: object, key: 
     return Option(id=id, name=id.capitalize(), category=id, current=current, choices=choices, source=id)
 
 
-# What somebody wants of a session, looked up in what the agent offers; or which of it is not there, and what is. Pure.
-#
-# Nothing is guessed from a beginning: with `gpt-5` nobody means `gpt-5.5`, and tomorrow's agent offers more. What is
-# close is only suggested.
+# What the user wants of a session, looked up in what the agent offers. A beginning never matches: `gpt-5` does not mean
+# `gpt-5.5`, and tomorrow's agent offers more. Close names are only suggested.
 
 
 LISTED = 10  # values or options in one message
-TYPED = 40  # characters somebody types
+TYPED = 40  # characters that a user would type
 TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")
 T = TypeVar("T")
 
 
-class NotOffered(SessionError):  # noqa: N818 - it reads as what happened
-    """Raised when the agent does not offer what is to be set."""
+class NotOffered(SessionError):  # noqa: N818 - the name states the fault
+    """Raised when the agent does not offer the option or the value."""
 
 
 def find(options: Options, wanted: str) -> Option:
-    """The option meant, as `match`.
+    """Return the wanted option, as `match`.
 
     Raises:
-        NotOffered: there is none; says which there are.
+        NotOffered: it does not exist; the message lists those that do.
     """
     option = match(options, wanted)
     if option is not None:
         return option
     if not options:
-        raise NotOffered("the agent offers nothing that can be set", fix="leave it out")
+        raise NotOffered("the agent has no options to set", fix="leave it out")
     listed = _listed(options, _id)
-    if wanted in ("mode", "model"):  # one is no misspelling of the other
+    if wanted in ("mode", "model"):  # one is not a misspelling of the other
         raise NotOffered(f"the agent offers no {wanted}s to choose from", fix=f"leave it out; it offers {listed}")
     known = [word for option in options for word in (option.id, option.category, option.name)]
     meant = match(options, _nearest(wanted, known))
@@ -200,15 +201,15 @@ def find(options: Options, wanted: str) -> Option:
 
 
 def value_of(option: Option, wanted: Value) -> Value:
-    """The value meant, to be sent: it is `wanted` itself, or is called so in any case.
+    """Return the value to send: `wanted` itself, or the value with that name in any case.
 
     Raises:
-        NotOffered: there is none, or several have that name; says which there are.
+        NotOffered: it does not exist, or several have that name; the message lists the values.
     """
     if option.kind == "boolean":
         return _switched(option, wanted)
     words = (TRUE if wanted else FALSE) if isinstance(wanted, bool) else (wanted,)
-    for word in words:  # YAML reads a plain `true` as no text
+    for word in words:  # YAML reads a plain `true` as a boolean
         found = _called(option, word)
         if len(found) == 1:
             return found[0].value
@@ -221,7 +222,7 @@ def value_of(option: Option, wanted: Value) -> Value:
 
 
 def spoken(option: Option, choice: Choosable) -> str:
-    """What to write for it: its value, or its own name for one nobody types (copilot's modes are URLs)."""
+    """Return what to write for it: its value, or its name if the value is not typeable (copilot's modes are URLs)."""
     if not 0 < len(choice.value) <= TYPED and _called(option, choice.name) == [choice]:
         return choice.name
     return one_line(choice.value)
@@ -235,7 +236,7 @@ def _switched(option: Option, wanted: Value) -> bool:
 
 
 def _called(option: Option, word: str) -> list[Choosable]:
-    """The choice of exactly that value, else those of that value in any case, else those of that name."""
+    """Return the choice with exactly that value, else those with it in any case, else those with that name."""
     plain = word.casefold()
     ways: tuple[Callable[[Choosable], bool], ...] = (
         lambda choice: choice.value == word,
@@ -267,7 +268,7 @@ def _did_you_mean(suggested: Sequence[str]) -> str:
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:
-    """What holds the word, else what looks like it; empty when nothing does."""
+    """Return an item that contains the word, else one that looks like it; empty if there is none."""
     from difflib import get_close_matches
 
     plain = one_line(word).casefold()

@@ -1,4 +1,4 @@
-"""Somebody to ask: the console implements this for a terminal, tests play a part in it."""
+"""The interface that asks the user a question. The console implements it for a terminal; tests have their own."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -6,21 +6,22 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint"]  # the last two: words of others
-Holds = Literal["once", "session", "always"]  # how long an answer lives: `always` is until it is forgotten by hand
+Tone = Literal["plain", "dim", "heading", "warning", "quote", "faint"]  # the last two: text from others
+Holds = Literal["once", "session", "always"]  # how long an answer holds; `always`: until the user forgets it
 
 
 class Choice(Struct, frozen=True):
-    """One way to answer. `key` is what is typed for it: a letter or a digit, in lower case."""
+    """One way to answer. `key` is what the user types for it: a letter or a digit, in lower case."""
 
     key: str
     label: str
 
 
 class ToolQuestion(Struct, frozen=True, kw_only=True):
-    """
-    A tool call (merged) that a person is asked about, and the options the agent offered. `announced` is what the call
-    was called before the question called it something else. `is_keepable` is whether an answer could be kept at all.
+    """A tool call (merged) that the user is asked about, and the options the agent offered.
+
+    `announced` is the call's title before the question changed it. `is_keepable` is whether an answer can be
+    remembered.
     """
 
     call: dict[str, Any]
@@ -30,35 +31,35 @@ class ToolQuestion(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True):
-    """What was said to a permission question; `option_id` None means none of the options."""
+    """The answer to a permission question; `option_id` None means none of the options."""
 
     option_id: str | None
     holds: Holds = "once"
 
 
 class Person(Protocol):
-    """Asked one question at a time: whatever is said or asked stands inside `async with person.floor()`.
+    """Asks one question at a time: text and questions belong inside `async with person.floor()`.
 
-    A question ends early by being cancelled; it then leaves the terminal as it was. None means that it was dismissed:
-    the end of input, or Escape.
+    A question ends early by being cancelled; it then restores the terminal. None means that it was dismissed: the end
+    of input, or Escape.
     """
 
     def floor(self) -> AbstractAsyncContextManager[None]: ...
 
     def room(self, prompt: str, choices: Sequence[Choice]) -> tuple[int, int]:
-        """The columns of a line above such a question, and the rows that it leaves for them."""
+        """Return the columns of a line above such a question, and the rows left for such lines."""
 
     def say(self, text: str, tone: Tone = "plain") -> None:
-        """Lines above a question. Neither redacted nor made harmless here: whoever calls has done both."""
+        """Show lines above a question. The caller has redacted and escaped them."""
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
-        """The key that was chosen."""
+        """Return the chosen key."""
 
     async def line(self, prompt: str, *, default: str = "") -> str | None:
-        """One line of text, without its end; an empty one gives `default`."""
+        """Return one line of text, without its end; an empty one gives `default`."""
 
 
 class Ask(Protocol):
-    """Asks a person."""
+    """Asks the user a permission question."""
 
     async def __call__(self, question: ToolQuestion) -> Answer: ...

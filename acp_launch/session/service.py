@@ -1,4 +1,4 @@
-"""What the agent may ask of us besides permission: one function a method, and how a request is refused."""
+"""The interface of the services for the agent: one function for each method, and the errors that refuse a request."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
@@ -7,15 +7,15 @@ from msgspec import Struct
 
 from acp_launch.protocol import jsonrpc
 
-# Takes the params of a request, already known to be an object; gives the result.
+# Takes the params of a request, which are known to be an object, and returns the result.
 Serve = Callable[[dict[str, Any]], Awaitable[object]]
 Services = Mapping[str, Serve]  # by method
 
 Outcome = Literal["done", "refused", "failed"]
 
 
-class Refusal(Exception):  # noqa: N818 - it reads as what happened
-    """Raised by a service: the request is answered with this JSON-RPC error. `message` is one short sentence."""
+class Refusal(Exception):  # noqa: N818 - the name states the fault
+    """Raised by a service to answer the request with this JSON-RPC error. `message` is one short sentence."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -25,17 +25,17 @@ class Refusal(Exception):  # noqa: N818 - it reads as what happened
 
 
 def invalid(message: str) -> Refusal:
-    """The params are wrong."""
+    """Return the refusal for wrong params."""
     return Refusal(jsonrpc.INVALID_PARAMS, message)
 
 
 def missing(what: str, data: object = None) -> Refusal:
-    """There is no such file, directory or terminal."""
+    """Return the refusal for a file, directory or terminal that does not exist."""
     return Refusal(jsonrpc.NOT_FOUND, what, data)
 
 
 class FileServed(Struct, frozen=True, kw_only=True):
-    """A file the agent had read or written by us. `old` is None for a new file, or one that was only read."""
+    """A file that we read or wrote for the agent. `old` is None for a new file, or one that was only read."""
 
     path: str
     how: Literal["read", "write"]
@@ -46,10 +46,10 @@ class FileServed(Struct, frozen=True, kw_only=True):
 
 
 class TerminalServed(Struct, frozen=True, kw_only=True):
-    """A step in the life of a command the agent had us run: it began (`output` empty), said more, or ended."""
+    """A step of a command that we run for the agent: it began (`output` empty), printed more, or ended."""
 
     terminal_id: str
-    command: str  # the whole command line, for people
+    command: str  # the whole command line, as shown to the user
     cwd: str
-    output: str = ""  # what came since the last step
+    output: str = ""  # new since the last step
     exit: str | None = None  # "exit status 1", "signal SIGKILL", or "it was refused: …"; None while it runs

@@ -1,9 +1,10 @@
 """
-What the agent has told about a session, as it is now: its commands, options, plan, usage, title, compactions, notices.
+The state of a session as the agent has described it: commands, options, plan, usage, title, compactions, notices,
+calls.
 
-`opened` takes the answer that opened the session, `apply` every update of `KINDS` in wire order, live or replayed.
-Nothing an agent sends makes it raise, and nothing makes it grow without end. Texts are as the agent sent them, cut:
-whoever shows them makes them harmless. Pure.
+`SessionState.opened` takes the answer that opened the session, `apply` every update of `KINDS` in wire order, live or
+replayed; `ToolCalls` merges tool calls. No message of an agent makes them raise or grow without limit. Texts are the
+agent's own, cut; the code that shows them escapes them. Pure.
 """
 
 import re
@@ -29,9 +30,7 @@ from acp_launch.session.options import (
     one_line,
 )
 
-# The things an agent tells about a session, each read leniently: None for what cannot be read. Pure.
-#
-# Texts are the agent's own, cut; whoever shows them makes them harmless.
+# The parts of the state, each read leniently: None if it cannot be read.
 
 
 TEXT = 2_000  # characters of a step, a description, an error
@@ -42,7 +41,7 @@ T = TypeVar("T")
 
 
 class Command(Struct, frozen=True):
-    """What `/name` does; `hint` says what may follow it."""
+    """A command `/name`; `hint` says what may follow it."""
 
     name: str
     description: str = ""
@@ -50,7 +49,7 @@ class Command(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """An entry of the plan; priority and status as the agent says them, unknown ones too."""
+    """An entry of the plan. Priority and status are the agent's words, also unknown ones."""
 
     content: str
     priority: str = "medium"
@@ -58,7 +57,7 @@ class Step(Struct, frozen=True):
 
 
 class Cost(Struct, frozen=True):
-    """Since the session began; `currency` is an ISO 4217 code or a word like `credits`."""
+    """The cost since the session began; `currency` is an ISO 4217 code or a word like `credits`."""
 
     amount: float
     currency: str
@@ -79,7 +78,7 @@ class Usage(Struct, frozen=True):
 
 
 class Compaction(Struct, frozen=True):
-    """The agent shortens its context: `in_progress`, `completed`, `failed`, `cancelled` or a word of its own."""
+    """The agent shortens its context: `in_progress`, `completed`, `failed`, `cancelled` or another word."""
 
     id: str
     status: str = "in_progress"
@@ -88,7 +87,7 @@ class Compaction(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """`severity` is `info`, `warning`, `error` or a word of the agent's own; an error fails nothing."""
+    """A notice. `severity` is `info`, `warning`, `error` or another word; even an error fails nothing."""
 
     severity: str
     title: str
@@ -96,7 +95,7 @@ class Notice(Struct, frozen=True):
 
 
 def command(item: dict[str, Any]) -> Command | None:
-    """None for a name that cannot be typed; spaces can, claude's `name (MCP)` has one."""
+    """Read a command; None if its name cannot be typed. Spaces are allowed, claude's `name (MCP)` has one."""
     name = identity(item.get("name"))
     if not name or not name.isprintable():
         return None
@@ -124,7 +123,7 @@ def cost(value: object) -> Cost | None:
 
 
 def patched(body: dict[str, Any], key: str, known: str, kind: type[T], read: Callable[[T], str]) -> str:
-    """A member of a patch: left out, or no `kind`, is unchanged; null clears; anything else replaces."""
+    """Apply a member of a patch: left out, or not of `kind`, is unchanged; null clears; anything else replaces."""
     value = body.get(key, known)
     if value is None:
         return ""
@@ -132,7 +131,7 @@ def patched(body: dict[str, Any], key: str, known: str, kind: type[T], read: Cal
 
 
 def texts(blocks: Sequence[object]) -> str:
-    """The text of content blocks, in order: a summary that is streamed comes in pieces of a word."""
+    """Return the text of content blocks, in order: a streamed summary comes in pieces of a word."""
     return "".join(acp.text(acp.mapping(block).get("text")) for block in blocks)[:SUMMARY]
 
 
@@ -148,16 +147,16 @@ class SessionState:
         self.options: Options = ()
         self.plan: tuple[Step, ...] = ()
         self.usage = Usage()
-        self.title = ""  # empty when the agent names none, or took it back
+        self.title = ""  # empty if the agent gives none, or withdrew it
         self.updated_at = ""
         self.compactions: dict[str, Compaction] = {}  # oldest first
         self.notices: deque[Notice] = deque(maxlen=NOTICES)
-        self.lists = 0  # how many lists of options the agent sent without being asked
-        self._mode = ""  # of an agent that has no option for it
+        self.lists = 0  # how many lists of options the agent sent unasked
+        self._mode = ""  # of an agent without an option for it
 
     @property
     def mode(self) -> str:
-        """For a status line; empty when the agent knows none."""
+        """Return the mode for a status line; empty if the agent has none."""
         option = match(self.options, "mode")
         return option.shown if option else one_line(self._mode)
 
@@ -167,23 +166,23 @@ class SessionState:
         return option.shown if option else ""
 
     def opened(self, result: object) -> None:
-        """The answer to session/new, load or resume. What it leaves out stays as updates before it told."""
+        """Take the answer to session/new, load or resume. What it leaves out stays as earlier updates set it."""
         found = offered(result)
         told = any(option.source == "option" for option in self.options)
         if found and not (told and found[0].source != "option"):
             self.options = found
 
     def apply(self, kind: str, body: object) -> None:
-        """The decoded body of an update; other kinds than `KINDS` change nothing."""
+        """Take the decoded body of an update; kinds other than `KINDS` change nothing."""
         take = _TAKES.get(kind)
         if take is not None:
             take(self, acp.mapping(body))
 
     def answered(self, option: Option, value: Value, result: object, *, lists: int) -> None:
-        """The agent has set `option` to `value` and answered so; `lists` is how many there were when it was asked.
+        """Take the answer to setting `option` to `value`; `lists` is the count of lists at the time of the request.
 
-        The answer's list replaces ours (C-52), unless the agent sent another meanwhile that has the value already:
-        that one may be the newer.
+        The answer's list replaces ours (C-52), unless the agent sent another meanwhile that has the value already: that
+        one may be newer.
         """
         listed = acp.mapping(result).get("configOptions")
         if option.source != "option" or not isinstance(listed, list):
@@ -201,27 +200,27 @@ class SessionState:
             self.commands = tuple(filter(None, found))
 
     def _take_options(self, body: dict[str, Any]) -> None:
-        """The whole list is replaced (C-52)."""
+        """Replace the whole list (C-52)."""
         listed = body.get("configOptions")
         if isinstance(listed, list):
             self.options = config_options(listed)
             self.lists += 1
 
     def _take_mode(self, body: dict[str, Any]) -> None:
-        """The schema says `currentModeId`, the example in the documentation `modeId` (C-53)."""
+        """Set the mode. The schema says `currentModeId`, the example in the documentation `modeId` (C-53)."""
         mode = identity(body.get("currentModeId")) or identity(body.get("modeId"))
         if mode:
             self._mode = mode
             self.options = in_mode(self.options, mode)
 
     def _take_plan(self, body: dict[str, Any]) -> None:
-        """The whole plan is replaced (C-55)."""
+        """Replace the whole plan (C-55)."""
         listed = body.get("entries")
         if isinstance(listed, list):
             self.plan = tuple(filter(None, (step(acp.mapping(item)) for item in listed[:STEPS])))
 
     def _take_usage(self, body: dict[str, Any]) -> None:
-        """What is left out is still what it was: a cost is that of the whole session."""
+        """Update the usage. What is left out is unchanged: a cost is that of the whole session."""
         used, size, spent = tokens(body.get("used")), tokens(body.get("size")), cost(body.get("cost"))
         self.usage = Usage(
             self.usage.used if used is None else used,
@@ -230,7 +229,7 @@ class SessionState:
         )
 
     def _take_info(self, body: dict[str, Any]) -> None:
-        """Left out is unchanged, null is cleared (C-57)."""
+        """Update the info: left out is unchanged, null clears (C-57)."""
         self.title = patched(body, "title", self.title, str, one_line)
         self.updated_at = patched(body, "updatedAt", self.updated_at, str, one_line)
 
@@ -256,7 +255,7 @@ class SessionState:
             self._keep(replace(known, summary=(known.summary + texts([body.get("content")]))[:SUMMARY]))
 
     def _compaction(self, body: dict[str, Any]) -> Compaction:
-        """The one it is about; one not seen before has just begun."""
+        """Return the compaction that an update is about; an unknown one has just begun."""
         id = identity(body.get("compactionId")) or ""
         return self.compactions.get(id) or Compaction(id)
 
@@ -278,10 +277,10 @@ _TAKES: dict[str, Callable[[SessionState, dict[str, Any]], None]] = {
     "compaction_update": SessionState._take_compaction,
     "compaction_summary_chunk": SessionState._take_summary,
 }
-OPTION_KINDS = frozenset(_TAKES)  # no others need be decoded
+OPTION_KINDS = frozenset(_TAKES)  # other kinds need not be decoded
 
 
-# The tool calls of a session, merged as ACP v1 "tool calls" says (C-56), and what they are called.
+# The tool calls of a session, merged as ACP v1 "tool calls" says (C-56), and their names.
 
 
 KINDS = frozenset({"tool_call", "tool_call_update"})  # of an update
@@ -291,18 +290,18 @@ _MCP = re.compile(r"mcp__(.+?)__.+", re.DOTALL)  # as claude, qwen and others na
 
 
 class ToolCalls:
-    """Each call by its id: a `tool_call` creates or overwrites, a `tool_call_update` changes what it holds.
+    """Each call by its id: a `tool_call` creates or overwrites, a `tool_call_update` changes it.
 
-    Omitted and null members stay as they were, `content` and `locations` are replaced whole, an unknown id creates.
-    What `_meta` held stays as well: a question of qwen's names the tool, and no longer its server.
-    `cancelled` is a status of ours only: v1 has none on the wire (C-63).
+    Omitted and null members are unchanged, `content` and `locations` are replaced whole, an unknown id creates a call.
+    What `_meta` held is kept as well: a question of qwen's names the tool, and no longer its server. `cancelled` is our
+    own status: v1 has none on the wire (C-63).
     """
 
     def __init__(self) -> None:
         self._calls: dict[str, dict[str, Any]] = {}
 
     def merge(self, update: dict[str, Any]) -> dict[str, Any]:
-        """Take in the body of an update, or the `toolCall` of a permission question; gives the call as it is now."""
+        """Merge the body of an update, or the `toolCall` of a permission question. Returns the merged call."""
         id = call_id(update)
         fresh = {key: value for key, value in update.items() if _counts(key, value)}
         if update.get("sessionUpdate") == "tool_call":
@@ -315,12 +314,12 @@ class ToolCalls:
         return call
 
     def announced(self, update: dict[str, Any]) -> str:
-        """The title that a call had before this update of it; empty where that brings no other."""
+        """Return the title that a call had before this update; empty if the update does not change it."""
         before, now = acp.text(self._calls.get(call_id(update), {}).get("title")), acp.text(update.get("title"))
         return before if now and now != before else ""
 
     def cancel(self) -> list[dict[str, Any]]:
-        """Mark what is unfinished as cancelled, at once (C-63); gives those."""
+        """Mark unfinished calls as cancelled, at once (C-63). Returns them."""
         unfinished = [call for call in self._calls.values() if call.get("status") not in OVER]
         for call in unfinished:
             call["status"] = "cancelled"
@@ -328,29 +327,29 @@ class ToolCalls:
 
 
 def _counts(key: str, value: object) -> bool:
-    """A malformed optional member counts as omitted (C-22)."""
+    """Whether a member counts. A malformed optional member counts as omitted (C-22)."""
     return value is not None and key != "sessionUpdate" and (key not in TEXTS or isinstance(value, str))
 
 
 def call_id(call: dict[str, Any]) -> str:
-    """Empty where the agent gives none."""
+    """Return the id of a call; empty if the agent gives none."""
     return acp.text(call.get("toolCallId"))
 
 
 def title(call: dict[str, Any]) -> str:
-    """What to call it: its title, else its tool or kind; gemini and claude omit the title in updates."""
+    """Return the name of a call: its title, else its tool or kind. gemini and claude omit the title in updates."""
     return acp.text(call.get("title")) or tool(call) or acp.text(call.get("kind")) or "a tool call"
 
 
 def tool(call: dict[str, Any]) -> str:
-    """The name of its tool, where the agent tells it: qwen, and claude before it used `name`, do so in `_meta`."""
+    """Return the name of its tool, if known: qwen, and claude before it used `name`, send it in `_meta`."""
     meta = acp.mapping(call.get("_meta"))
     claude = acp.mapping(meta.get("claudeCode"))
     return acp.text(call.get("name")) or acp.text(meta.get("toolName")) or acp.text(claude.get("toolName"))
 
 
 def server(call: dict[str, Any]) -> str:
-    """The MCP server that its tool belongs to, where the agent tells that."""
+    """Return the MCP server of its tool, if the agent says so."""
     meta = acp.mapping(call.get("_meta"))
     claude = acp.mapping(acp.mapping(meta.get("claudeCode")).get("mcpServer"))
     named = _MCP.fullmatch(tool(call))

@@ -1,9 +1,11 @@
 """
 Named sessions on disk: which ACP session a (project, profile, name) stands for.
 
-An answer is the truth or a SessionError. Each row carries a seal over its fields, because SQLite notices a damaged
-tree but not a damaged text; and "there is none" is believed only after the whole store was checked, since it makes the
-caller start afresh where somebody meant to go on. A call that returned survives `kill -9` of anybody at any instant.
+An answer is the truth or a SessionError. Each row carries a checksum over its fields, because SQLite detects a damaged
+tree but not a damaged text. "Not found" is reported only after the whole store was checked, because the caller then
+starts a new session where the user meant to continue one. A call that returned survives `kill -9` at any instant.
+
+`Registry` is the store, `continued` chooses the session of a run, `Keeper` writes a run's session into the store.
 """
 
 import os
@@ -29,7 +31,7 @@ from acp_launch.protocol.acp import Negotiated
 from acp_launch.secret.redact import redactor
 from acp_launch.session.observer import SessionReady
 
-# Every failure of the session store in words: what is wrong with which file, and what to do about it.
+# Every failure of the session store in words: which file, what is wrong, and what to do about it.
 
 
 ELSEWHERE = "set ACP_LAUNCH_STATE_DIR to a directory on a local disk that you can write to"
@@ -37,7 +39,7 @@ ELSEWHERE = "set ACP_LAUNCH_STATE_DIR to a directory on a local disk that you ca
 
 @contextmanager
 def explained(path: Path, *, patience: float) -> Iterator[None]:
-    """The one place where a failure of SQLite or of the file system becomes a SessionError."""
+    """Turn every failure of SQLite or of the file system into a SessionError."""
     try:
         yield
     except sqlite3.Error as error:
@@ -53,11 +55,11 @@ def explained(path: Path, *, patience: float) -> Iterator[None]:
 
 def damaged(path: Path, what: str) -> SessionError:
     aside = f"mv {shlex.quote(str(path.parent))} {shlex.quote(f'{path.parent}.damaged')}"
-    # SQLite quotes what it found, and that may be anything.
+    # SQLite quotes what it found, which may be anything.
     shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in what)
     return SessionError(
-        f"the session store {path} is damaged: {shown}; it was left as it is",
-        fix=f"{aside}, then start afresh; agents still have their sessions: acp-launch session list PROFILE --agent",
+        f"the session store {path} is damaged: {shown}; it was not changed",
+        fix=f"{aside}, then start again; agents still have their sessions: acp-launch session list PROFILE --agent",
     )
 
 
@@ -78,11 +80,11 @@ def _explain(path: Path, error: sqlite3.Error, patience: float) -> SessionError:
         case sqlite3.SQLITE_FULL:
             return SessionError(f"no room to write the session store {path}: {error}", fix="free some disk space")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_AUTH:
-            fix = f"make {shlex.quote(str(path.parent))} and what is in it writable for you, or {ELSEWHERE}"
-            return SessionError(f"the session store {path} cannot be opened for writing: {error}", fix=fix)
+            fix = f"make {shlex.quote(str(path.parent))} and its files writable for you, or {ELSEWHERE}"
+            return SessionError(f"cannot open the session store {path} for writing: {error}", fix=fix)
         case sqlite3.SQLITE_IOERR | sqlite3.SQLITE_PROTOCOL | sqlite3.SQLITE_NOLFS:
             return SessionError(
-                f"the session store {path} cannot be read or written: {error}", fix=f"check the disk, or {ELSEWHERE}"
+                f"cannot read or write the session store {path}: {error}", fix=f"check the disk, or {ELSEWHERE}"
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_ERROR:
             return damaged(path, str(error))
@@ -91,27 +93,27 @@ def _explain(path: Path, error: sqlite3.Error, patience: float) -> SessionError:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; errors that Python's module raises itself have none."""
+    """Return SQLite's primary result code; errors that Python's module raises itself have none."""
     misused = isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError)
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE if misused else sqlite3.SQLITE_ERROR)
     return code & 0xFF
 
 
-# The file under the session store: made whole or not at all, opened without harm.
+# The file of the session store: created whole or not at all, opened without harm.
 #
-# - A new store is built under a private name and linked into place when complete, so nobody ever sees half of one:
+# - A new store is built under a private name and linked into place when complete, so that no process sees half of one:
 #   ten processes may be the first at once, and each may die at any instant. An empty file is therefore damage.
-# - SQLite keeps its write-ahead log beside the file. All of it lives in a directory of its own, so that putting a
+# - SQLite keeps its write-ahead log beside the file. All of it lives in its own directory, so that putting a
 #   damaged store aside is one `mv` and no log of an old store is ever applied to a new one.
-# - WAL where the file system can (it needs shared memory, which most network file systems lack), else a rollback
-#   journal; decided once, when the store is made, and recorded by SQLite in the file.
-# - A store that is damaged, foreign or newer is refused and left where it is.
+# - WAL if the file system supports it (it needs shared memory, which most network file systems lack), else a rollback
+#   journal; decided once, when the store is created, and recorded by SQLite in the file.
+# - A store that is damaged, foreign or newer is refused and left unchanged.
 
 
-VERSION = 1  # of the tables below; kept in SQLite's user_version
-APPLICATION_ID = 0x4143504C  # "ACPL", says whose file it is
-BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a store
-HEADER = 100  # bytes every SQLite file begins with
+VERSION = 1  # of the tables below; stored in SQLite's user_version
+APPLICATION_ID = 0x4143504C  # "ACPL", identifies our files
+BESIDE = ("-wal", "-shm", "-journal")  # the files that SQLite keeps beside a store
+HEADER = 100  # bytes that every SQLite file begins with
 TABLES = """
 CREATE TABLE session (
     project TEXT NOT NULL, profile TEXT NOT NULL, name TEXT NOT NULL,
@@ -126,10 +128,10 @@ CREATE TABLE session (
 
 
 def connect(path: Path, *, patience: float) -> sqlite3.Connection:
-    """Open the store at `path`, made first if need be. Locks of others are waited for up to `patience` seconds.
+    """Open the store at `path`, creating it if needed. Waits up to `patience` seconds for the locks of others.
 
     Raises:
-        SessionError: it cannot be made or opened, or is not one of ours to use; nothing was changed.
+        SessionError: it cannot be created or opened, or is not ours to use; nothing was changed.
     """
     with explained(path, patience=patience):
         if not path.exists():
@@ -149,7 +151,7 @@ def connect(path: Path, *, patience: float) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of it or nothing, alone among the writers: what was read inside is still true when it is written."""
+    """Run the block as one transaction, with no other writer: what it reads is still true when it writes."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -161,7 +163,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def verify(connection: sqlite3.Connection, path: Path) -> None:
-    """Read every page and raise SessionError unless they fit together."""
+    """Read every page, and raise SessionError unless they fit together."""
     (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if verdict != "ok":
         raise damaged(path, " ".join(str(verdict).split()))
@@ -183,17 +185,17 @@ def _make(path: Path) -> None:
 
 
 def _refuse_orphan(path: Path) -> None:
-    """A log outlives its store only when somebody moved the store alone: keep it, it may hold sessions."""
+    """Refuse to create a store beside a log: the store alone was moved, and the log may hold sessions."""
     log = path.with_name(path.name + "-wal")
-    # In this order: whoever made a store in the meantime made it before its log.
+    # In this order: another process would have created the store before its log.
     if log.exists() and not path.exists():
-        raise damaged(path, f"its log {log.name} is there and the store itself is not")
+        raise damaged(path, f"its log {log.name} exists, but the store does not")
 
 
 def _build(draft: Path) -> None:
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        draft.chmod(0o600)  # past any umask; SQLite gives its log and index the mode of the store
+        draft.chmod(0o600)  # whatever the umask is; SQLite gives its log and index the mode of the store
     finally:
         os.close(descriptor)
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
@@ -207,14 +209,14 @@ def _build(draft: Path) -> None:
 def _choose_journal(connection: sqlite3.Connection) -> None:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
-        # Opens the log, which is what some file systems cannot do.
+        # Opens the log, which fails on some file systems.
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
-        connection.execute("PRAGMA journal_mode = DELETE")  # whatever else is wrong fails again here
+        connection.execute("PRAGMA journal_mode = DELETE")  # any other fault fails again here
 
 
 def _look(path: Path) -> None:
-    """What SQLite would take for an empty store, wait for, or throw the log away for."""
+    """Refuse what SQLite would take for an empty store, wait for, or drop the log of."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise damaged(path, "it is not a file")
@@ -235,7 +237,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute("PRAGMA cell_size_check = ON")
 
 
-PATIENCE = 5.0  # seconds for the writes of others; ten at once need less than 0.1
+PATIENCE = 5.0  # seconds to wait for other writers; ten at once need less than 0.1
 Key = tuple[str, str, str]
 
 
@@ -267,7 +269,7 @@ NEWEST_FIRST = "ORDER BY last_used DESC, project, profile, name"
 
 
 def open_registry(state_dir: Path) -> "Registry":
-    """The user's own store."""
+    """Open the user's own store."""
     return Registry(state_dir / "sessions" / "sessions.db")
 
 
@@ -275,7 +277,8 @@ class Registry:
     """An open store. Every method may raise SessionError, and has then changed nothing."""
 
     def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
-        """`path` is made if need be, alone in its directory; `patience` bounds each wait for a lock, in seconds."""
+        """Open or create the store at `path`, alone in its directory. `patience` bounds each wait for a lock, in
+        seconds."""
         self._path = path
         self._patience = patience
         self._connection = connect(path, patience=patience)
@@ -296,13 +299,13 @@ class Registry:
         return self._first(f"WHERE {BY_KEY}", (project, profile, name))
 
     def latest(self, project: str, profile: str) -> Record | None:
-        """The one used last, for `--continue`."""
+        """Return the session used last, for `--continue`."""
         return self._first(f"WHERE project = ? AND profile = ? {NEWEST_FIRST} LIMIT 1", (project, profile))
 
     def list(
         self, project: str | None = None, profile: str | None = None, *, limit: int | None = None
     ) -> tuple[Record, ...]:
-        """Newest first; of one project or profile, or of all. At most `limit` of them."""
+        """Return the sessions of one project or profile, or all, newest first; at most `limit` of them."""
         where, values = _chosen(project, profile)
         most = "" if limit is None else f" LIMIT {limit}"
         with explained(self._path, patience=self._patience):
@@ -310,18 +313,18 @@ class Registry:
             return self._read(f"{where}{NEWEST_FIRST}{most}", values)
 
     def count(self, project: str | None = None, profile: str | None = None) -> int:
-        """How many there are."""
+        """Return how many there are."""
         where, values = _chosen(project, profile)
         with explained(self._path, patience=self._patience):
             return int(self._connection.execute(f"SELECT count(*) FROM session {where}", values).fetchone()[0])
 
     def save(self, record: Record) -> None:
-        """Insert `record`, or put it in the place of the one with its key."""
+        """Insert `record`, or replace the one with its key."""
         with explained(self._path, patience=self._patience):
             self._write(record)
 
     def touch(self, key: Key, last_used: float, title: str | None = None) -> Record:
-        """Note that a session was used, and its title if there is a new one; gives the record as it is now."""
+        """Note that a session was used, and its title if there is a new one. Returns the new record."""
         with explained(self._path, patience=self._patience), transaction(self._connection):
             old = self._existing(key)
             record = replace(old, last_used=last_used, title=old.title if title is None else title)
@@ -329,7 +332,7 @@ class Registry:
         return record
 
     def rename(self, key: Key, new: str) -> Record:
-        """Give a session another name; refuses one that is taken."""
+        """Rename a session; refuses a name that is taken."""
         with explained(self._path, patience=self._patience), transaction(self._connection):
             record = replace(self._existing(key), name=new)
             if self._read(f"WHERE {BY_KEY}", record.key):
@@ -341,7 +344,7 @@ class Registry:
         return record
 
     def remove(self, key: Key) -> bool:
-        """Forget a session; False when there was none."""
+        """Forget a session. Returns False if it did not exist."""
         with explained(self._path, patience=self._patience):
             return self._delete(key) > 0
 
@@ -364,11 +367,11 @@ class Registry:
     def _unsealed(self, row: tuple[Any, ...]) -> Record:
         *values, seal = row
         if seal != _seal(values):
-            raise damaged(self._path, f"the entry of session {values[2]!r} is not what was written")
+            raise damaged(self._path, f"the entry of session {values[2]!r} does not match its checksum")
         return Record(*values)
 
     def _write(self, record: Record) -> None:
-        # The title comes from the agent and may be anything; the other texts are ours and are refused as they are.
+        # The title comes from the agent and may be anything. The other texts are ours and are refused if invalid.
         title = record.title.encode(errors="replace").decode()
         values = astuple(replace(record, title=title, created=float(record.created), last_used=float(record.last_used)))
         self._connection.execute(INSERT, (*values, _seal(values)))
@@ -378,7 +381,7 @@ class Registry:
 
 
 def _chosen(project: str | None, profile: str | None) -> tuple[str, Sequence[str]]:
-    """The condition for those of one project or profile, or of all, and its values."""
+    """Return the condition for one project or profile, or for all, and its values."""
     chosen = {"project": project, "profile": profile}
     values = {column: value for column, value in chosen.items() if value is not None}
     return (f"WHERE {' AND '.join(f'{column} = ?' for column in values)} " if values else ""), [*values.values()]
@@ -388,21 +391,21 @@ def _seal(values: Sequence[object]) -> int:
     return zlib.crc32("\0".join(map(str, values)).encode(errors="surrogatepass"))
 
 
-# Which session a run opens: the one named, the latest, or a new one under a name of its own (docs/session.md).
+# The session that a run opens: the named one, the latest, or a new one under its own name (docs/session.md).
 
 
 def fresh_name() -> str:
-    """A name for a session that nobody named: sorts by time, and two runs in one second differ."""
+    """Return a name for an unnamed session: it sorts by time, and two runs in one second differ."""
     return time.strftime("%Y%m%d-%H%M%S-") + os.urandom(2).hex()
 
 
 def is_fresh(name: str) -> bool:
-    """Whether it looks like one of those."""
+    """Whether it looks like a name from `fresh_name`."""
     return re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", name) is not None
 
 
 def latest_name(registry: Registry, plan: LaunchPlan) -> str:
-    """The session of this project and profile that was used last.
+    """Return the name of the session of this project and profile that was used last.
 
     Raises:
         SessionError: there is none.
@@ -417,9 +420,9 @@ def latest_name(registry: Registry, plan: LaunchPlan) -> str:
 
 
 def continued(registry: Registry, plan: LaunchPlan, name: str, *, latest: bool) -> Record | None:
-    """The session of that name, or None when there is none yet. Ask while holding it: others may be using it.
+    """Return the session of that name, or None if it does not exist yet. Call this while holding it.
 
-    `latest` is whether `--continue` chose it, which takes no `--new`.
+    `latest` is whether `--continue` chose it, which excludes `--new`.
 
     Raises:
         SessionError: it belongs to another directory; ACP wants the same cwd every time a session is loaded.
@@ -435,10 +438,10 @@ def continued(registry: Registry, plan: LaunchPlan, name: str, *, latest: bool) 
     return record
 
 
-# What a run leaves in the store: written when its session is open, so that `kill -9` loses no session.
+# What a run stores: written when its session is open, so that `kill -9` loses no session.
 #
-# Names and titles are for people, and what agents and prompts say in them is redacted. The session's id is not: it must
-# be the agent's own, and an agent that puts a secret into it keeps it itself.
+# Names and titles are for users, so text from agents and prompts in them is redacted. The session's id is not: it must
+# be the agent's own, and an agent that puts a secret into it stores that secret itself.
 
 
 TITLE = 80  # characters of the first prompt that stand in for a title
@@ -448,7 +451,7 @@ class Keeper:
     """Keeps one session of `plan` in the store."""
 
     def __init__(self, registry: Registry, plan: LaunchPlan, record: Record | None, prompt: str) -> None:
-        """`record` is the session that is continued; `prompt` names a new one until the agent does."""
+        """Keep a session. `record` is the session that is continued; `prompt` names a new one until the agent does."""
         self._registry = registry
         self._plan = plan
         self._record = record
@@ -469,7 +472,7 @@ class Keeper:
         self._registry.save(record)
 
     def ended(self, title: str) -> None:
-        """`title` as the agent names the session; empty keeps the one there is."""
+        """Store the end of a run. `title` is the agent's name of the session; an empty one changes nothing."""
         if self._key is not None:
             self._registry.touch(self._key, time.time(), redactor.text(title) or None)
 
@@ -490,9 +493,9 @@ class Keeper:
 
 
 def drift(record: Record, agent: Negotiated) -> str:
-    """What changed about the agent since the session was last used; empty when nothing did."""
+    """Describe how the agent has changed since the session was last used; empty if it has not."""
     if agent.name and record.agent_name and agent.name != record.agent_name:
-        return f'the session "{record.name}" was made with {record.agent_name}, and this is {agent.name}'
+        return f'the session "{record.name}" was created with {record.agent_name}, and this is {agent.name}'
     if agent.agent_version != record.agent_version:
         now, before = agent.agent_version or "unknown", record.agent_version or "unknown"
         return f"{agent.name or 'the agent'} is now version {now}, it was {before}"

@@ -1,8 +1,8 @@
 """
 `terminal/create`, `output`, `wait_for_exit`, `kill` and `release` (ACP v1 "terminals", C-71 to C-73).
 
-What a command prints is given to the agent with known secrets hidden: nothing it could run needs them shown, and it
-is the agents that must not see them. Whoever makes a `Terminals` closes it: no command outlives the session.
+A command's output goes to the agent with known secrets hidden: no command needs them shown, and agents must not see
+them. The owner of a `Terminals` must close it, so that no command outlives the session.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from acp_launch.protocol import jsonrpc
 from acp_launch.session.files import Allowed
 from acp_launch.session.service import Refusal, Services, TerminalServed, invalid, missing
 
-# What `terminal/create` asks us to run (ACP v1 "terminals"): its params become an argv, an environment, a directory.
+# What `terminal/create` asks us to run: its params become an argv, an environment and a directory.
 #
-# The schema calls `command` a program, but agents also put a whole shell line there and no `args`: what is no program,
-# and would mean something to a shell, is given to /bin/sh. The directory need not be one of the session's: a command
-# goes where it likes, so that would be a promise we cannot keep. It is shown where somebody decides.
+# The schema calls `command` a program, but agents also put a whole shell line there without `args`. A text that is not
+# a program, and would mean something to a shell, is given to /bin/sh. The directory need not be one of the session's: a
+# command can change its directory anyway, so we could not keep that promise. It is shown to the user who decides.
 
 
-KEPT = 1024 * 1024  # bytes of output, where the agent names no limit
-MOST = 8 * 1024 * 1024  # bytes, whatever it names
+KEPT = 1024 * 1024  # bytes of output, if the agent names no limit
+MOST = 8 * 1024 * 1024  # bytes, whatever the agent names
 UINT64 = 2**64 - 1
 _SHELL = re.compile(r"[\s|&;<>()$`\\\"'*?\[\]#~=%!{}]")
-# Variables that make no program do something else; the others are told to whoever decides.
+# Variables that do not change what a program does. The others are shown to the user who decides.
 _HARMLESS = re.compile(r"CI|CLAUDECODE|COLORTERM|COLUMNS|FORCE_COLOR|LANG|LC_[A-Z]+|LINES|NO_COLOR|TERM|TZ")
 
 
 class Command(Struct, frozen=True):
-    """`said` is what the agent asked for, after the variables of its own that may change what that does."""
+    """A command to run. `said` is what the agent asked for, after those of its variables that may change the effect."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -51,18 +51,18 @@ class Command(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """As it would be typed."""
+        """Return the line as a user would type it."""
         return " ".join([self.said, *map(shlex.quote, self.args)])
 
     def tool_call(self) -> dict[str, Any]:
-        """What to ask before it is run."""
+        """Return the tool call to ask about before it runs."""
         args = {"args": list(self.args)} if self.args else {}
         raw = {"command": self.said, **args, "cwd": str(self.cwd)}
         return {"kind": "execute", "title": self.line, "rawInput": raw}
 
 
 def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str]) -> Command:
-    """`cwd` is where it is run unless the agent says; `env` what it has unless the agent says more.
+    """Read the params. `cwd` is the default directory; `env` is the environment before the agent's own variables.
 
     Raises:
         Refusal: the params are wrong, or there is no such program or directory.
@@ -77,13 +77,13 @@ def command(params: dict[str, Any], *, cwd: Path, env: Mapping[str, str]) -> Com
 
 
 def _argv(program: str, words: list[str], cwd: Path, path: str | None) -> tuple[tuple[str, ...], str]:
-    """What to start, and how the first of it would be typed."""
+    """Return what to start, and how its first word would be typed."""
     found = find(program, project=cwd, path=path)
     if not isinstance(found, CannotRun):
         return (str(found), *words), shlex.quote(program)
     if not words and _SHELL.search(program):
         return ("/bin/sh", "-c", program), program
-    raise missing(f"it cannot be run: {found.message}; {found.fix}")
+    raise missing(f"cannot run it: {found.message}; {found.fix}")
 
 
 def _directory(params: dict[str, Any], default: Path) -> Path:
@@ -92,7 +92,7 @@ def _directory(params: dict[str, Any], default: Path) -> Path:
         return default
     directory = Path(_word(value, "cwd"))
     if not directory.is_absolute():
-        raise invalid(f'"cwd" must be absolute, and "{directory}" is not')
+        raise invalid(f'"cwd" must be absolute, not "{directory}"')
     if not os.path.lexists(directory):
         raise missing(f'there is no directory "{directory}"', {"path": str(directory)})
     if not directory.is_dir():
@@ -117,12 +117,12 @@ def _variables(params: dict[str, Any]) -> dict[str, str]:
         raise invalid('"env" must be a list of objects with "name" and "value"')
     named = [(_word(entry.get("name"), "env"), _word(entry.get("value"), "env", may_be_empty=True)) for entry in value]
     if odd := next((name for name, _ in named if "=" in name), None):
-        raise invalid(f'"env": "{odd}" is no name of a variable')
+        raise invalid(f'"env": "{odd}" is not a valid name for a variable')
     return dict(named)
 
 
 def _word(value: object, name: str, *, may_be_empty: bool = False) -> str:
-    """Text that can be given to a program."""
+    """Return text that can be given to a program."""
     if not isinstance(value, str) or not (value or may_be_empty):
         raise invalid(f'"{name}": expected {"" if may_be_empty else "some "}text')
     if "\0" in value:
@@ -130,7 +130,7 @@ def _word(value: object, name: str, *, may_be_empty: bool = False) -> str:
     try:
         os.fsencode(value)
     except UnicodeEncodeError:
-        raise invalid(f'"{name}" holds half a surrogate pair, which is no text') from None
+        raise invalid(f'"{name}" holds half a surrogate pair, which is not valid text') from None
     return value
 
 
@@ -150,12 +150,12 @@ Tell = Callable[[TerminalServed], None]
 
 class Terminals:
     def __init__(self, cwd: Path, env: Mapping[str, str], *, allowed: Allowed, tell: Tell) -> None:
-        """`cwd` and `env` are what a command has unless the agent says otherwise. `tell` hears at most 20 times a
-        second what a command prints."""
+        """Serve terminals. `cwd` and `env` are the defaults for a command. `tell` gets a command's output, at most 20
+        times a second."""
         self._cwd, self._env = cwd, env
         self._allowed, self._tell = allowed, tell
         self._count = 0
-        self._known: dict[str, Terminal] = {}  # by the id the agent may use
+        self._known: dict[str, Terminal] = {}  # by the id that the agent may use
         self._leaving: set[Terminal] = set()  # released, and perhaps not ended yet
         self._is_closed = False
 
@@ -169,9 +169,9 @@ class Terminals:
         }
 
     async def close(self, hurry: asyncio.Event | None = None) -> None:
-        """End every command with all it started, together, and start no more; bounded as `Terminal.end` is.
+        """End every command with all it started, at the same time, and start no more; bounded as `Terminal.end` is.
 
-        Seen through although the caller is cancelled, but then, or once `hurry` is set, without any grace.
+        Completed even if the caller is cancelled, but then, or once `hurry` is set, without any grace.
         """
         self._is_closed = True
         living = [*self._known.values(), *self._leaving]
@@ -256,7 +256,7 @@ class Terminals:
 
 
 async def _ended(terminals: Sequence[Terminal], hurry: asyncio.Event) -> None:
-    """End them all; a cancellation hastens it, and is passed on afterwards."""
+    """End them all. A cancellation hastens it, and is passed on afterwards."""
     ending = [asyncio.create_task(terminal.end()) for terminal in terminals]
     hastening = asyncio.create_task(_hasten(terminals, hurry))
     cancelled: asyncio.CancelledError | None = None
@@ -285,7 +285,7 @@ def _hasten_now(terminals: Sequence[Terminal]) -> None:
 
 
 def _status(exit: Exit) -> dict[str, Any]:
-    """As the schema has it; both are null when the status was lost."""
+    """Return the exit as in the schema; both members are null if the status was lost."""
     return {"exitCode": exit.status, "signal": None if exit.signal is None else _signal(exit.signal)}
 
 

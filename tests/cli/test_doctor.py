@@ -96,7 +96,7 @@ ok       shims                 WAY
 ok       control group         WAY
 ok       leftovers             none; 0 launches running
 warning  secrets               keyring (keyring.backends.fail.Keyring): the keyring backend \
-keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) only ever fails
+keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails
                                fix: unset PYTHON_KEYRING_BACKEND, or name another one there
 ok       profile p             ~/config/profiles/p.yaml (user)
 ok       trust                 your own, or built in
@@ -394,7 +394,7 @@ def test_an_internal_error_is_one_for_both_and_no_log_is_advised_that_is_not_the
 
 def test_a_mode_that_is_not_offered_is_a_problem_of_both(refused: "Callable[..., list[Json]]") -> None:
     (wrong,) = refused(agent("polite"), 3, session={"mode": "plan"})
-    assert wrong["text"].endswith(" session.mode: the agent offers nothing that can be set")
+    assert wrong["text"].endswith(" session.mode: the agent has no options to set")
 
 
 def test_a_session_of_another_directory_is_a_problem_of_both(
@@ -604,7 +604,7 @@ def test_a_keyring_that_answers_is_said_to(home: Launcher) -> None:
 def test_a_locked_keyring_is_told_and_no_dialog_is_shown(home: Launcher, desktop: Desktop) -> None:
     lock(desktop)
     found = examined(home, 3)
-    reason = "the desktop keyring is locked, and nobody is there to unlock it"
+    reason = "the desktop keyring is locked, and acp-launch cannot ask you to unlock it"
     assert told(found["secrets"])[:2] == ("warning", f"keyring (Secret Service): {reason}")
     assert told(found["secret github"])[:2] == ("problem", reason)
     assert told(found["agent"]) == (

@@ -80,7 +80,7 @@ def test_without_a_terminal_none_is_offered_and_of_several_ways_one_has_to_be_na
     assert (done.code, done.out, done.err) == (
         6,
         b"",
-        "acp-launch: test-agent offers several ways to log in, and there is no one to ask which\n"
+        "acp-launch: test-agent offers several ways to log in, and acp-launch cannot ask you which\n"
         "    browser: Browser\n"
         "    key: API key\n"
         "    fix: name one: acp-launch login p browser\n",
@@ -141,7 +141,7 @@ def test_a_key_that_is_missing_is_asked_for_by_the_commands_that_would_give_it(a
     done = account.launch("login", "p")
     assert (done.code, done.err) == (
         6,
-        'acp-launch: "API key" is no login: the agent reads LOGIN_KEY from its environment\n'
+        'acp-launch: "API key" is not a login: the agent reads LOGIN_KEY from its environment\n'
         "    API key: https://example.com/keys\n"
         "    in the profile, under agent.env: LOGIN_KEY: ${secret:login-key}  # your key\n"
         "    fix: acp-launch secret set login-key; and add the above to the profile\n",
@@ -246,9 +246,9 @@ def test_what_a_profile_that_cannot_be_changed_lacks_goes_elsewhere(account: Acc
     done = launch("login", "codex", "key")
     assert (done.code, done.err) == (
         6,
-        'acp-launch: "API key" is no login: the agent reads LOGIN_KEY from its environment\n'
+        'acp-launch: "API key" is not a login: the agent reads LOGIN_KEY from its environment\n'
         "    API key: https://example.com/keys\n"
-        "    to have it in every shell, make a profile of your own that extends codex:\n"
+        "    to have it in every shell, create your own profile that extends codex:\n"
         "        acp-launch init my-codex --extends codex\n"
         "        acp-launch secret set login-key\n"
         "        acp-launch profile set my-codex agent.env.LOGIN_KEY '${secret:login-key}'\n"
@@ -484,6 +484,6 @@ def test_a_command_of_the_agents_choosing_is_not_run_where_there_is_no_one_to_al
     assert (done.code, done.err) == (
         6,
         'acp-launch: the login "Old way" needs a terminal, with nothing redirected\n'
-        "    fix: in one: acp-launch login p old\n",
+        "    fix: run in a terminal: acp-launch login p old\n",
     )
     assert not account.is_in

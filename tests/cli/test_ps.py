@@ -204,7 +204,7 @@ def test_a_state_directory_that_cannot_be_written_costs_the_record_and_nothing_e
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (0, b"You said: hi\n")
     assert done.err == (
-        f"acp-launch: {state}/launches cannot be written (file exists), so `acp-launch ps` will not show this run\n"
+        f"acp-launch: cannot write {state}/launches (file exists), so `acp-launch ps` will not show this run\n"
     )
 
 

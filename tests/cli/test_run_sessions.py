@@ -160,7 +160,7 @@ def test_another_agent_in_the_same_session_is_reported(launch: Launcher) -> None
     launch.scripted(OTHER_AGENT)
     done = launch("run", "p", "hi", "--session", "work")
     assert (done.code, done.out) == (0, b"You said: hi\n")
-    assert 'acp-launch: the session "work" was made with test-agent, and this is other-agent\n' in done.err
+    assert 'acp-launch: the session "work" was created with test-agent, and this is other-agent\n' in done.err
 
 
 @pytest.mark.parametrize(

@@ -194,4 +194,4 @@ def test_a_log_that_cannot_be_written_stops_nothing(launch: Launcher) -> None:
     launch.profile("crasher", "prompt")
     done = launch("run", "p", "hi")
     assert done.code == 4
-    assert f"    acp-launch: the log stops here, it cannot be written: [Errno 17] File exists: '{log}'\n" in done.err
+    assert f"    acp-launch: the log stops here: cannot write it: [Errno 17] File exists: '{log}'\n" in done.err

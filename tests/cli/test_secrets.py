@@ -490,7 +490,7 @@ def test_a_command_can_be_the_store(launch: Launcher) -> None:
     assert value_of(launch, "github") == "value-of-github"
     done = launch("secret", "set", "github", stdin=b"a-value")
     assert done.code == 3
-    assert "which only reads" in done.err
+    assert "which is read-only" in done.err
 
 
 def test_the_command_runs_at_home_and_not_in_a_project_that_is_somebody_elses(launch: Launcher) -> None:

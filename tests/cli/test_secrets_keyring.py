@@ -111,6 +111,6 @@ def test_a_keyring_that_waits_for_an_answer_for_ever_is_given_up(launch: Launche
     launch.env |= {"PYTHON_KEYRING_BACKEND": "hanging.Keyring", "PYTHONPATH": path, "ACP_LAUNCH_SECRETS__TIMEOUT": "1s"}
     done = launch("run", "p", "hello")
     assert (done.code, done.heard) == (3, [])
-    assert "did not answer within 1 s; it may be waiting for somebody to answer a dialog" in done.err
+    assert "did not answer within 1 s; it may be showing a dialog" in done.err
     assert "fix: answer it and try again, or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT=2s\n" in done.err
     assert launch("secret", "set", "github", stdin=b"a-value").code == 3

@@ -48,7 +48,7 @@ def test_a_corrupt_store_is_an_error_and_stays_as_it_is(launch: Launcher, conten
         done = launch.within(*arguments)
         assert done.code == 3
         assert done.err.startswith(f"acp-launch: the session store {store(launch)} is damaged: ")
-        assert "; it was left as it is\n    fix: mv " in done.err
+        assert "; it was not changed\n    fix: mv " in done.err
         assert store(launch).read_bytes() == content
 
 
@@ -175,7 +175,7 @@ def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: L
         (
             '{"version": 1, "agent": {"command": "sh", "env": {"A": "${secret:a}"}}}',
             '.acp-launch/p.yaml:1:56: agent.env.A: cannot read secret "a": the keyring backend'
-            " keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) only ever fails\n"
+            " keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails\n"
             "    fix: unset PYTHON_KEYRING_BACKEND, or name another one there\n",
         ),
     ],
@@ -260,9 +260,7 @@ def test_a_full_disk_under_the_state_directory_loses_no_session(launch: Launcher
     with launch.start("run", "p", "hi", "--session", "other", prefix=nothing, ACP_TEST_TRANSCRIPT="") as running:
         out, err = running.process.communicate(timeout=20)
     assert (running.process.returncode, out) == (3, b"")
-    said = (
-        f"acp-launch: the session store {store(launch)} cannot be read or written: disk I/O error\n    fix: check the"
-    )
+    said = f"acp-launch: cannot read or write the session store {store(launch)}: disk I/O error\n    fix: check the"
     assert err.decode().startswith(said)
     assert names(launch) == ["work"]
 

@@ -14,7 +14,7 @@ from acp_launch.process import pidfd
 from acp_launch.process.child import Child, attach
 from acp_launch.process.spawn import spawn
 from acp_launch.process.tree import Exit
-from acp_launch.secret.redact import Redacting
+from acp_launch.secret.redact import StreamRedactor
 from tests.secret.canaries import knowing
 
 from .liveness import PATIENCE, Liveness, program
@@ -114,7 +114,7 @@ def test_the_report_of_a_failed_log_is_among_the_last_words() -> None:
         await child.wait()
 
     child = with_child(["/bin/sh", "-c", "echo oops >&2"], use, log=full)
-    report = "acp-launch: the log stops here, it cannot be written: [Errno 28] No space left on device"
+    report = "acp-launch: the log stops here: cannot write it: [Errno 28] No space left on device"
     assert child.stderr_tail() == ["oops", report]
 
 
@@ -353,7 +353,7 @@ def test_an_orphan_that_dies_while_we_run_is_reaped_at_once_so_that_its_friends_
 def test_a_value_that_a_child_begins_and_a_grandchild_ends_is_in_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """The child is dead by then, and its last words were shown; the stream goes on all the same."""
     token = "ghp_" + "a1B2c3D4e" * 4
-    monkeypatch.setattr(pipes, "Redacting", lambda: Redacting(knowing(token)))
+    monkeypatch.setattr(pipes, "StreamRedactor", lambda: StreamRedactor(knowing(token)))
     logged: list[bytes] = []
     is_whole = asyncio.Event()
 

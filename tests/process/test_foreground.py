@@ -198,6 +198,5 @@ def test_without_a_terminal_it_says_so() -> None:
     with pytest.raises(MachineError) as raised:
         asyncio.run(foreground(Program(name="login", argv=("/bin/true",), env={}, cwd=Path("/"))))
     assert str(raised.value) == (
-        "this needs a terminal: stdin, where a person types, and stderr, which a person sees\n"
-        "    fix: run it in a terminal, without redirecting either"
+        "this needs a terminal on stdin and stderr\n    fix: run it in a terminal, without redirecting them"
     )

@@ -449,8 +449,8 @@ def test_both_guards_dead_is_said_once_and_the_run_goes_on(guard: Guard, said: l
     assert not child.is_fostered
     end_now(child)
     assert child.poll() == signal.SIGKILL
-    reason = "both of its guards have been killed"
-    assert said == [f"this run is unprotected ({reason}): what it starts would outlive a kill -9 of acp-launch"]
+    reason = "both of its guards were killed"
+    assert said == [f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch"]
 
 
 def test_a_machine_on_which_no_guard_can_be_forked_is_said_and_the_run_goes_on(
@@ -466,8 +466,8 @@ def test_a_machine_on_which_no_guard_can_be_forked_is_said_and_the_run_goes_on(
     alive.hear("polite")
     guard.look()
     end_now(child)
-    reason = "no process can be forked"
-    assert said == [f"this run is unprotected ({reason}): what it starts would outlive a kill -9 of acp-launch"]
+    reason = "cannot fork a process"
+    assert said == [f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch"]
 
 
 def test_a_bug_in_a_guard_is_told(guard: Guard, said: list[str]) -> None:
@@ -480,7 +480,7 @@ def test_a_bug_in_a_guard_is_told(guard: Guard, said: list[str]) -> None:
         block_until_gone([post.process], within=PATIENCE)
         guard.look()
     reason = "a guard failed: IndexError: pop from an empty deque"
-    assert said == [f"this run is unprotected ({reason}): what it starts would outlive a kill -9 of acp-launch"]
+    assert said == [f"this run is unprotected ({reason}): its processes would survive a kill -9 of acp-launch"]
 
 
 def test_an_environment_of_megabytes_arrives_whole(guard: Guard, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ EVENTS: dict[str, Event] = {
     "ready": Ready(),
     "condemned": Condemned("is wedged"),
     "ended": CRASH,
-    "stuck": Stuck("what it left behind could not be killed: 7"),
+    "stuck": Stuck("cannot kill processes that it left behind: 7"),
     "renewed": Renewed(),
     "stop": Stop(),
 }
@@ -195,7 +195,7 @@ def test_what_became_wedged_before_it_was_renewed_is_told_as_the_wish_it_was() -
 
 
 def test_what_is_stuck_is_not_renewed_by_a_wish_of_before() -> None:
-    stuck = step(renewed_while("ready"), Stuck("what it left behind could not be killed: 7"), 4)
+    stuck = step(renewed_while("ready"), Stuck("cannot kill processes that it left behind: 7"), 4)
     assert (stuck.state, stuck.pause, stuck.wish) == ("failed", None, "")
     assert step(stuck, Renewed(), 5).state == "resting", "but by one of a person who knows that"
 
@@ -418,9 +418,9 @@ def test_a_stopped_server_is_not_announced_again() -> None:
 
 
 def test_what_is_stuck_says_so_and_is_not_announced_again() -> None:
-    stuck = after([(1, Started()), (2, CRASH), (7, Stuck("what it left behind could not be killed: 7"))])
+    stuck = after([(1, Started()), (2, CRASH), (7, Stuck("cannot kill processes that it left behind: 7"))])
     told = stuck.told("github", required=True)
-    assert (told.state, told.reason, told.retry) == ("failed", "what it left behind could not be killed: 7", None)
+    assert (told.state, told.reason, told.retry) == ("failed", "cannot kill processes that it left behind: 7", None)
 
 
 FATES = st.lists(

@@ -210,7 +210,7 @@ def test_a_directory_that_cannot_be_written_is_said_once_and_the_run_goes_on(
     record.seen(process(4))
     record.remove()
     assert record.path is None
-    assert said == [f"{tmp_path}/launches cannot be written (file exists), so `acp-launch ps` will not show this run"]
+    assert said == [f"cannot write {tmp_path}/launches (file exists), so `acp-launch ps` will not show this run"]
 
 
 def test_without_any_directory_there_are_no_records(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
 
 def test_a_script_without_its_first_line_is_explained(tmp_path: Path) -> None:
     path = script(tmp_path, "echo hello\n")
-    reason = "it is neither a program for this machine nor a script with a #! line"
+    reason = "it is not a program for this machine, and not a script with a #! line"
     assert refusal([path], tmp_path).message == f"{path} could not be started: {reason}"
 
 

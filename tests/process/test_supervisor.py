@@ -328,7 +328,7 @@ def test_no_process_is_started_beside_one_that_cannot_be_killed(monkeypatch: pyt
         assert watched.story == ["starting", "started", "ending", "resting", "lost: resting", "failed", "lost: failed"]
         assert (watched.last.exit, watched.last.reason, watched.last.retry) == (
             "is wedged",
-            "what it left behind could not be killed: 7, 8",
+            "cannot kill processes that it left behind: 7, 8",
             None,
         )
 

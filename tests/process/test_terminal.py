@@ -123,7 +123,7 @@ def test_what_is_not_told_of_a_flood_is_counted(monkeypatch: pytest.MonkeyPatch)
     async def run() -> None:
         async with running(sh("printf 123456789")) as watched:
             await watched.it.wait()
-            assert watched.told == ["\n[... 5 characters are not shown ...]\n6789"]
+            assert watched.told == ["\n[... 5 characters not shown ...]\n6789"]
             assert watched.it.output() == ("123456789", False)
 
     asyncio.run(run())

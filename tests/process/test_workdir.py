@@ -154,9 +154,9 @@ def test_without_any_place_the_reasons_are_said(state: Path, told: Told, tmp_pat
     (state / ".git").mkdir()
     with pytest.raises(StateError) as caught, workdirs(state, ["a"], lambda *each: told.append(each)):
         raise AssertionError("there was a place")
-    assert caught.value.message == "there is no place for the directories that servers run in"
+    assert caught.value.message == "cannot create the directories that servers run in"
     assert list(caught.value.detail) == [
-        f"{state / FOLDER}: it lies in a project, which could lay something in their way",
+        f"{state / FOLDER}: it lies in a project, which could place files in it",
         f"{tmp_path / 'temporary'}: File exists",
     ]
     assert "or give each server a cwd" in caught.value.fix

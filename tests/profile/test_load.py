@@ -226,7 +226,7 @@ def test_a_misspelt_section_hides_no_token(tmp_path: Path) -> None:
         (
             "${env:ACP_LAUNCH_PASSPHRASE}",
             36,
-            "${env:ACP_LAUNCH_PASSPHRASE} is for acp-launch alone; no profile can use it",
+            "${env:ACP_LAUNCH_PASSPHRASE} is reserved for acp-launch; a profile cannot use it",
             "remove it",
         ),
     ],

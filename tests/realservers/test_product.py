@@ -110,4 +110,4 @@ def test_tools_are_listed_and_called_and_a_failure_has_its_exit_code(launch: Lau
     assert shown(launch, "call", "p", "everything", "get-sum", "a=1", "b=2.5") == "The sum of 1 and 2.5 is 3.5.\n"
     refused = launch("mcp", "call", "p", "files", "read_text_file", "path=/etc/hostname")
     said = f"Access denied - path outside allowed directories: /etc/hostname not in {launch.project}"
-    assert (refused.code, (refused.out.decode() + refused.err).strip()) == (9, said)
+    assert (refused.code, (refused.out.decode() + told(refused.err)).strip()) == (9, said)

@@ -136,13 +136,13 @@ SPEAKING = """
 import os, sys, threading
 from acp_launch import waits
 from acp_launch.secret import isolate as module
-from acp_launch.secret.isolate import nobody_to_ask
+from acp_launch.secret.isolate import without_prompts
 
 waits.FIRST_WORD = 0.2
 working, heard = threading.Event(), threading.Event()
 
 def work():
-    with nobody_to_ask():
+    with without_prompts():
         print("noise 1")
         os.write(1, b"noise 2\\n")
         os.system("echo noise 3")

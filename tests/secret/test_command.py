@@ -97,7 +97,7 @@ def test_one_line_end_is_not_part_of_the_value(out: bytes, expected: str) -> Non
 @pytest.mark.parametrize("out", [b"", b"\n", b"\r\n"])
 def test_an_empty_answer_is_missing(out: bytes) -> None:
     """The store only reads: `secret set` could not help."""
-    assert outcome(Said(out)) == Outcome("missing", LABEL, fix="put it there with op itself")
+    assert outcome(Said(out)) == Outcome("missing", LABEL, fix="add it with op")
 
 
 def test_a_failing_program_is_quoted_with_its_last_lines_and_nothing_it_printed() -> None:
@@ -106,7 +106,7 @@ def test_a_failing_program_is_quoted_with_its_last_lines_and_nothing_it_printed(
         "unavailable",
         LABEL,
         reason=f"op exited with status 1: two / [ERROR] not signed in\\x07\\x1b / {'x' * 200}",
-        fix='call it yourself for "github" until it answers',
+        fix='run it yourself for "github", and correct what it reports',
     )
 
 
@@ -151,7 +151,7 @@ def test_a_program_that_does_not_answer_is_said() -> None:
         "unavailable",
         LABEL,
         reason="op did not answer within 10 s: waiting for you",
-        fix="call it yourself once: it may be waiting for you to sign in",
+        fix="run it once yourself: it may be waiting for you to sign in",
     )
 
 
@@ -163,7 +163,7 @@ def test_more_than_a_secret_may_have_is_too_large(line_end: bytes, ending: Ended
     assert outcome(much) == Outcome(
         "too large",
         LABEL,
-        reason="op printed more than 65536 bytes, the most a secret may have",
+        reason="op printed more than 65536 bytes; a secret may have at most that",
         fix="check that it prints one secret and nothing else",
     )
 
@@ -196,7 +196,7 @@ def test_a_command_that_does_not_know_the_name_is_never_run(argv: tuple[str, ...
     calls = Calls(Said(b"the same\n"))
     assert fault(lambda: open_command(argv, limit=10.0, run=calls).read(["a"])) == (
         "unavailable",
-        "no argument of the command holds {name}, so it would answer the same for every secret",
+        "no argument of the command holds {name}, so it would print the same value for every secret",
         "correct secrets.command in config.yaml",
     )
     assert calls.calls == []
@@ -220,7 +220,7 @@ def test_a_name_is_no_way_to_another_option_or_folder(argv: Sequence[str], name:
     found = open_command(argv, limit=10.0, run=calls).read([name])[name]
     assert (found.state, bool(calls.calls)) == (("denied", False) if is_refused else ("found", True))
     if is_refused:
-        assert found.reason == f'"{name}" would be an option or another folder to op'
+        assert found.reason == f'"{name}" would be an option or another directory for op'
         assert found.fix == "choose another name"
 
 
@@ -228,8 +228,8 @@ def test_it_only_reads() -> None:
     store = open_command(OP, limit=10.0, run=Calls(Said()))
     expected = (
         "denied",
-        "the store is a command, which only reads",
-        "change it with op itself, or choose another secrets.store in config.yaml",
+        "the store is a command, which is read-only",
+        "change it with op, or choose another secrets.store in config.yaml",
     )
     assert fault(lambda: store.write("a", Secret("1"))) == expected
     assert fault(lambda: store.remove("a")) == expected
@@ -305,7 +305,7 @@ def test_real_programs_answer_in_parallel() -> None:
         name: Secret(f"value of {name}") for name in names[:20]
     }
     assert outcomes["bad"].reason == "sh exited with status 3: asked for bad"
-    assert outcomes["none"] == Outcome("missing", "command (sh)", fix="put it there with sh itself")
+    assert outcomes["none"] == Outcome("missing", "command (sh)", fix="add it with sh")
 
 
 def test_a_real_program_that_waits_for_ever_is_ended() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acp_launch.secret.value import Outcome, Secret, is_private, look, variable
+from acp_launch.secret.value import Outcome, Secret, is_private, read_environment, variable
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,14 @@ def test_a_name_becomes_a_variable(name: str, expected: str) -> None:
 
 def test_what_has_a_variable_is_found_and_an_empty_one_is_none() -> None:
     environ = {"ACP_LAUNCH_SECRET_A": "1", "ACP_LAUNCH_SECRET_EMPTY": ""}
-    assert look(["a", "b", "empty", "a"], environ) == {"a": Outcome("found", "ACP_LAUNCH_SECRET_A", Secret("1"))}
+    assert read_environment(["a", "b", "empty", "a"], environ) == {
+        "a": Outcome("found", "ACP_LAUNCH_SECRET_A", Secret("1"))
+    }
 
 
 def test_one_that_cannot_be_used_is_not_passed_over() -> None:
     environ = {"ACP_LAUNCH_SECRET_BYTES": "abc\udcff", "ACP_LAUNCH_SECRET_LONG": "x" * (64 * 1024 + 1)}
-    found = look(["bytes", "long"], environ)
+    found = read_environment(["bytes", "long"], environ)
     assert [(outcome.state, outcome.reason) for outcome in found.values()] == [
         ("unavailable", "ACP_LAUNCH_SECRET_BYTES does not hold UTF-8 text"),
         ("too large", "ACP_LAUNCH_SECRET_LONG holds more than 64 KiB"),

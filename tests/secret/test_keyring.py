@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_said_and_not_passed_over(tmp_path: Path, 
     path.write_bytes(content)
     assert read(UNSET, {}, tmp_path) == (
         "unavailable",
-        f"{path}, the keyring library's configuration, cannot be read ({why})",
+        f"cannot read {path}, the keyring library's configuration ({why})",
         f"correct {path}, or remove it",
     )
     assert open_keyring(UNSET, {"HOME": str(tmp_path)}, interactive=False).label == "keyring"
@@ -132,7 +132,7 @@ def test_what_lies_in_the_current_directory_is_not_imported(tmp_path: Path, isol
         command, cwd=project, env=environ, input="x", capture_output=True, text=True, timeout=30, check=False
     )
     assert ended.returncode == 3
-    assert "the D-Bus session at unix:path=/nowhere cannot be reached" in ended.stderr
+    assert "cannot reach the D-Bus session at unix:path=/nowhere" in ended.stderr
 
 
 def test_the_librarys_folder_is_searched_for_the_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,15 +194,15 @@ def chosen_at(place: str, name: str, home: Path) -> tuple[KeyringSettings, dict[
     ("name", "why"),
     [
         ("keyring.backends.null.Keyring", "turns keyrings off"),
-        ("keyring.backends.fail.Keyring", "only ever fails"),
+        ("keyring.backends.fail.Keyring", "always fails"),
         (
             "keyring.backends.chainer.ChainerBackend",
-            "tries all others in turn, and nobody can tell where a secret ends up",
+            "tries all others in turn, so the place of a secret is unknown",
         ),
         ("keyring.backends.nowhere.Keyring", "cannot be imported: No module named 'keyring.backends.nowhere'"),
         ("Keyring", "cannot be imported: Empty module name"),
         (f"{HERE}.Nobody", "does not exist: there is no such class"),
-        (f"{HERE}.NotABackend", "is no keyring backend"),
+        (f"{HERE}.NotABackend", "is not a keyring backend"),
     ],
 )
 def test_a_backend_that_is_no_place_for_a_secret_is_not_used(
@@ -224,7 +224,7 @@ def test_a_plaintext_backend_is_refused_where_only_the_library_is_told_of_it(
     settings, environ, path = chosen_at(place, f"{HERE}.{name}", tmp_path)
     assert read(settings, environ, tmp_path) == (
         "unavailable",
-        f"the keyring backend {HERE}.{name} (chosen by {place.format(path=path)}) would keep secrets in plain text",
+        f"the keyring backend {HERE}.{name} (chosen by {place.format(path=path)}) stores secrets in plain text",
         f'{undo.format(path=path)}, or allow it in config.yaml: "secrets: {{keyring: {{backend: {HERE}.{name}}}}}"',
     )
 
@@ -233,7 +233,7 @@ def test_a_well_known_plaintext_backend_is_refused_before_it_is_imported(tmp_pat
     environ = {"PYTHON_KEYRING_BACKEND": "keyrings.alt.file.PlaintextKeyring"}
     state, reason, _ = faulty(read(UNSET, environ, tmp_path))
     assert state == "unavailable"
-    assert reason.endswith("(chosen by PYTHON_KEYRING_BACKEND) would keep secrets in plain text")
+    assert reason.endswith("(chosen by PYTHON_KEYRING_BACKEND) stores secrets in plain text")
 
 
 @pytest.mark.parametrize("name", ["PlaintextMemory", "Alias", "Openly"])

@@ -60,7 +60,7 @@ def test_whoever_wants_a_list_is_told_that_the_backend_cannot_be_used() -> None:
     place = f"{HERE}.Nobody (chosen by secrets.keyring.backend in your settings)"
     assert raised.value.reason == f"the keyring backend {place} does not exist: there is no such class"
     in_the_open = open_keyring(KeyringSettings(), {"PYTHON_KEYRING_BACKEND": f"{HERE}.Openly"}, interactive=False)
-    with pytest.raises(StoreFault, match="would keep secrets in plain text"):
+    with pytest.raises(StoreFault, match="stores secrets in plain text"):
         in_the_open.names()
 
 
@@ -88,7 +88,7 @@ FAILURES: list[tuple[BaseException, State, str]] = [
     (AssertionError(), "unavailable", "does not work here: AssertionError"),
     (SystemExit(0), "unavailable", "does not work here: SystemExit 0"),
     (CancelledError(), "unavailable", "does not work here: CancelledError"),
-    (EOFError(), "unavailable", "wants to ask for a password in the terminal, where acp-launch lets nobody ask"),
+    (EOFError(), "unavailable", "wants to ask for a password in the terminal, which acp-launch does not allow"),
 ]
 failures = pytest.mark.parametrize(
     ("error", "state", "reason"), FAILURES, ids=[type(error).__name__ for error, _, _ in FAILURES]
@@ -155,7 +155,7 @@ def test_a_value_that_is_not_text_is_a_problem_of_its_name_and_none_of_it_is_sho
         "unavailable",
         label("Raising"),
         None,
-        "what is stored under this name is not text in UTF-8",
+        "the stored value is not UTF-8 text",
         "acp-launch secret set github",
     )
 
@@ -174,7 +174,7 @@ def test_what_a_backend_says_is_one_short_line(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(StoreFault) as raised:
         store("Raising").remove("github")
     assert raised.value.state == "denied"
-    assert raised.value.reason == f"the {label('Raising')} refused to change it: {said}"
+    assert raised.value.reason == f"the {label('Raising')} refused the change: {said}"
 
 
 SHAPES: list[Callable[[str], str]] = [
@@ -195,7 +195,7 @@ def test_what_a_backend_says_while_it_writes_is_not_shown(
     with pytest.raises(StoreFault) as raised:
         store("Raising").write("github", Secret(value))
     assert raised.value.state == "denied"
-    assert raised.value.reason == f"the {label('Raising')} refused to change it: PasswordSetError{UNSAID}"
+    assert raised.value.reason == f"the {label('Raising')} refused the change: PasswordSetError{UNSAID}"
 
 
 def test_a_backend_that_lets_nothing_go_denies() -> None:
@@ -204,7 +204,7 @@ def test_a_backend_that_lets_nothing_go_denies() -> None:
     with pytest.raises(StoreFault) as raised:
         keeping.remove("github")
     assert raised.value.state == "denied"
-    assert raised.value.reason == f"the {label('Keeping')} refused to change it: this is kept for seven years"
+    assert raised.value.reason == f"the {label('Keeping')} refused the change: this is kept for seven years"
     assert keeping.remove("never set") is False
 
 
@@ -218,7 +218,7 @@ def test_a_backend_that_asks_gets_no_answer_and_stdin_stays_unread(
     with pytest.raises(StoreFault) as raised:
         store(backend).read(["github"])
     assert raised.value.reason == (
-        f"the {label(backend)} wants to ask for a password in the terminal, where acp-launch lets nobody ask"
+        f"the {label(backend)} wants to ask for a password in the terminal, which acp-launch does not allow"
     )
     assert stdin.tell() == 0
 
@@ -293,7 +293,7 @@ def test_a_keychain_dialog_that_is_denied_is_a_problem_of_that_name(keychain: Si
     outcome = macos().read(["github"])["github"]
     assert (outcome.state, outcome.source) == ("denied", "keyring (macOS Keychain)")
     assert outcome.reason == (
-        "the keyring (macOS Keychain) denied it: Can't get password from keychain: (-128, 'Keychain Access Denied')"
+        "the keyring (macOS Keychain) denied access: Can't get password from keychain: (-128, 'Keychain Access Denied')"
     )
     assert outcome.fix == "try again, and allow it when asked"
 

@@ -83,7 +83,7 @@ def test_a_store_that_hangs_is_given_up_and_says_how_to_wait_longer() -> None:
         "unavailable",
         "keyring (x)",
         None,
-        "the keyring (x) did not answer within 0.05 s; it may be waiting for somebody to answer a dialog",
+        "the keyring (x) did not answer within 0.05 s; it may be showing a dialog",
         "answer it and try again, or wait longer: export ACP_LAUNCH_SECRETS__TIMEOUT=0.1s",
     )
 
@@ -93,7 +93,7 @@ def test_a_store_for_whose_thread_there_is_no_room_says_so(monkeypatch: pytest.M
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    reason = "the shelf cannot be asked: no more threads are allowed"
+    reason = "cannot ask the shelf: no more threads are allowed"
     assert asked(["a"], Shelf())["a"] == Outcome(
         "unavailable", "shelf", None, reason, "raise the limit with `ulimit -u`"
     )
@@ -128,7 +128,7 @@ def test_nobody_is_told_to_wait_longer_than_can_be_chosen() -> None:
 def test_what_no_variable_can_hold_is_not_found() -> None:
     outcome = asked(["a"], Shelf({"a": "one\0two"}))["a"]
     assert (outcome.state, outcome.secret) == ("unavailable", None)
-    assert outcome.reason == "what is in the shelf holds a NUL character, which no variable can"
+    assert outcome.reason == "the value from the shelf holds a NUL character; an environment variable cannot"
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), MemoryError()])

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acp_launch.secret.hidden_input import Line, hidden
+from acp_launch.secret.hidden_input import LineBuffer, ask_hidden
 from tests.cli.terminal import PATIENCE, Terminal
 
 # Takes the terminal as its own, asks on it, and reports on stdout; stdin is a pipe that must stay unread.
@@ -31,15 +31,15 @@ if how == "background" and (worker := os.fork()):
 if how == "background":
     os.setpgid(0, 0)
 from acp_launch.errors import UsageError
-from acp_launch.secret.hidden_input import hidden
+from acp_launch.secret.hidden_input import ask_hidden
 def handling():
     return [signal.getsignal(number) for number in sorted(signal.valid_signals())]
 before = handling()
 try:
     if how.startswith("fix="):
-        answer = hidden("Wort für github: ", fix=how[4:])
+        answer = ask_hidden("Wort für github: ", fix=how[4:])
     else:
-        answer = hidden("Wort für github: ")
+        answer = ask_hidden("Wort für github: ")
 except UsageError as error:
     answer = [error.message, error.fix]
 except KeyboardInterrupt:
@@ -137,13 +137,13 @@ def test_the_keys_that_edit_do_so(keys: str, answer: str) -> None:
 
 
 def test_several_lines_are_refused_and_do_not_reach_the_shell() -> None:
-    message = ["several lines were pasted where one was asked for", "pipe it in: acp-launch secret set NAME < FILE"]
+    message = ["several lines were pasted; expected one", "pipe it in: acp-launch secret set NAME < FILE"]
     assert answer_to("-----BEGIN-----\nrm -rf x\n-----END-----\n") == message
     assert answer_to("\x1b[200~-----BEGIN-----\n\x1b[A\nx\x1b[201~") == message
 
 
 def test_the_fix_for_several_lines_is_the_callers() -> None:
-    message = ["several lines were pasted where one was asked for", "acp-launch secret set github < FILE"]
+    message = ["several lines were pasted; expected one", "acp-launch secret set github < FILE"]
     with asked("fix=acp-launch secret set github < FILE") as person:
         person.terminal.until(PROMPT)
         person.types(b"one\ntwo\n")
@@ -183,7 +183,7 @@ def test_a_paste_the_terminal_marks_as_one_is_what_was_pasted(end: str) -> None:
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "é", "[", "O", "~", "\x1b", "\x1b[A", "\x1b[1;5C", "\x1bOP", "\x7f"])), st.data())
 def test_a_key_of_several_bytes_is_the_same_however_it_arrives(keys: list[str], data: st.DataObject) -> None:
-    whole, cut = Line(), Line()
+    whole, cut = LineBuffer(), LineBuffer()
     rest = "".join(keys).encode()
     whole.feed(rest)
     while rest:
@@ -195,16 +195,16 @@ def test_a_key_of_several_bytes_is_the_same_however_it_arrives(keys: list[str], 
 
 
 def test_a_sequence_without_an_end_does_not_swallow_the_line() -> None:
-    line = Line()
+    line = LineBuffer()
     assert not line.feed(b"\x1b[" + b"1" * 100 + b"\r")
     assert line.is_over
-    line = Line()
+    line = LineBuffer()
     assert not line.feed(b"ab\x1b[1\r")
     assert (bytes(line.typed), line.is_over) == (b"ab", True)
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    assert answer_to(b"token\xff\n") == ["what was typed is not UTF-8 text", "set your terminal to UTF-8"]
+    assert answer_to(b"token\xff\n") == ["the input is not UTF-8 text", "set your terminal to UTF-8"]
 
 
 def test_ctrl_c_leaves_the_terminal_as_it_was() -> None:
@@ -224,7 +224,10 @@ def test_in_the_background_nobody_is_asked_and_nothing_stops() -> None:
 
 
 def test_without_a_terminal_nobody_is_asked() -> None:
-    code = "from acp_launch.secret.hidden_input import hidden; import sys; print(hidden('Word: '), sys.stdin.read())"
+    code = (
+        "from acp_launch.secret.hidden_input import ask_hidden; import sys;"
+        " print(ask_hidden('Word: '), sys.stdin.read())"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         input="piped",
@@ -240,7 +243,7 @@ def test_without_a_terminal_nobody_is_asked() -> None:
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"])), st.data())
 def test_a_line_is_the_same_however_it_arrives(text: str, data: st.DataObject) -> None:
     keys = text.encode() + b"\n"
-    line = Line()
+    line = LineBuffer()
     while keys and not line.is_over:
         cut = data.draw(st.integers(1, len(keys)))
         line.feed(keys[:cut])
@@ -261,9 +264,9 @@ job = os.fork()
 if not job:
     os.setpgid(0, 0)
     os.read(go, 1)
-    from acp_launch.secret.hidden_input import hidden
+    from acp_launch.secret.hidden_input import ask_hidden
     before = [signal.getsignal(number) for number in sorted(signal.valid_signals())]
-    answer = hidden("Wort für github: ")
+    answer = ask_hidden("Wort für github: ")
     assert before == [signal.getsignal(number) for number in sorted(signal.valid_signals())]
     print(json.dumps(["answered", answer]), flush=True)
     os._exit(0)
@@ -410,22 +413,22 @@ def on_windows(monkeypatch: pytest.MonkeyPatch, keys: str, console: str = os.dev
 
 def test_on_windows_the_console_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     console = on_windows(monkeypatch, "hunter22 é😀x\x08\r")
-    assert hidden("Word: ") == "hunter22 é😀"
+    assert ask_hidden("Word: ") == "hunter22 é😀"
     assert console.shown == "▐ Word: \n"
 
 
 def test_on_windows_keys_that_are_no_characters_are_not_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     console = on_windows(monkeypatch, "\xe0Ka\0;b\xe0SVoil\xe0 \xe0\xe9\x1a\r")
-    assert hidden("Word: ") == "abVoilà àé"
+    assert ask_hidden("Word: ") == "abVoilà àé"
     assert console.shown == "▐ Word: " + "\a" * 4 + "\n"
 
 
 def test_on_windows_without_a_console_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     on_windows(monkeypatch, "x\r", console="/nowhere/at/all")
-    assert hidden("Word: ") is None
+    assert ask_hidden("Word: ") is None
 
 
 def test_on_windows_ctrl_c_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     on_windows(monkeypatch, "x\x03")
     with pytest.raises(KeyboardInterrupt):
-        hidden("Word: ")
+        ask_hidden("Word: ")

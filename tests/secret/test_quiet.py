@@ -13,7 +13,7 @@ from typing import TextIO
 import pytest
 
 from acp_launch.secret import isolate
-from acp_launch.secret.isolate import nobody_to_ask
+from acp_launch.secret.isolate import without_prompts
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ READS: list[Callable[[], object]] = [
 
 @pytest.mark.parametrize("read", READS, ids=["read", "readline", "lines", "bytes"])
 def test_stdin_is_at_its_end(stdin: TextIO, read: Callable[[], object]) -> None:
-    with nobody_to_ask():
+    with without_prompts():
         assert read() == ""
     assert stdin.tell() == 0
     assert sys.stdin is stdin
 
 
 def test_input_finds_nobody(stdin: TextIO) -> None:
-    with nobody_to_ask(), pytest.raises(EOFError):
+    with without_prompts(), pytest.raises(EOFError):
         input()
     assert stdin.tell() == 0
 
@@ -49,7 +49,7 @@ def test_input_finds_nobody(stdin: TextIO) -> None:
 def test_getpass_asks_nobody_on_the_terminal_either(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getpass", lambda prompt="Password: ": pytest.fail("somebody was asked"))
     before = getpass.getpass
-    with nobody_to_ask(), pytest.raises(EOFError, match="nobody may be asked for a password here"):
+    with without_prompts(), pytest.raises(EOFError, match="acp-launch does not allow password prompts here"):
         getpass.getpass()
     assert getpass.getpass is before
 
@@ -59,12 +59,12 @@ def test_a_getpass_that_was_kept_asks_nobody_in_a_later_thread_and_works_outside
 ) -> None:
     """`from getpass import getpass` in a backend that is imported while it is replaced."""
     monkeypatch.setattr("getpass.getpass", lambda prompt="": f"answer to {prompt}")
-    with nobody_to_ask():
+    with without_prompts():
         kept = getpass.getpass
     seen: list[str] = []
 
     def later() -> None:
-        with nobody_to_ask():
+        with without_prompts():
             try:
                 seen.append(kept("asked"))
             except EOFError:
@@ -82,7 +82,7 @@ def test_other_threads_read_on_while_one_hangs(stdin: TextIO, monkeypatch: pytes
     inside, let_go = threading.Event(), threading.Event()
 
     def hanging() -> None:
-        with nobody_to_ask():
+        with without_prompts():
             inside.set()
             let_go.wait(10)
 
@@ -105,7 +105,7 @@ def test_a_thread_that_ends_first_does_not_open_stdin_to_the_other(
     heard: list[str] = []
 
     def other() -> None:
-        with nobody_to_ask():
+        with without_prompts():
             entered.set()
             first_is_out.wait(5)
             heard.append(sys.stdin.read())
@@ -114,7 +114,7 @@ def test_a_thread_that_ends_first_does_not_open_stdin_to_the_other(
             heard.append("nobody")
 
     thread = threading.Thread(target=other)
-    with nobody_to_ask():
+    with without_prompts():
         thread.start()
         assert entered.wait(5)
     first_is_out.set()
@@ -125,7 +125,7 @@ def test_a_thread_that_ends_first_does_not_open_stdin_to_the_other(
 
 def test_a_process_without_stdin_stays_without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
-    with nobody_to_ask():
+    with without_prompts():
         assert sys.stdin.read() == ""
     assert sys.stdin is None
 
@@ -134,8 +134,8 @@ def heard(code: str) -> tuple[list[str], list[str]]:
     """The lines a fresh interpreter prints on stdout and stderr; its stdin is `{"jsonrpc": "2.0"}`."""
     program = (
         "import os, sys\n"
-        "from acp_launch.secret.isolate import diverted, give_back, out_loud\n"
-        "from acp_launch.secret.isolate import nobody_to_ask\n"
+        "from acp_launch.secret.isolate import diverted, restore_descriptors, stdout_restored\n"
+        "from acp_launch.secret.isolate import without_prompts\n"
         "def say(text): os.write(1, text.encode() + b'\\n')\n"
     )
     command = [sys.executable, "-c", program + code]
@@ -146,14 +146,14 @@ def heard(code: str) -> tuple[list[str], list[str]]:
 
 
 def test_programs_find_stdin_at_its_end_and_print_on_stderr() -> None:
-    out, err = heard("with nobody_to_ask(): os.system('cat; echo printed')\nos.system('cat')\n")
+    out, err = heard("with without_prompts(): os.system('cat; echo printed')\nos.system('cat')\n")
     assert (out, err) == (['{"jsonrpc": "2.0"}'], ["printed"])
 
 
 def test_what_is_printed_goes_to_stderr_also_when_it_is_flushed_later() -> None:
     out, err = heard(
         "print('before')\n"
-        "with nobody_to_ask(): print('noise'); print('more', file=sys.__stdout__); say('raw')\n"
+        "with without_prompts(): print('noise'); print('more', file=sys.__stdout__); say('raw')\n"
         "print('after')\n"
     )
     assert (out, err) == (["before", "after"], ["raw", "noise", "more"])
@@ -161,11 +161,11 @@ def test_what_is_printed_goes_to_stderr_also_when_it_is_flushed_later() -> None:
 
 def test_a_word_in_between_comes_out_on_stdout() -> None:
     out, err = heard(
-        "with nobody_to_ask():\n"
+        "with without_prompts():\n"
         "    print('noise 1')\n"
-        "    with out_loud(): print('word 1'); say('word 2')\n"
+        "    with stdout_restored(): print('word 1'); say('word 2')\n"
         "    print('noise 2'); say('noise 3')\n"
-        "with out_loud(): say('word 3')\n"
+        "with stdout_restored(): say('word 3')\n"
         "say('word 4')\n"
     )
     assert out == ["word 2", "word 1", "word 3", "word 4"]
@@ -185,7 +185,7 @@ def test_the_last_one_out_puts_everything_back() -> None:
 def test_who_was_given_up_takes_nothing_back_from_who_came_later() -> None:
     out, err = heard(
         "late = diverted()\n"
-        "late.__enter__(); give_back(); say('word'); say(sys.stdin.readline())\n"
+        "late.__enter__(); restore_descriptors(); say('word'); say(sys.stdin.readline())\n"
         "with diverted(): say('noise 1')\n"
         "say('between')\n"
         "with diverted(): late.__exit__(None, None, None); say('noise 2')\n"
@@ -196,6 +196,6 @@ def test_who_was_given_up_takes_nothing_back_from_who_came_later() -> None:
 
 def test_nothing_stays_open(stdin: TextIO) -> None:
     before = len(list(Path("/dev/fd").iterdir()))
-    with nobody_to_ask(), isolate.out_loud():
+    with without_prompts(), isolate.stdout_restored():
         pass
     assert len(list(Path("/dev/fd").iterdir())) == before

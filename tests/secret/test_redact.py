@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.secret.forms import PIECE, forms
-from acp_launch.secret.redact import Needles, Redactor, joined
+from acp_launch.secret.redact import MultiPattern, Redactor, joined
 from acp_launch.secret.value import Secret
 from tests.secret.canaries import SECRETS, TEXTS, knowing, texts
 
@@ -308,7 +308,7 @@ def test_forms_that_overlap_themselves_are_found_as_a_plain_search_would() -> No
     """With few forms, which are searched for one by one, and with many, which are sampled."""
     others = [f"other-number-{number}" for number in range(12)]
     for known in (["ab" * 6, "ba" * 9], ["ab" * 6, "ba" * 9, *others]):
-        needles = Needles(known, str)
+        needles = MultiPattern(known, str)
         for text in ("ab" * 300, "x" + "ba" * 40 + "bab" * 7 + "a" * 3, "ab" * 6 + others[3] + "ba" * 100):
             places = [(at, at + len(form)) for form in known for at in range(len(text)) if text.startswith(form, at)]
             assert needles.spans(text) == joined(places)
@@ -325,10 +325,10 @@ def test_a_form_is_found_wherever_it_stands_in_a_message_of_any_size(data: st.Da
     form = data.draw(st.sampled_from(known))
     text = "-" * before + form + "-" * after
     span = [(before, before + len(form))]
-    assert Needles(known, str).spans(text) == span
-    assert Needles(known, str.encode).spans(text.encode()) == span
+    assert MultiPattern(known, str).spans(text) == span
+    assert MultiPattern(known, str.encode).spans(text.encode()) == span
     for most in (text[: before + len(form) - 1], text[before + 1 :]):  # all of it but one character
-        assert Needles(known, str).spans(most) == Needles(known, str.encode).spans(most.encode()) == []
+        assert MultiPattern(known, str).spans(most) == MultiPattern(known, str.encode).spans(most.encode()) == []
 
 
 PATIENCE = 30  # processor seconds; it took minutes where every place was followed by itself, and takes a tenth of one

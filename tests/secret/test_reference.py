@@ -168,7 +168,7 @@ def test_no_profile_can_ask_for_what_is_for_acp_launch_alone(text: str, shown: s
     """A profile from a stranger could hand the user's passphrase to any program."""
     with pytest.raises(BadReference) as caught:
         parse(f"a {text}")
-    assert str(caught.value) == f"{shown} is for acp-launch alone; no profile can use it"
+    assert str(caught.value) == f"{shown} is reserved for acp-launch; a profile cannot use it"
     assert (caught.value.offset, caught.value.fix) == (2, fix)
 
 

@@ -145,7 +145,7 @@ def test_settings_that_cannot_be_are_refused(config: Path) -> None:
     )
     assert fault(lambda: store(config, settings=FileSettings(path="~nobody-here/x"))) == (
         "unavailable",
-        'nobody knows what "~" is in ~nobody-here/x',
+        'cannot expand "~" in ~nobody-here/x',
         "write the whole path in config.yaml",
     )
 
@@ -184,12 +184,12 @@ def test_the_key_is_derived_once_for_each_salt(path: Path, config: Path, monkeyp
 @pytest.mark.parametrize(
     ("damage", "says", "fix"),
     [
-        (lambda data: data[:-10], "is cut off: its end is missing", "put a copy of it back, or begin anew: mv"),
-        (lambda data: b"", "is cut off: its end is missing", "put a copy of it back, or begin anew: mv"),
+        (lambda data: data[:-10], "is cut off: its end is missing", "restore a backup, or start over: mv"),
+        (lambda data: b"", "is cut off: its end is missing", "restore a backup, or start over: mv"),
         (
             lambda data: data.replace(b'"nonce":"', b'"nonce":"AAAA'),
-            "is not what was written: it was changed or damaged",
-            "put a copy of it back, or begin anew: mv",
+            "was changed or damaged",
+            "restore a backup, or start over: mv",
         ),
         (lambda data: b"github: gho_1\n", "is not a sealed file", "name another secrets.file.path in config.yaml"),
         (
@@ -224,7 +224,7 @@ def test_beginning_anew_is_a_command(config: Path) -> None:
     config.mkdir()
     path.write_bytes(b"")
     _, _, fix = fault(lambda: store(config, settings=FileSettings(path="my secrets")).read(["a"]))
-    assert fix == f"put a copy of it back, or begin anew: mv '{path}' '{path}'.damaged"
+    assert fix == f"restore a backup, or start over: mv '{path}' '{path}'.damaged"
 
 
 def test_what_is_no_file_hangs_nobody(config: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_directory_that_cannot_be_had_is_said(tmp_path: Path) -> None:
     path = tmp_path / "file" / "secrets.sealed"
     fix = f"check the owner, the mode and the free space of {tmp_path}/file"
     there = store(tmp_path / "file")
-    assert fault(lambda: there.read(["a"])) == ("unavailable", f"{path} could not be read: not a directory", fix)
+    assert fault(lambda: there.read(["a"])) == ("unavailable", f"cannot read {path}: not a directory", fix)
 
 
 def test_a_value_that_is_too_large_changes_nothing(path: Path, config: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_file_that_would_grow_too_large_stays_as_it_is(
             before = path.read_bytes()
             there.write(f"n{number}", Secret("v" * MAX_VALUE))
     assert (raised.value.state, raised.value.reason) == ("too large", f"{path} would be larger than 1 MiB")
-    assert raised.value.fix == "remove what is not needed any more: acp-launch secret rm NAME"
+    assert raised.value.fix == "remove secrets you do not need: acp-launch secret rm NAME"
     assert path.read_bytes() == before
 
 

@@ -144,7 +144,7 @@ def test_without_room_the_old_file_stays_and_nothing_is_left_beside_it(config: P
     said, _ = process(WITHOUT_ROOM, config, "", 1000).communicate(timeout=PATIENCE)
     assert said.splitlines() == [
         "unavailable",
-        f"{path} could not be written: file too large",
+        f"cannot write {path}: file too large",
         f"check the owner, the mode and the free space of {config}",
     ]
     assert path.read_bytes() == before
@@ -153,5 +153,5 @@ def test_without_room_the_old_file_stays_and_nothing_is_left_beside_it(config: P
 
 def test_without_room_no_half_key_file_is_left(config: Path) -> None:
     said, _ = process(WITHOUT_ROOM, config, "key", 10).communicate(timeout=PATIENCE)
-    assert said.splitlines()[1] == f"{config}/key could not be made: file too large"
+    assert said.splitlines()[1] == f"cannot create {config}/key: file too large"
     assert files(config) == {"secrets.sealed.lock"}

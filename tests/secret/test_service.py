@@ -178,7 +178,7 @@ def test_an_item_that_is_not_text_is_a_problem_of_that_name_only(keyring: Store,
             "unavailable",
             LABEL,
             None,
-            "what is stored under this name is not text in UTF-8",
+            "the stored value is not UTF-8 text",
             "acp-launch secret set binary",
         ),
         "github": Outcome("found", LABEL, TOKEN),
@@ -189,7 +189,7 @@ def test_an_item_that_is_larger_than_any_secret_is_not_used(keyring: Store, desk
     put(desktop, b"x" * (MAX_VALUE + 1), service="acp-launch", username="huge")
     outcome = keyring.read(["huge"])["huge"]
     assert (outcome.state, outcome.secret) == ("too large", None)
-    assert outcome.reason == "the value has 65,537 bytes; 65,536 are the most a secret may have"
+    assert outcome.reason == "the value has 65,537 bytes; a secret may have at most 65,536"
 
 
 def test_names_are_those_of_our_service_with_the_time_they_were_set(keyring: Store, desktop: Desktop) -> None:
@@ -215,7 +215,7 @@ def test_a_locked_keyring_is_locked_at_once_when_nobody_is_there(
     monkeypatch.setattr("secretstorage.Collection.unlock", lambda _: pytest.fail("a dialog was asked for"))
     assert fault(lambda: verb(keyring)) == (
         "locked",
-        "the desktop keyring is locked, and nobody is there to unlock it",
+        "the desktop keyring is locked, and acp-launch cannot ask you to unlock it",
         UNLOCK,
     )
 
@@ -238,7 +238,7 @@ def test_a_locked_keyring_stays_locked_without_a_screen_for_its_dialog(
     lock(desktop)
     assert fault(lambda: verb(opened(desktop.environ, interactive=True))) == (
         "locked",
-        "the desktop keyring is locked, and there is no screen for its dialog",
+        "the desktop keyring is locked, and its dialog needs a display",
         UNLOCK,
     )
 
@@ -275,7 +275,11 @@ def test_an_unlocking_that_unlocks_nothing_is_not_believed(
     lock(desktop)
     monkeypatch.setattr("secretstorage.Collection.unlock", lambda _: False)
     store = opened(desktop.environ, interactive=True)
-    assert fault(lambda: store.read(["github"])) == ("locked", "the desktop keyring is locked, and stayed so", UNLOCK)
+    assert fault(lambda: store.read(["github"])) == (
+        "locked",
+        "the desktop keyring is locked, and was not unlocked",
+        UNLOCK,
+    )
 
 
 def test_a_lock_of_one_item_is_a_problem_of_that_name_only(
@@ -298,7 +302,11 @@ def test_a_lock_of_one_item_is_a_problem_of_that_name_only(
     monkeypatch.setattr(Item, "is_locked", lambda self: self.item_path in is_other or is_locked(self))
     assert keyring.read(["other", "github"]) == {
         "other": Outcome(
-            "locked", LABEL, None, "the desktop keyring is locked, and nobody is there to unlock it", UNLOCK
+            "locked",
+            LABEL,
+            None,
+            "the desktop keyring is locked, and acp-launch cannot ask you to unlock it",
+            UNLOCK,
         ),
         "github": Outcome("found", LABEL, TOKEN),
     }
@@ -366,7 +374,8 @@ def test_without_any_collection_everything_is_missing_and_no_dialog_is_shown(
             False,
             (
                 "unavailable",
-                "the desktop keyring is not set up: it has no default collection, and nobody is there to make one",
+                "the desktop keyring is not set up: it has no default collection,"
+                " and acp-launch cannot ask you to create one",
                 FILE,
             ),
         ),
@@ -427,7 +436,7 @@ def _made(connection: Any, label: str) -> Any:
 
 @each_verb
 def test_without_a_session_the_reason_is_the_session(verb: Callable[[Store], object]) -> None:
-    reason = "no desktop keyring can be reached: there is no D-Bus session, DBUS_SESSION_BUS_ADDRESS is not set"
+    reason = "cannot reach a desktop keyring: there is no D-Bus session, DBUS_SESSION_BUS_ADDRESS is not set"
     assert fault(lambda: verb(opened({}))) == ("unavailable", reason, FILE)
     assert fault(opened({}).names) == ("unavailable", reason, FILE)
 
@@ -450,8 +459,7 @@ def test_a_dead_bus_is_named(bus: Desktop) -> None:
     address = bus.environ["DBUS_SESSION_BUS_ADDRESS"]
     assert fault(lambda: opened(bus.environ).read(["github"])) == (
         "unavailable",
-        f"no desktop keyring can be reached: the D-Bus session at {address} cannot be reached:"
-        " [Errno 111] Connection refused",
+        f"cannot reach a desktop keyring: cannot reach the D-Bus session at {address}: [Errno 111] Connection refused",
         FILE,
     )
 
@@ -460,12 +468,12 @@ def test_a_dead_bus_is_named(bus: Desktop) -> None:
 def test_an_address_that_leads_nowhere_is_named(address: str) -> None:
     state, reason, fix = fault(lambda: opened({"DBUS_SESSION_BUS_ADDRESS": address}).read(["github"]))
     assert (state, fix) == ("unavailable", FILE)
-    assert reason.startswith(f"no desktop keyring can be reached: the D-Bus session at {address} cannot be reached: ")
+    assert reason.startswith(f"cannot reach a desktop keyring: cannot reach the D-Bus session at {address}: ")
 
 
 @each_verb
 def test_a_session_without_a_keyring_is_told_apart(bus: Desktop, verb: Callable[[Store], object]) -> None:
-    reason = "no desktop keyring runs in this session: nobody offers org.freedesktop.secrets on D-Bus"
+    reason = "no desktop keyring runs in this session: org.freedesktop.secrets is not on D-Bus"
     assert fault(lambda: verb(opened(bus.environ))) == ("unavailable", reason, FILE)
 
 
@@ -488,8 +496,8 @@ def test_a_keyring_that_dies_under_our_hands_is_unavailable(
     assert (state, fix) == ("unavailable", FILE)
     # The bus may or may not have noticed the death when our call arrives.
     assert reason in {
-        "no desktop keyring runs in this session: nobody offers org.freedesktop.secrets on D-Bus",
-        "the desktop keyring went away while we talked to it: Message recipient disconnected from message bus without"
+        "no desktop keyring runs in this session: org.freedesktop.secrets is not on D-Bus",
+        "the desktop keyring ended during the request: Message recipient disconnected from message bus without"
         " replying",
     }
 
@@ -534,7 +542,7 @@ def test_a_bus_that_dies_under_our_hands_is_unavailable(
     monkeypatch.setattr(Collection, "search_items", dying)
     state, reason, fix = fault(lambda: keyring.read(["github"]))
     assert (state, fix) == ("unavailable", FILE)
-    assert reason.startswith("the desktop keyring went away while we talked to it: [Errno ")
+    assert reason.startswith("the desktop keyring ended during the request: [Errno ")
 
 
 @pytest.mark.parametrize("missing", ["secretstorage", "jeepney"])
@@ -553,14 +561,14 @@ def test_a_package_that_is_not_installed_is_said(missing: str, monkeypatch: pyte
 def test_a_value_over_the_limit_is_refused_before_anybody_is_asked() -> None:
     assert fault(lambda: opened({}).write("github", Secret("é" * (MAX_VALUE // 2) + "x"))) == (
         "too large",
-        "the value has 65,537 bytes; 65,536 are the most a secret may have",
-        "keep it in a file, and only its path or its key in a secret",
+        "the value has 65,537 bytes; a secret may have at most 65,536",
+        "keep it in a file, and store only its path or its key as a secret",
     )
 
 
 def test_a_value_that_is_not_text_is_refused_before_anybody_is_asked() -> None:
     assert fault(lambda: opened({}).write("github", Secret("half \ud83d"))) == (
         "unavailable",
-        "the value is not text in UTF-8",
-        "encode it first, with base64 for instance",
+        "the value is not UTF-8 text",
+        "encode it first, for example with base64",
     )

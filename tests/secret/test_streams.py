@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from acp_launch.secret.forms import forms
-from acp_launch.secret.redact import SHOWN, Redacting, Redactor, discreet
+from acp_launch.secret.redact import SHOWN, Redactor, StreamRedactor, redacted_stream
 from tests.secret.canaries import SECRETS, knowing, texts
 
 TOKEN = "ghp_" + "a1B2c3D4e" * 4
 
 
-def fed(stream: Redacting, pieces: Sequence[bytes]) -> list[bytes]:
+def fed(stream: StreamRedactor, pieces: Sequence[bytes]) -> list[bytes]:
     """What comes out for each piece, and at the end."""
     return [*map(stream.feed, pieces), stream.end()]
 
@@ -27,11 +27,11 @@ def fed(stream: Redacting, pieces: Sequence[bytes]) -> list[bytes]:
 def test_a_value_is_hidden_however_the_pipe_was_cut(size: int) -> None:
     whole = f"é {TOKEN} ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
-    assert b"".join(fed(Redacting(knowing(TOKEN)), pieces)) == f"é *** ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
+    assert b"".join(fed(StreamRedactor(knowing(TOKEN)), pieces)) == f"é *** ünd {TOKEN[:-1]}!".encode() + b"\xff\xc3"
 
 
 def test_exactly_what_may_become_a_value_is_held_back() -> None:
-    stream = Redacting(knowing(TOKEN))
+    stream = StreamRedactor(knowing(TOKEN))
     assert fed(stream, [b"Password: gh", b"p", b"x ghp_a1B2", b"c3D4", b"-"]) == [
         b"Password: ",
         b"",
@@ -43,37 +43,37 @@ def test_exactly_what_may_become_a_value_is_held_back() -> None:
 
 
 def test_five_bytes_that_are_held_at_the_end_come_out_as_they_are_and_more_are_hidden() -> None:
-    assert fed(Redacting(knowing(TOKEN)), [b"a ghp_a"]) == [b"a ", b"ghp_a"]
-    assert fed(Redacting(knowing(TOKEN)), [b"a ghp_a1"]) == [b"a ", b"***"]
-    assert fed(Redacting(knowing(TOKEN)), [TOKEN[:-1].encode()]) == [b"", b"***"]
+    assert fed(StreamRedactor(knowing(TOKEN)), [b"a ghp_a"]) == [b"a ", b"ghp_a"]
+    assert fed(StreamRedactor(knowing(TOKEN)), [b"a ghp_a1"]) == [b"a ", b"***"]
+    assert fed(StreamRedactor(knowing(TOKEN)), [TOKEN[:-1].encode()]) == [b"", b"***"]
 
 
 def test_what_is_covered_is_hidden_now_and_the_rest_of_it_later() -> None:
-    stream = Redacting(knowing(TOKEN))
+    stream = StreamRedactor(knowing(TOKEN))
     assert [stream.feed(b"a " + TOKEN[:20].encode()), stream.cover(), stream.cover()] == [b"a ", b"***", b""]
     assert [stream.feed(TOKEN[20:25].encode()), stream.cover()] == [b"", b""]
     assert [stream.feed(TOKEN[25:].encode() + b"!"), stream.end()] == [b"!", b""]
 
 
 def test_what_is_covered_and_turns_out_to_be_none_is_not_shown_after_all() -> None:
-    stream = Redacting(knowing(TOKEN))
+    stream = StreamRedactor(knowing(TOKEN))
     assert [stream.feed(b"ghp"), stream.cover(), stream.feed(b"_x."), stream.end()] == [b"", b"***", b"_x.", b""]
 
 
 def test_two_bytes_are_not_covered_but_go_on_being_held() -> None:
-    stream = Redacting(knowing(TOKEN))
+    stream = StreamRedactor(knowing(TOKEN))
     assert [stream.feed(b"gh"), stream.cover(), stream.feed(TOKEN[2:].encode())] == [b"", b"", b"***"]
     assert [stream.feed(b"gh"), stream.cover(), stream.end()] == [b"", b"", b"gh"]
 
 
 def test_a_stream_goes_on_after_its_end() -> None:
-    stream = Redacting(knowing(TOKEN))
+    stream = StreamRedactor(knowing(TOKEN))
     fed(stream, [TOKEN[:20].encode()])
     assert fed(stream, [TOKEN[20:].encode(), b" ", TOKEN.encode()]) == [TOKEN[20:].encode(), b" ", b"***", b""]
 
 
 def test_a_value_that_repeats_itself_without_end_needs_no_memory() -> None:
-    stream = Redacting(knowing("abcabcabc"))
+    stream = StreamRedactor(knowing("abcabcabc"))
     assert stream.feed(b"abc" * 1000) == b"***"
     assert [stream.feed(b"abc") for _ in range(1000)] == [b""] * 1000
     assert [stream.feed(b"x"), stream.end()] == [b"x", b""]
@@ -81,14 +81,14 @@ def test_a_value_that_repeats_itself_without_end_needs_no_memory() -> None:
 
 def test_values_that_overlap_across_a_cut_are_hidden_together() -> None:
     three = knowing("abcdefgh", "fghijklm", "ghxxxx")
-    assert fed(Redacting(three), [b"<abcdefgh", b"ijklm>"]) == [b"<***", b">", b""]
-    assert fed(Redacting(three), [b"<abcdefgh", b"xxxx>"]) == [b"<***", b">", b""]
-    assert fed(Redacting(three), [b"<abcdefgh", b"i>"]) == [b"<***", b"i>", b""]
+    assert fed(StreamRedactor(three), [b"<abcdefgh", b"ijklm>"]) == [b"<***", b">", b""]
+    assert fed(StreamRedactor(three), [b"<abcdefgh", b"xxxx>"]) == [b"<***", b">", b""]
+    assert fed(StreamRedactor(three), [b"<abcdefgh", b"i>"]) == [b"<***", b"i>", b""]
 
 
 def test_without_secrets_the_very_bytes_pass() -> None:
     data = TOKEN.encode()
-    assert Redacting(Redactor()).feed(data) is data
+    assert StreamRedactor(Redactor()).feed(data) is data
 
 
 @settings(deadline=None)
@@ -100,7 +100,7 @@ def test_a_stream_comes_out_as_if_it_had_come_in_one_piece(values: Sequence[str]
     if data.draw(st.booleans()):
         whole = whole[1:] + b"\xf0\x9f"  # cut within characters
     places = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))
-    out = b"".join(fed(Redacting(redactor), [whole[a:b] for a, b in pairwise([0, *places, len(whole)])]))
+    out = b"".join(fed(StreamRedactor(redactor), [whole[a:b] for a, b in pairwise([0, *places, len(whole)])]))
     held = redactor.tables.data.held(whole) if redactor.tables else 0
     if held <= SHOWN:
         assert out == redactor.data(whole)
@@ -127,18 +127,18 @@ class Terminal(io.StringIO):
 
 def test_what_is_written_is_redacted_and_the_rest_of_the_stream_is_its_own() -> None:
     written = Terminal()
-    stream = discreet(written, knowing(TOKEN))
+    stream = redacted_stream(written, knowing(TOKEN))
     assert stream.write(f"a {TOKEN}\n") == len(TOKEN) + 3
     stream.writelines(["b\n", TOKEN])
     print(TOKEN, 1, file=stream, flush=True)
     assert written.getvalue() == "a ***\nb\n****** 1\n"
     assert stream.isatty()
-    assert discreet(stream) is stream
+    assert redacted_stream(stream) is stream
 
 
 def test_bytes_under_a_text_stream_are_redacted_too() -> None:
     below = io.BytesIO()
-    stream = discreet(io.TextIOWrapper(below, encoding="utf-8"), knowing(TOKEN))
+    stream = redacted_stream(io.TextIOWrapper(below, encoding="utf-8"), knowing(TOKEN))
     assert stream.encoding == "utf-8"
     stream.buffer.write(memoryview(f"a {TOKEN} ".encode()))
     stream.buffer.writelines([TOKEN.encode(), b"\xff"])
@@ -148,7 +148,7 @@ def test_bytes_under_a_text_stream_are_redacted_too() -> None:
 
 def test_a_write_of_no_text_fails_as_it_does_without_us() -> None:
     with pytest.raises(TypeError):
-        discreet(io.StringIO(), knowing(TOKEN)).write(b"")  # type: ignore[arg-type]
+        redacted_stream(io.StringIO(), knowing(TOKEN)).write(b"")  # type: ignore[arg-type]
 
 
 PROGRAM = """

@@ -154,16 +154,16 @@ def test_a_new_passphrase_is_asked_twice(config: Path) -> None:
     there = store(config, person=person)
     there.prepare(writing=True)
     there.write("github", Secret("gho_1"))
-    assert person.asked == [new(config), "The same again: "]
+    assert person.asked == [new(config), "Repeat it: "]
     assert value(store(config, environ=GIVEN)) == "gho_1"
 
 
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
-        (["correct horse", "correct hose"], "The two were not the same."),
-        (["correct horse", ""], "The two were not the same."),
-        (["sevenc."], "That was too short."),
+        (["correct horse", "correct hose"], "The two passphrases differ."),
+        (["correct horse", ""], "The two passphrases differ."),
+        (["sevenc."], "Too short."),
         ([""], "Nothing was entered."),
     ],
 )
@@ -172,8 +172,8 @@ def test_a_new_passphrase_that_will_not_do_is_asked_again(config: Path, answers:
     there = store(config, person=person)
     there.prepare(writing=True)
     there.write("github", Secret("gho_1"))
-    first = [new(config), "The same again: "][: len(answers)]
-    assert person.asked == [*first, f"{why}\n{new(config)}", "The same again: "]
+    first = [new(config), "Repeat it: "][: len(answers)]
+    assert person.asked == [*first, f"{why}\n{new(config)}", "Repeat it: "]
     assert value(store(config, environ=GIVEN)) == "gho_1"
 
 
@@ -182,7 +182,7 @@ def test_two_new_passphrases_must_be_the_same(config: Path) -> None:
     there = store(config, person=person)
     assert fault(lambda: there.prepare(writing=True)) == (
         "denied",
-        "the two passphrases are not the same",
+        "the two passphrases differ",
         "try again",
     )
     assert len(person.asked) == 6
@@ -192,13 +192,13 @@ def test_two_new_passphrases_must_be_the_same(config: Path) -> None:
 
 def test_a_new_passphrase_has_at_least_eight_characters(config: Path) -> None:
     person = Person("sevenc.", "", "6chars", "correct horse")
-    fix = "choose a longer one; several words are easy to keep in mind"
+    fix = "choose a longer one; several words are easy to remember"
     too_short = "is shorter than 8 characters, too short for a new sealed file"
     typed = store(config, person=person)
     assert fault(lambda: typed.prepare(writing=True)) == ("denied", f"the passphrase {too_short}", fix)
     assert person.asked == [
         new(config),
-        f"That was too short.\n{new(config)}",
+        f"Too short.\n{new(config)}",
         f"Nothing was entered.\n{new(config)}",
     ]
     given = store(config, environ={"ACP_LAUNCH_PASSPHRASE": "éééüüü."})
@@ -259,7 +259,7 @@ def test_a_lost_key_file_is_not_made_anew(key_file: Path, config: Path) -> None:
     expected = (
         "unavailable",
         f"the key file {key_file} does not exist, and only it opens {config}/secrets.sealed",
-        "put it back, or correct secrets.file.key_file in config.yaml",
+        "restore it, or correct secrets.file.key_file in config.yaml",
     )
     assert fault(lambda: there.read(["github"])) == expected
     assert fault(lambda: there.write("github", Secret("1"))) == expected
@@ -296,7 +296,7 @@ def test_a_key_file_that_is_too_short_is_no_key(key_file: Path, config: Path, se
     assert fault(lambda: store(config, key_file="key").write("a", Secret("1"))) == (
         "unavailable",
         f"the key file {key_file} holds 31 bytes, and a key needs 32",
-        "put the right content back; for a new one, remove it",
+        "restore its content; to create a new key file, remove it",
     )
     assert key_file.read_bytes() == b"x" * 31 + b"\n"
 
@@ -313,7 +313,7 @@ def test_a_key_file_of_another_kind_is_said(key_file: Path, config: Path) -> Non
 def test_the_other_way_to_open_it_is_named(path: Path, config: Path) -> None:
     assert fault(lambda: store(config, key_file="key").write("a", Secret("1"))) == (
         "locked",
-        f"{path} is opened by a passphrase, not by a key file",
+        f"{path} needs a passphrase, not a key file",
         "remove secrets.file.key_file from config.yaml",
     )
     assert not (config / "key").exists()
@@ -322,6 +322,6 @@ def test_the_other_way_to_open_it_is_named(path: Path, config: Path) -> None:
     for work in (store(config, person=Person("x")).prepare, lambda: store(config, environ=GIVEN).read(["a"])):
         assert fault(work) == (
             "locked",
-            f"{path} is opened by a key file, and none is named",
+            f"{path} needs a key file, and the settings name none",
             "name it in config.yaml: secrets.file.key_file",
         )

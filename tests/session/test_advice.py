@@ -35,7 +35,7 @@ def test_a_profile_is_changed_where_that_can_be_done() -> None:
     fix, lines = Advice(profile="codex", is_built_in=True).giving(lacking)
     assert fix == "export A_KEY=... REGION=..., then run this again: the agent inherits it"
     assert lines == [
-        "to have it in every shell, make a profile of your own that extends codex:",
+        "to have it in every shell, create your own profile that extends codex:",
         "    acp-launch init my-codex --extends codex",
         "    acp-launch secret set a-key",
         "    acp-launch profile set my-codex agent.env.A_KEY '${secret:a-key}'",

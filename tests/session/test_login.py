@@ -207,7 +207,7 @@ def test_an_agent_that_dies_or_stays_silent_in_its_login_is_no_hang(monkeypatch:
             with pytest.raises(WaitExpired) as silent:
                 await begin(connection, None, place())
             assert silent.value.message == 'no end of the login "Browser" within 0.01 s'
-            assert silent.value.fix == "begin again: acp-launch login 'my p' browser"
+            assert silent.value.fix == "try again: acp-launch login 'my p' browser"
             await agent.dies("was killed by SIGKILL", "ouch")
             with pytest.raises(AgentError, match="was killed by SIGKILL before it answered authenticate"):
                 await beginning
@@ -224,7 +224,7 @@ def test_variables_that_are_missing_become_a_secret_and_a_line_of_the_profile_ea
     with pytest.raises(AuthRequired) as raised:
         prepared(KEY, place())
     assert failure(raised.value) == (
-        '"Key" is no login: the agent reads KEY, HOST from its environment',
+        '"Key" is not a login: the agent reads KEY, HOST from its environment',
         "acp-launch secret set key; and add the above to the profile",
         ("in the profile, under agent.env: KEY: ${secret:key}", "in the profile, under agent.env: HOST: …"),
     )
@@ -240,7 +240,7 @@ def test_a_command_of_the_agents_choosing_needs_somebody_who_allows_it() -> None
     assert allowing.heard == [("consents", "old", ("/usr/bin/true",))]
     for adviser, terminal, said in [
         (refusing, Terminal(), 'the login "Old" was not run'),
-        (None, Terminal(), 'the login "Old" is a command of the agent\'s choosing, and there is no one to allow it'),
+        (None, Terminal(), 'the login "Old" is a command that the agent chose: it needs your permission'),
         (allowing, None, 'the login "Old" needs a terminal, with nothing redirected'),
     ]:
         with pytest.raises(AuthRequired) as raised:

@@ -1,1 +1,9 @@
-"""Forms and links the agent wants a person to fill in or follow (ACP v1 "Elicitation")."""
+"""
+Forms and links that the agent wants the user to fill in or follow (ACP v1 "Elicitation").
+
+In come the params of `elicitation/create`; out comes the user's answer in `content`. Open `request` first.
+
+    request   reads the params into a `Form` or a `Link`, and serves the request
+    answer    the form as values; checks an answer, and reads what the user typed
+    pattern   patterns of a form, matched in bounded time
+"""

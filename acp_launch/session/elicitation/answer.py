@@ -1,4 +1,9 @@
-"""What an agent asks for beside the conversation: a form to be filled in, or a page to be visited."""
+"""
+Forms and links as values, the check of an answer, and the value of a typed text.
+
+A value that `check` accepts is valid against the agent's schema, and can stand in a `content` of ACP v1. Pure except
+for the clock of `pattern`.
+"""
 
 import math
 import re
@@ -19,15 +24,15 @@ FORMATS = ("email", "uri", "date", "date-time")
 
 
 class Option(Struct, frozen=True):
-    """What can be chosen: `value` is sent, `title` is read."""
+    """A choice: `value` is sent, `title` is shown."""
 
     value: str
     title: str
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """One value that is asked for. `least` and `most` bound a number, the characters of a text (a choice is one too),
-    or how many are chosen."""
+    """One value of a form. `least` and `most` bound a number, the characters of a text (a choice is one too), or how
+    many are chosen."""
 
     name: str
     kind: Kind
@@ -52,11 +57,11 @@ class Form(Struct, frozen=True, kw_only=True):
     description: str = ""
     fields: tuple[Field, ...] = ()
     left_out: tuple[str, ...] = ()  # optional fields that cannot be shown
-    missing: tuple[str, ...] = ()  # required ones: while there are any, nothing can be sent
+    missing: tuple[str, ...] = ()  # required fields that cannot be shown; if there are any, nothing can be sent
 
 
 class Link(Struct, frozen=True):
-    """A page the agent wants visited; nothing about `url` has been looked at."""
+    """A page that the agent wants the user to visit; its `url` is unchecked."""
 
     message: str
     url: str
@@ -64,15 +69,10 @@ class Link(Struct, frozen=True):
 
 
 class Filled(Struct, frozen=True):
-    """What became of a form. `content` is by field name, and only there when it is accepted."""
+    """The result of a form. `content` is by field name, and only there if the form was accepted."""
 
     action: Action
     content: dict[str, Value] = {}
-
-
-# Whether a value is right for a field. Pure but for the clock of `pattern`.
-#
-# What nothing is wrong with is valid against the schema the agent sent, and can stand in a `content` of ACP v1.
 
 
 LONGEST = 100_000  # characters of one answer
@@ -85,7 +85,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s<>\"{}|\\^`]+")
 
 
 def check(field: Field, value: object) -> str:
-    """What is wrong with a value, as the end of a sentence about it; empty when it is right."""
+    """Return what is wrong with a value, as the end of a sentence about it; empty if it is valid."""
     return _CHECKS[field.kind](field, value)
 
 
@@ -93,7 +93,7 @@ def _check_text(field: Field, value: object) -> str:
     if not isinstance(value, str):
         return "must be text"
     if not _is_unicode(value):
-        return "holds half a character"
+        return "holds an incomplete character"
     if len(value) > LONGEST:
         return f"must have at most {LONGEST:,} characters, not {len(value):,}"
     return _check_size(field, len(value), "character") or _check_format(field, value) or _check_pattern(field, value)
@@ -190,7 +190,7 @@ def _is_date(value: str) -> bool:
 
 
 def _is_moment(value: str) -> bool:
-    """RFC 3339: with its offset from UTC, which says when it was."""
+    """Whether it is an RFC 3339 time, which includes the offset from UTC."""
     day, between, time = value[:10], value[10:11].upper(), value[11:]
     if between != "T" or not _is_date(day) or not _TIME.fullmatch(time):
         return False
@@ -202,7 +202,7 @@ def _is_moment(value: str) -> bool:
 
 
 def _is_unicode(value: str) -> bool:
-    """Half a surrogate pair cannot be sent."""
+    """Whether it can be sent: half a surrogate pair cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -226,7 +226,7 @@ _CHECKS: Mapping[str, Callable[[Field, object], str]] = {
 }
 
 
-# What somebody types into a form becomes a value.
+# Text that the user types into a form becomes a value.
 
 
 LEAVE_OUT = "-"
@@ -239,7 +239,7 @@ _NO = frozenset({"n", "no", "false", "off", "0"})
 
 
 def whole(form: Form, content: Mapping[str, Value]) -> str:
-    """What is wrong with all of the answers together: the first thing found."""
+    """Return the first fault of all the answers together."""
     if form.missing:
         return f"{form.missing[0]} cannot be given"
     for field in form.fields:
@@ -253,10 +253,10 @@ def whole(form: Form, content: Mapping[str, Value]) -> str:
 
 
 def typed(field: Field, text: str) -> tuple[Value | None, str]:
-    """The value somebody typed, None for none at all, and what is wrong with it.
+    """Return the value of a typed text, None for no value, and what is wrong with it.
 
-    Nothing, or `-`, leaves an optional field out; `-` chooses none of the choices of a required one, and `""` is the
-    empty text.
+    An empty text, or `-`, leaves an optional field out; `-` chooses none of the choices of a required one, and `""` is
+    the empty text.
     """
     bare = text.strip()
     if not bare or bare == LEAVE_OUT:
@@ -314,7 +314,7 @@ def _read_choices(field: Field, text: str) -> tuple[Value | None, str]:
 
 
 def _chosen(field: Field, text: str) -> str | None:
-    """By its number in the list, its title or its value, in this order."""
+    """Return the choice by its number in the list, its title or its value, in this order."""
     bare = text.strip()
     if _INTEGER.fullmatch(bare) and 0 < int(bare) <= len(field.options):
         return field.options[int(bare) - 1].value

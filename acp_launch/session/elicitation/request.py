@@ -1,11 +1,14 @@
 """
-The params of `elicitation/create`, as they came, become a form or a link (ACP v1 "Elicitation").
+`elicitation/create` and `elicitation/complete` (ACP v1 "Elicitation"; C-68, C-74, C-75): reads params, serves requests.
 
-Members that only say something (titles, descriptions, defaults) count as omitted when they are malformed; what decides
-which answers are right is insisted on. A field of a type we do not know is never shown as one we do: an optional one is
-left out, and with a required one nothing can be sent.
+Descriptive members (titles, descriptions, defaults) count as omitted if they are malformed; members that decide which
+answers are valid must be right. A field of an unknown type is never shown as a known one: an optional field is left
+out, and with a required one nothing can be sent. A request too large to fill in or read is refused before it is
+inspected, because this code holds up everything else.
 
-What is more than anybody would fill in, or read, is refused before it is looked at: this holds up everything else.
+`read` turns params into a form or a link, `Elicitation` serves the requests. Every answer comes from the user: nothing
+is ever taken from the secrets of a launch, or decided alone. An open question ends by being cancelled, as in every
+service.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,7 +33,7 @@ _KINDS: Mapping[str, Kind] = {"number": "number", "integer": "integer", "boolean
 
 
 class _Object(Struct, frozen=True):
-    """A JSON object of the request; `place` is what a refusal calls it."""
+    """A JSON object of the request; `place` is its name in a refusal."""
 
     said: Mapping[str, Any]
     place: str
@@ -42,21 +45,21 @@ class _Object(Struct, frozen=True):
         return found
 
     def optional(self, name: str, type: type[T]) -> T | None:
-        """None when it is omitted or null."""
+        """Return a member, or None if it is omitted or null."""
         return None if self.said.get(name) is None else self.required(name, type)
 
     def written(self, name: str, most: int) -> str:
-        """Text of `most` characters at the most."""
+        """Return a text of at most `most` characters."""
         return _bounded(self.required(name, str), most, f"{self.place}: {name}")
 
     def text(self, name: str, most: int) -> str:
-        """Empty when it is anything else."""
+        """Return a text; empty if the member is anything else."""
         return _bounded(acp.text(self.said.get(name)), most, f"{self.place}: {name}")
 
     def listed(self, name: str, most: int) -> list[Any] | None:
         found = self.optional(name, list)
         if found is not None and len(found) > most:
-            raise invalid(f"{self.place}: {name} has {len(found):,} entries, and no more than {most:,} are taken")
+            raise invalid(f"{self.place}: {name} has {len(found):,} entries; at most {most:,} are allowed")
         return found
 
     def strings(self, name: str, most: int = OPTIONS) -> list[str] | None:
@@ -66,7 +69,7 @@ class _Object(Struct, frozen=True):
         return found and [_bounded(item, NAME, f"{self.place}: {name}") for item in found]
 
     def number(self, name: str) -> float | None:
-        """An integer stays one, so that nothing of it is lost."""
+        """Return a number. An integer stays one, so that it loses no digits."""
         found = self.said.get(name)
         if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
             raise invalid(f"{self.place}: {name} is malformed")
@@ -78,7 +81,7 @@ class _Object(Struct, frozen=True):
 
 
 def read(params: Mapping[str, Any]) -> Form | Link | None:
-    """None for a mode that is neither `form` nor `url`.
+    """Read the params; None for a mode other than `form` and `url`.
 
     Raises:
         Refusal: the params are malformed.
@@ -97,7 +100,7 @@ def read(params: Mapping[str, Any]) -> Form | Link | None:
 def _form(message: str, schema: _Object) -> Form:
     properties: dict[str, Any] = schema.optional("properties", dict) or {}
     if len(properties) > FIELDS:
-        raise invalid(f"{schema.place}: it has {len(properties):,} fields, and no more than {FIELDS} are taken")
+        raise invalid(f"{schema.place}: it has {len(properties):,} fields; at most {FIELDS} are allowed")
     required = dict.fromkeys(schema.strings("required", FIELDS) or ())
     found = {name: _property(name, item, is_required=name in required) for name, item in properties.items()}
     return Form(
@@ -111,7 +114,7 @@ def _form(message: str, schema: _Object) -> Form:
 
 
 def _property(name: str, item: object, *, is_required: bool) -> Field | None:
-    """None when it is of a type we do not know, or when no value can be right."""
+    """Read a field; None if its type is unknown, or if no value can be valid."""
     schema = _Object(acp.mapping(item), f'the field "{_bounded(name, NAME, "the name of a field")}"')
     type = schema.required("type", str)
     field = Field(
@@ -166,7 +169,7 @@ def _plain(schema: _Object, field: Field) -> Field:
 
 
 def _offering(field: Field, options: list[Option]) -> Field | None:
-    """Each value once."""
+    """Return the field with these options, each value once."""
     unique = {option.value: option for option in reversed(options)}
     offered = tuple(option for option in options if unique[option.value] is option)
     return replace(field, options=offered) if offered else None
@@ -181,8 +184,11 @@ def _untitled(values: list[str]) -> list[Option]:
 
 
 def _with_default(field: Field, said: object) -> Field:
-    """A default that would be refused as an answer is none. Its pattern is looked at when somebody takes it: this
-    holds up everything else, and a form may have any number of fields."""
+    """Set the default, unless it would be refused as an answer.
+
+    Its pattern is checked only when the user takes it, because this code holds up everything else, and a form may have
+    any number of fields.
+    """
     if field.kind == "choices" and isinstance(said, list):
         offered = {option.value for option in field.options}
         said = [value for value in dict.fromkeys(filter(_is_text, said)) if value in offered] or None
@@ -193,7 +199,7 @@ def _with_default(field: Field, said: object) -> Field:
 
 def _bounded(text: str, most: int, place: str) -> str:
     if len(text) > most:
-        raise invalid(f"{place} has {len(text):,} characters, and no more than {most:,} are taken")
+        raise invalid(f"{place} has {len(text):,} characters; at most {most:,} are allowed")
     return text
 
 
@@ -201,19 +207,15 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-# Serving `elicitation/create` and hearing `elicitation/complete` (ACP v1 "Elicitation"; C-68, C-74, C-75).
-#
-# Everything in an answer was said by a person: nothing is ever taken from the secrets of a launch, or decided alone. An
-# open question ends by being cancelled, as every service does.
-
-
 REMEMBERED = 1000  # links that may be open at a time; the oldest is forgotten
 _WORDS = 100  # characters
 
 
 class Elicitation:
-    """`forms` and `urls` are what the agent was told we can do. `note` gets words of the agent's: with no secret in
-    them, and otherwise as they came."""
+    """Serves elicitations. `forms` and `urls` are what the agent was told we support.
+
+    `note` gets the agent's words, without secrets but otherwise unchanged.
+    """
 
     def __init__(
         self,
@@ -231,13 +233,14 @@ class Elicitation:
         self._forms = forms
         self._urls = urls
         self._note = note
-        self._open: dict[str, str] = {}  # links that may still be completed: what they were about, by id
+        self._open: dict[str, str] = {}  # links that may still be completed: their topics, by id
 
     def services(self) -> Services:
         return {"elicitation/create": self._create} if self._forms or self._urls else {}
 
     def completed(self, elicitation_id: str) -> None:
-        """The agent says so. An id that is not known, or was completed before, is nothing to anybody (C-75)."""
+        """Note that the agent reports a link as completed. Ids that are unknown or already completed are ignored
+        (C-75)."""
         about = self._open.pop(elicitation_id, None)
         if about is not None:
             self._note(f"{self._agent_name} says that this is done: {about}")
@@ -252,7 +255,7 @@ class Elicitation:
         raise _not_offered(params["mode"])
 
     async def _follow(self, link: Link) -> Action:
-        """It may be completed while the question is still open; not once it is declined."""
+        """Ask the user to follow a link. It may be completed while the question is open; not once it is declined."""
         self._open[link.id] = _first_words(redactor.text(link.message))
         if len(self._open) > REMEMBERED:
             self._open.pop(next(iter(self._open)))

@@ -1,1 +1,13 @@
-"""What the agent may do: rules, answers that are kept, the record of them, and who is asked."""
+"""
+What the agent may do: rules, remembered answers, the record of decisions, and asking the user.
+
+In comes a tool call, from the agent or from our own services; out comes a `Decision`. Open `policy` first, then `gate`.
+
+    policy       decides from rules and remembered answers: allow, deny or ask
+    gate         asks the policy, then the user, and records the answer
+    subject      what a tool call is about: files, commands, addresses
+    globs        how the globs of a rule match
+    links        the directories of a launch that are reached through links
+    remembered   the answers stored for a profile
+    audit        the permission log
+"""

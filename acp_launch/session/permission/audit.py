@@ -1,13 +1,14 @@
 """
-The record of what was asked, what was answered, and by which rule: one JSON object a line, one file a profile.
+The permission log: what was asked, what was answered, and by which rule. One JSON object a line, one file a profile.
 
-It is only ever appended to, and no tidying of logs touches it. A file that is full is renamed, `.1` after its name, and
-a new one begins. Each line is one write of at most 64 KiB at the end of the file, so that several runs share it.
-Secrets are redacted before anything is cut. A disk that is full stops no work: that is said once, and later lines are
-tried again.
+It is only appended to, and never removed with other logs. A full file is renamed, with `.1` after its name, and a new
+one begins. Each line is one write of at most 64 KiB at the end of the file, so that several runs can share it. Secrets
+are redacted before anything is cut. A full disk stops no work: that is reported once, and later lines are tried again.
 
-A run that asks faster than anybody could read fills no disk, and pushes nothing out that others have put here: what is
-beyond `BURST` bytes at once, and `RATE` afterwards, is counted by how it was answered, and the counts go on record.
+A run that asks faster than a user could read cannot fill the disk, or push out the entries of others: beyond `BURST`
+bytes at once, and `RATE` afterwards, calls are counted by their answer, and the counts are logged.
+
+`Audit` writes, `entries` reads.
 """
 
 import json
@@ -28,7 +29,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.session.permission.subject import subject
 from acp_launch.session.state import tool
 
-# A profile's name as a part of a file's name: readable, and the same for no two profiles.
+# The name of a profile as a part of a file's name: readable and unique.
 
 
 LONGEST_NAME = 120  # characters; a file's name has room for 255 bytes
@@ -40,18 +41,18 @@ def of_profile(profile: str) -> str:
 
 
 def digest(*words: str) -> str:
-    """16 hexadecimal digits that stand for these words."""
+    """Return 16 hexadecimal digits that identify these words."""
     from hashlib import sha256  # loads OpenSSL: not while an agent is being started
 
     return sha256("\0".join(words).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 SUFFIX = ".permissions.ndjson"
-OLDER = ".1"  # after it: the file before this one
+OLDER = ".1"  # after the name of the file before this one
 FULL = 10 * 1024 * 1024  # bytes of one file
-BURST, RATE = 1024 * 1024, 16 * 1024  # bytes, some 2,000 answers; and bytes a second
-KINDS = 50  # of answers that are counted apart
-COUNTED = 10_000  # answers after which the counts go on record
+BURST, RATE = 1024 * 1024, 16 * 1024  # bytes, about 2,000 answers; and bytes a second
+KINDS = 50  # of answers that are counted separately
+COUNTED = 10_000  # answers after which the counts are logged
 LONGEST = 64 * 1024  # bytes of a line
 _LIMITS = (8000, 2000, 500, 100)  # characters of one text; the first that makes a line short enough
 _ITEMS = 20  # of a list
@@ -61,7 +62,8 @@ How = Literal["asked", "unasked", "service"]
 
 
 class Audit:
-    """One run's end of the file, which is made with its first line; `note` is told once when it cannot be written."""
+    """Writes one run's entries. The file is created with its first line; `note` is called once if it cannot
+    be written."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class Audit:
         self._is_torn = False  # whether the last line has no end
         self._has_failed = False
         self._room, self._looked = float(BURST), clock()
-        self._is_flooded = False  # whether that was said
+        self._is_flooded = False  # whether the user was told
         self._beyond: Counter[tuple[str, ...]] = Counter()  # session, how, answer, by, kind
 
     def record(
@@ -95,10 +97,8 @@ class Audit:
         session: str,
         cwd: str = "/",
     ) -> None:
-        """
-        An answer to a question of the agent (`asked`), to one of ours before we serve it (`service`), or that a call
-        ran and was not asked about (`unasked`).
-        """
+        """Log an answer: to a question of the agent (`asked`), to our own before we serve it (`service`), or a call
+        that ran without a question (`unasked`)."""
         answer = "ran" if how == "unasked" else "allow" if allowed else "deny"
         if not self._has_room():
             self._count((session, how, answer, by, acp.text(call.get("kind"))))
@@ -131,17 +131,17 @@ class Audit:
     def _count(self, about: tuple[str, ...]) -> None:
         if not self._is_flooded:
             self._is_flooded = True
-            self._note("the agent asks faster than each call can be put on record: the permission log counts the rest")
+            self._note("the agent asks too fast to log each call: the permission log counts the rest")
         known = about in self._beyond or len(self._beyond) < KINDS
         self._beyond[about if known else (*about[:3], "", "")] += 1
         if self._beyond.total() >= COUNTED:
             self._settle()
 
     def _settle(self) -> None:
-        """Put on record what was only counted."""
+        """Log the calls that were only counted."""
         beyond, self._beyond = self._beyond, Counter()
         for (session, how, answer, by, kind), count in beyond.items():
-            title = f"{count:,} more calls, which came too fast to be put on record"
+            title = f"{count:,} more calls, which came too fast to be logged"
             self._write(
                 {
                     "session": session,
@@ -175,7 +175,7 @@ class Audit:
             raise OSError(0, "the disk took half a line")
 
     def _is_current(self) -> bool:
-        """Whether the file is still called that: another run may have found it full."""
+        """Whether the file still has its name: another run may have found it full."""
         try:
             named = self.file.lstat()
         except FileNotFoundError:
@@ -183,7 +183,7 @@ class Audit:
         return os.path.samestat(named, os.fstat(self._descriptor))
 
     def _turn_over(self) -> None:
-        """Begin a new file; where another run is about to, that one does it."""
+        """Begin a new file, unless another run is about to."""
         try:
             is_ours = take_lock(self._descriptor)
         except OSError:
@@ -216,7 +216,7 @@ class Audit:
             return
         self._has_failed = True
         reason = fault.strerror or str(fault)
-        self._note(f"the permission log {self.file} cannot be written ({reason}); the run goes on without it")
+        self._note(f"cannot write the permission log {self.file} ({reason}); the run continues without it")
 
 
 def _about(call: dict[str, Any], cwd: str) -> dict[str, Any]:
@@ -246,7 +246,7 @@ def _encoded(entry: dict[str, Any]) -> bytes:
 
 
 def _cut(value: Any, most: int) -> Any:
-    """What is longer than `most` characters as text that says how much is missing."""
+    """Cut texts longer than `most` characters, with a note of how much is missing."""
     if isinstance(value, str):
         return value if len(value) <= most else f"{value[:most]} [... {len(value) - most:,} characters more]"
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -261,11 +261,11 @@ def _cut(value: Any, most: int) -> Any:
     return value
 
 
-# What the permission logs say (`audit`), read leniently: a line that is none of ours is counted, not shown.
+# Reading the permission logs, leniently: a line that is not ours is counted, not shown.
 
 
 def files(state: Path, profile: str | None = None) -> list[Path]:
-    """The files that there are of a profile's permission log, or of every one; the older one of each first."""
+    """Return the existing files of a profile's log, or of all logs; the older one of each first."""
     if profile is None:
         found = [*(state / "log").glob(f"*{SUFFIX}{OLDER}"), *sorted((state / "log").glob(f"*{SUFFIX}"))]
     else:
@@ -275,7 +275,7 @@ def files(state: Path, profile: str | None = None) -> list[Path]:
 
 
 def entries(files: list[Path], last: int | None = None) -> tuple[list[dict[str, Any]], int]:
-    """The entries in the order of time, at most the `last` ones, and how many lines are damaged.
+    """Return the entries in the order of time, at most the `last` ones, and the number of damaged lines.
 
     Raises:
         StateError: a file cannot be read.
@@ -303,7 +303,7 @@ def _lines(file: Path) -> Iterator[dict[str, Any] | None]:
                     yield _entry(line)
     except OSError as fault:
         reason = (fault.strerror or str(fault)).lower()
-        raise StateError(f"the permission log {file} cannot be read: {reason}", fix=f"check its mode: {file}") from None
+        raise StateError(f"cannot read the permission log {file}: {reason}", fix=f"check its mode: {file}") from None
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

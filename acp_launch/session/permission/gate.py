@@ -1,9 +1,9 @@
 """
-What may be done: asked by the agent before a tool call, and by us before we touch a file or start a command for it.
+The gate for tool calls of the agent, and for files and commands that we serve to it.
 
-The policy answers at once where it can, else a person, else nobody: then the answer is no. Every answer is put on
-record (`audit`). One that is to hold in this session lives here, as long as this launch does: a session that is
-continued later asks again, as its agent does. One that is to hold for good is kept for the profile (`remembered`).
+The policy answers at once if it can, else the user; if the user cannot be asked, the answer is no. Every answer is
+recorded (`audit`). An answer for this session lives here, as long as this launch: a session that is continued later
+asks again, as its agent does. A permanent answer is stored for the profile (`remembered`).
 """
 
 from collections import deque
@@ -19,10 +19,10 @@ from acp_launch.session.permission.policy import Policy, Remembered, Verdict, ch
 from acp_launch.session.permission.subject import Subject, subject
 from acp_launch.session.person import Ask, Holds, ToolQuestion
 
-# What was allowed in this turn, and whether a file or a command we are asked to serve is that very thing. Pure.
+# What was allowed in this turn, and whether a file or a command that we are asked to serve is exactly that. Pure.
 #
-# A permission is for a kind of act: who allowed to read a file has not allowed to write it. A command is the same when
-# it is run in the same directory; a change is the same when it is the one that was shown, where one was.
+# A permission is for a kind of act: allowing to read a file does not allow to write it. A command is the same if it
+# runs in the same directory; a change is the same if it is the one that was shown, if one was shown.
 
 
 Change = tuple[str, str]  # the text that goes, the text that comes
@@ -30,7 +30,8 @@ KINDS = frozenset({"edit", "execute"})
 
 
 class Grant(Struct, frozen=True):
-    """`changes` are those that were shown, by path; `cwd` is where its command was to run, if it said so."""
+    """A call that was allowed. `changes` are those that were shown, by path; `cwd` is where its command runs,
+    if known."""
 
     kind: str
     about: Subject
@@ -56,10 +57,10 @@ class Grant(Struct, frozen=True):
         return all(self._is_shown(path, change) for path, changes in changed.items() for change in changes)
 
     def _is_shown(self, path: str, change: Change) -> bool:
-        """Agents show a whole file, or only the places that change, one after the other."""
+        """Whether the change was shown. Agents show a whole file, or only the changed places, one after the other."""
         shown = self.changes.get(path)
         if shown is None:
-            return True  # the file is what was allowed
+            return True  # the file itself was allowed
         before, after = change
         if any(new == after for _, new in shown):
             return True
@@ -71,12 +72,12 @@ class Grant(Struct, frozen=True):
 
 
 def grant(call: Mapping[str, Any], about: Subject, links: Links = ()) -> Grant:
-    """What allowing `call` allows."""
+    """Return what allowing `call` allows."""
     return Grant(acp.text(call.get("kind")), about, _changes(call, links), _directory(call, links))
 
 
 def _changes(call: Mapping[str, Any], links: Links) -> dict[str, tuple[Change, ...]]:
-    """By real path."""
+    """Return the changes by real path."""
     found: dict[str, tuple[Change, ...]] = {}
     for content in map(acp.mapping, acp.sequence(call.get("content"))):
         if content.get("type") == "diff":
@@ -94,7 +95,7 @@ Call = dict[str, Any]
 How = Literal["asked", "unasked", "service"]
 NOBODY = "and no terminal to ask on"
 READ = "read"
-GRANTS = 1_000  # that are known at a time; what was allowed before those is asked about again
+GRANTS = 1_000  # grants known at a time; older ones are asked about again
 SERVICE_OPTIONS = [
     {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
     {"optionId": "session", "name": "Allow for this session", "kind": "allow_always"},
@@ -105,7 +106,8 @@ SERVICE_OPTIONS = [
 
 
 class Decision(Struct, frozen=True):
-    """`option_id` None answers `cancelled`; `is_unasked` when it was denied because nobody could be asked."""
+    """The answer to a question. `option_id` None answers `cancelled`; `is_unasked`: denied because no user could be
+    asked."""
 
     allowed: bool
     option_id: str | None
@@ -114,42 +116,42 @@ class Decision(Struct, frozen=True):
 
 
 class Books(Protocol):
-    """Where answers go."""
+    """Stores and records decisions."""
 
     def keep(self, call: Call, *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
-        """Keep an answer; gives what is to be remembered from now on, or None when it cannot be."""
+        """Store an answer. Returns the remembered answer, or None if it cannot be stored."""
 
     def record(self, how: How, call: Call, options: list[Any], decision: Decision, session: str) -> None:
-        """Put it on record. `session` is our name for it."""
+        """Record a decision. `session` is our name for it."""
 
 
 class Gate:
     def __init__(self, policy: Policy, ask: Ask | None = None, books: Books | None = None) -> None:
-        """`ask` is None when there is no one to ask."""
+        """Set the policy; `ask` is None if the user cannot be asked."""
         self.policy = policy
         self._ask = ask
         self._books = books
         self._granted: deque[Grant] = deque(maxlen=GRANTS)  # in this turn
-        self._latest: tuple[Call, Subject] | None = None  # what was judged last
+        self._latest: tuple[Call, Subject] | None = None  # the call judged last
 
     def enter(self, session: str) -> None:
-        """The questions to come are of this session, by our name for it."""
+        """Serve the session `session`, by our name for it, from now on."""
         self.policy = replace(self.policy, session=session)
 
     def begin(self) -> None:
-        """The session is a new one, whatever another of its name was told."""
+        """Begin a new session: answers for another session of this name do not hold."""
         others = (answer for answer in self.policy.remembered if answer.session != self.policy.session)
         self.policy = replace(self.policy, remembered=tuple(others))
 
     def decided(self, call: Call, options: list[Any]) -> Decision | None:
-        """What the policy answers to a question of the agent; None when a person is to be asked."""
+        """Return the policy's answer to a question of the agent; None if the user must be asked."""
         verdict = self._judged(call)
         if verdict.answer == "ask" and self._ask is not None:
             return None
         return self._concluded(call, options, verdict)
 
     async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
-        """What a person answers. `announced` is the call's title before the question gave it another."""
+        """Ask the user. `announced` is the call's title before the question changed it."""
         assert self._ask is not None, "decided says whether there is somebody"
         session = self.policy.session
         keepable = self._books is not None and self._remembered(call) is not None
@@ -157,9 +159,7 @@ class Gate:
         answer = await self._ask(question)
         kinds: dict[str, object] = {}
         for option in map(acp.mapping, options):
-            kinds.setdefault(
-                acp.text(option.get("optionId")), option.get("kind")
-            )  # the first is the one that was shown
+            kinds.setdefault(acp.text(option.get("optionId")), option.get("kind"))  # the first one was shown
         allowed = answer.option_id is not None and str(kinds.get(answer.option_id, "")).startswith("allow")
         kept = None
         if answer.holds != "once" and self._books is not None:
@@ -171,19 +171,19 @@ class Gate:
         return self._noted(how, call, options, Decision(allowed, answer.option_id, by))
 
     def _remembered(self, call: Call) -> Remembered | None:
-        """An allowance as it would be kept."""
+        """Return the answer that allowing this call would store."""
         policy = self.policy
         return remember(call, True, cwd=policy.cwd, home=policy.home, since=0.0, links=policy.links)
 
     async def serve(self, call: Call) -> str:
-        """Whether we may do this for the agent: empty, or why not.
+        """Decide whether we may do this for the agent. Returns an empty text, or why not.
 
-        What was allowed in this turn needs no second word, and reading is what the profile's `client.fs` is for: it is
-        refused by a rule only.
+        What was allowed in this turn needs no second question. Reading is governed by the profile's `client.fs`: here
+        only a rule refuses it.
         """
         verdict = self._judged(call)
         if verdict.answer == "ask" and verdict.is_default and (by := self._is_granted(call)):
-            if call.get("kind") != READ:  # an agent reads so often that nobody would find anything else on record
+            if call.get("kind") != READ:  # agents read so often that the record would be useless
                 self._noted("service", call, [], Decision(True, None, by), is_grant=False)
             return ""
         if verdict.answer == "ask" and self._ask is not None:
@@ -193,7 +193,8 @@ class Gate:
         return "" if decision.allowed else f"denied: {decision.by}"
 
     def passed(self, call: Call, *, by: str = "") -> str:
-        """A tool call ran, and nobody was asked: by which rule it should have been, or empty when all is well.
+        """Return the rule by which a call that ran without a question should have been asked about; empty if it was
+        fine.
 
         `by` says why it should not have run at all.
         """
@@ -204,7 +205,7 @@ class Gate:
         return by or verdict.by
 
     def new_turn(self) -> None:
-        """What was allowed before is not allowed again."""
+        """Forget what was allowed in the last turn."""
         self._granted.clear()
 
     def _concluded(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
@@ -223,7 +224,7 @@ class Gate:
         return decision
 
     def _is_granted(self, call: Call) -> str:
-        """By what it is; empty when it is not."""
+        """Return what allows it, or an empty text."""
         if call.get("kind") == READ:
             return "client.fs"
         about = self.about(call)
@@ -235,12 +236,12 @@ class Gate:
         return f"your earlier answer: {kept}" if kept else ""
 
     def _judged(self, call: Call) -> Verdict:
-        """What the policy says of a question, whose call is nobody else's and stays what it is."""
+        """Judge a question whose call has no other user and does not change."""
         self._latest = (call, self.about(call))
         return judge(self.policy, *self._latest)
 
     def about(self, call: Call) -> Subject:
-        """What a call is about, in this session."""
+        """Return the subject of a call in this session."""
         if self._latest is not None and self._latest[0] is call:
             return self._latest[1]
         return subject(call, cwd=self.policy.cwd, home=self.policy.home, links=self.policy.links)

@@ -2,11 +2,11 @@
 How a rule's globs match: names and titles, paths, and commands. Pure.
 
 All match as `fnmatchcase` does, with two differences. In a path `*` stays within one directory and `**` crosses them
-(also none: `src/**` is `src` too). In a command that is to be *allowed*, no wildcard stands for a character by which a
-shell begins another command, redirects or substitutes: `git *` is no `git status; rm -rf /`, and `git log | *` is a
-pipe of two commands and not of three. Whoever means an operator writes it out.
+(also none: `src/**` includes `src`). In a command to *allow*, no wildcard matches a character with which a shell begins
+another command, redirects or substitutes: `git *` does not match `git status; rm -rf /`, and `git log | *` matches a
+pipe of two commands and not of three. A rule that means an operator writes it out.
 
-To *deny*, or ask, a glob need only match one command among several (`commandparts`).
+To *deny* or ask, a glob need only match one command among several (`parts`).
 """
 
 import posixpath
@@ -17,21 +17,21 @@ from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
 from itertools import chain
 
-# The commands in a command, as far as a rule that denies or asks looks for them. Pure.
+# The commands within a command, as a rule that denies or asks looks for them.
 #
-# One among several, in a subshell, behind variables and redirections, by the name of the program wherever that lies,
-# run by another program (`sudo -n`, `timeout 5`, `xargs`), or in the script of `sh -c`. Which words are options of that
-# other program nobody here knows, so each word after it may begin the command: that finds too much, which is right for
-# a "no".
+# One among several, in a subshell, behind variables and redirections, by the name of the program in any directory, run
+# by another program (`sudo -n`, `timeout 5`, `xargs`), or in the script of `sh -c`. Which words are options of that
+# other program is unknown, so each word after it may begin the command: that finds too much, which is right for a
+# denial.
 #
-# It is a seat belt and no wall: a script, an alias or `python -c` gets around it.
+# This is a safety net, not a wall: a script, an alias or `python -c` gets around it.
 
 
 _BETWEEN = re.compile(r"[;&|<>`()\n\r]|\$\(")
 _REDIRECTION = re.compile(r"(?<![0-9])[0-9]{0,3}(?:&>>?|<>|>>|>\||<<<?|[<>])&?[ \t]*(?![(<>&|])[^\s;&|<>()`]+")
 _ASSIGNMENT = re.compile(r"\w+\+?=.*", re.DOTALL)
 _KEYWORDS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "!", "{", "}", "coproc"})
-# Programs that run what they are given as words.
+# Programs that run a command given as words.
 _RUNNERS = {
     "sudo", "doas", "pkexec", "su", "runuser", "sg", "env", "exec", "command", "builtin", "eval", "nohup", "nice",
     "ionice", "chrt", "taskset", "timeout", "time", "stdbuf", "setsid", "xargs", "parallel", "busybox", "toybox",
@@ -41,13 +41,13 @@ _RUNNERS = {
 }  # fmt: skip
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"})
 _SCRIPT_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
-_MOST = 64 * 1024  # characters of a command that are looked at so closely, which is slow
-_WORDS = 100  # after a runner, where the command it runs may begin
+_MOST = 64 * 1024  # characters of a command that are inspected this closely, because it is slow
+_WORDS = 100  # words after a runner where its command may begin
 _DEPTH = 6  # scripts in scripts
 
 
 def parts(text: str, *, depth: int = _DEPTH) -> Iterator[str]:
-    """Each command in a command, its words with one blank between."""
+    """Yield each command in a command, its words separated by one blank."""
     for part in _pieces(text):
         words = part.split()
         yield from _readings(words, len(part))
@@ -71,7 +71,7 @@ def _has_quotes(part: str) -> bool:
 
 
 def _unquoted(text: str) -> list[str]:
-    """Its words as a shell cuts them, none where a quote is left open."""
+    """Split into words as a shell does; empty if a quote is left open."""
     try:
         return shlex.split(text[:_MOST])
     except ValueError:
@@ -79,7 +79,7 @@ def _unquoted(text: str) -> list[str]:
 
 
 def _readings(words: list[str], size: int) -> Iterator[str]:
-    """The command itself, and where it runs another, what that may be."""
+    """Yield the command itself, and, if it runs another, all candidates for that."""
     bare = _bare(words)
     if not bare:
         return
@@ -90,7 +90,7 @@ def _readings(words: list[str], size: int) -> Iterator[str]:
 
 
 def _bare(words: list[str]) -> list[str]:
-    """Without keywords and assignments before it."""
+    """Remove keywords and assignments before it."""
     begin = 0
     while begin < len(words) and (words[begin] in _KEYWORDS or _ASSIGNMENT.fullmatch(words[begin])):
         begin += 1
@@ -98,14 +98,14 @@ def _bare(words: list[str]) -> list[str]:
 
 
 def _named(words: list[str]) -> Iterator[str]:
-    """As it is written, and by the name of its program alone."""
+    """Yield the command as written, and with the bare name of its program."""
     yield " ".join(words)
     if name := posixpath.basename(words[0]):
         yield " ".join([name, *words[1:]])
 
 
 def _scripts(words: list[str]) -> Iterator[str]:
-    """What may be a script that one of the words runs: after `sh … -c` any word, else one that is several."""
+    """Yield words that may be a script: after `sh … -c` every word, otherwise words with blanks in them."""
     is_run, is_shell, is_script = False, False, False
     for word in words:
         if is_script or (is_run and len(word.split()) > 1):
@@ -129,13 +129,13 @@ def in_text(globs: Sequence[str], text: str) -> bool:
 
 
 def in_path(globs: Sequence[str], path: str) -> bool:
-    """All are absolute and without `.` and `..`; the empty path, of which nothing is known, never matches."""
+    """Whether a path matches. Paths are absolute and without `.` and `..`; the empty (unknown) path never matches."""
     steps = path.split("/")
     return bool(path) and any(_walks(glob.split("/"), steps) for glob in globs)
 
 
 def is_allowed(globs: Sequence[str], readings: Sequence[str]) -> bool:
-    """`readings` are the ways to write one and the same command: as it stands, and its script where a shell runs it."""
+    """Whether a command matches. `readings` are ways to write it: as it stands, and its script if a shell runs it."""
     return any(_strict(glob).fullmatch(reading) for glob in globs for reading in readings)
 
 
@@ -145,13 +145,13 @@ def is_caught(globs: Sequence[str], readings: Sequence[str]) -> bool:
 
 
 def script(argv: Sequence[str]) -> str | None:
-    """What `bash -lc SCRIPT` runs; None for any other command."""
+    """Return the script that `bash -lc SCRIPT` runs; None for any other command."""
     is_shell = len(argv) == 3 and _SHELL.fullmatch(argv[0]) and _SCRIPT.fullmatch(argv[1])
     return argv[2].strip() if is_shell else None
 
 
 def _walks(glob: Sequence[str], steps: Sequence[str]) -> bool:
-    """Greedy, and back to the latest `**` where it fails: never more than the product of both lengths."""
+    """Match greedily, and return to the latest `**` on failure: at most the product of both lengths."""
     at, place, star, seen = 0, 0, -1, 0
     while place < len(steps):
         if at < len(glob) and glob[at] == "**":
@@ -168,7 +168,8 @@ def _walks(glob: Sequence[str], steps: Sequence[str]) -> bool:
 
 @cache
 def _strict(glob: str) -> re.Pattern[str]:
-    """Each inner piece is taken where it first fits, as `fnmatch` does: no command makes this slow."""
+    """Compile a glob. Each inner piece matches where it first fits, as in `fnmatch`, so that no command makes this
+    slow."""
     pieces = [""]
     for token in _TOKEN.findall(glob.strip()):
         if token.startswith("*"):
@@ -191,21 +192,21 @@ def _one(token: str) -> str:
 
 @lru_cache(maxsize=4)
 def _each(text: str) -> tuple[str, ...]:
-    """The parts once each, cut once for all the rules that are asked about one call."""
+    """Return the distinct parts, cached for all the rules that are asked about one call."""
     return tuple(dict.fromkeys(chain([text], parts(text))))
 
 
-# Directories that are reached through a link, and the two ways to spell what lies in them. Pure.
+# Directories that are reached through a link, and the two ways to spell the paths in them.
 #
-# A session's directories are spelled as the user spelled them; rules about files are about what these really are. Which
-# lead through links was looked up when the launch began (`links`).
+# A session's directories are spelled as the user spelled them; rules about files use the real paths. Which directories
+# are links was looked up when the launch began (`links`).
 
 
-Links = tuple[tuple[str, str], ...]  # a directory as it is spelled, and what it really is
+Links = tuple[tuple[str, str], ...]  # a directory as spelled, and its real path
 
 
 def real(path: str, links: Links) -> str:
-    """The path without those links; the longest spelling that it begins with counts."""
+    """Return the path without those links; the longest matching spelling counts."""
     for spelled, truly in sorted(links, key=lambda link: -len(link[0])):
         if (below := within(path, spelled)) is not None:
             return _joined(truly, below)
@@ -213,7 +214,7 @@ def real(path: str, links: Links) -> str:
 
 
 def spellings(path: str, links: Links) -> Iterator[str]:
-    """A real path, and how else it may be spelled."""
+    """Yield the spellings of a real path."""
     yield path
     for spelled, truly in links:
         if (below := within(path, truly)) is not None:
@@ -221,7 +222,7 @@ def spellings(path: str, links: Links) -> Iterator[str]:
 
 
 def within(path: str, directory: str) -> str | None:
-    """What follows the directory in the path; None where that is elsewhere, or cannot be told.
+    """Return the part of the path after the directory; None if it lies elsewhere, or is unknown.
 
     Both are absolute and without `..`.
     """

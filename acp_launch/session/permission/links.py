@@ -1,4 +1,4 @@
-"""Which directories of a launch are reached through links, and what they really are."""
+"""The directories of a launch that are reached through links, and their real paths."""
 
 import os
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ from acp_launch.session.permission.globs import Links
 
 
 def of_launch(plan: LaunchPlan, home: str) -> Links:
-    """`home` is what `~` stands for; empty where nobody knows."""
+    """Return the links of a launch. `home` is what `~` stands for; empty if unknown."""
     return links(map(str, (plan.project, plan.cwd, *plan.additional_directories, *([home] if home else []))))
 
 
 def links(directories: Iterable[str]) -> Links:
-    """Those of the directories that are not what they are called."""
+    """Return those of the directories whose real path differs."""
     named = ((directory, os.path.realpath(directory)) for directory in dict.fromkeys(directories))
     return tuple((spelled, truly) for spelled, truly in named if spelled != truly)

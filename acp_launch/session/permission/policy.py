@@ -1,23 +1,24 @@
 """
-Policy, and a tool call → allow, deny or ask, and by which rule: a pure function (ACP v1 "Requesting permission").
+The decision about a tool call: policy and call → allow, deny or ask, and by which rule (ACP v1 "Requesting
+permission").
 
-Who decides, the first that has something to say:
+Pure. The first of these that applies decides:
 
 1. `--approve none` denies everything.
-2. A `deny` rule of the profile, where it is the first rule that matches: it stands against `--approve all` too.
-3. `--approve all` allows; `--approve reads` allows what is of kind read or search, and nothing else unasked.
-4. What the person answered before, to be kept (`Remembered`); the latest such answer.
-5. The first rule of the profile that matches, and `permissions.default` where none does.
+2. A `deny` rule of the profile, if it is the first rule that matches: it overrides `--approve all` too.
+3. `--approve all` allows; `--approve reads` allows calls of kind read or search, and nothing else without a question.
+4. The user's remembered answers (`Remembered`); the latest one that matches.
+5. The first rule of the profile that matches, and `permissions.default` if none does.
 
-A call is judged as it is known: merged with all that was told of it before (C-56). One without a kind is of kind
-`other` and of no kind that sounds harmless; and what sounds harmless is believed only where the user wrote it down
-(docs/agents.md: plans are approved as `switch_mode`, URLs as `fetch`). What says that it reads, and runs a command or
-brings a change, is of those kinds too: a rule that allows must allow them all, and one that does not needs one.
+A call is judged with everything that is known: merged with earlier updates (C-56). A call without a kind is of kind
+`other`, never of a harmless kind; and a harmless kind is trusted only if the user wrote it down (docs/agents.md: plans
+are approved as `switch_mode`, URLs as `fetch`). A call that claims to read, but runs a command or brings a change, is
+of those kinds too: a rule that allows must allow them all, and a rule that denies needs to name one.
 
-An option is chosen by its kind, never by its position: gemini lists `allow_always` first, qwen lists two
-`allow_once` (docs/agents.md). Denying selects a reject option; `cancelled` is not a denial, some agents abort the
-whole turn on it (C-64), so it is used only when nothing can be rejected. Allowing prefers `allow_once`: a remembered
-choice lives in the agent, beyond any later policy.
+An option is chosen by its kind, never by its position: gemini lists `allow_always` first, qwen lists two `allow_once`
+(docs/agents.md). Denying selects a reject option; `cancelled` is not a denial, and some agents abort the whole turn on
+it (C-64), so it is used only if nothing can be rejected. Allowing prefers `allow_once`: a choice that the agent
+remembers is beyond any later policy.
 """
 
 import re
@@ -33,8 +34,7 @@ from acp_launch.session.permission.globs import Links, in_path, in_text, is_allo
 from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, command, likeness, paths, subject
 from acp_launch.session.person import Holds
 
-# Answers that are to hold for more than this once: for how long, which tool calls one holds for, and how one is made of
-# a call. Pure.
+# Answers that hold longer than once: how long, and for which tool calls.
 
 
 READS = frozenset({"read", "search"})  # not fetch, think or switch_mode: adapters hide real decisions behind those
@@ -49,9 +49,10 @@ _ENDS = re.compile(
 
 
 def holds(kind: str, name: str) -> Holds:
-    """
-    For how long an answer lives, by the kind of its option and by what the agent calls it. Agents call "always" what
-    they forget when they end, so it is for good only where the name says so, and names no end.
+    """Return how long an answer holds, from the kind and the name of its option.
+
+    Agents call options "always" that they forget when they end, so an answer is permanent only if the name says so, and
+    names no end.
     """
     if not kind.endswith("_always"):
         return "once"
@@ -60,12 +61,12 @@ def holds(kind: str, name: str) -> Holds:
 
 
 class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """
-    An answer that was given to be kept, and the call it was given to: it holds for calls that are the same in kind,
-    tool, command, place, address and what else of the input counts (`likeness`), and name no other file. The title
-    counts where the tool has no name, or where nothing else says what would be done. `input` is None for an answer that
-    is no answer any more, unless it was a no: from before inputs counted, or before anybody was told that it is kept.
-    `session` is the one it holds in, by our name; None for good.
+    """A stored answer, and the call it was given to.
+
+    It holds for calls with the same kind, tool, command, directory, address and other input that counts (`likeness`),
+    which name no other file. The title counts if the tool has no name, or if nothing else says what would be done.
+    `input` is None for an outdated answer, which only holds if it was a no: from before inputs counted, or before users
+    were told that an answer is permanent. `session` is the one it holds in, by our name; None if it is permanent.
     """
 
     answer: Literal["allow", "deny"]
@@ -90,7 +91,7 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def covers(kept: Remembered, about: Subject, input: str) -> bool:
     """Whether an answer holds for this call; `input` is its `likeness`."""
-    is_no = kept.answer == "deny"  # given before we knew where an agent names its tools, it holds for any
+    is_no = kept.answer == "deny"  # given before we knew where an agent names its tools: it holds for any
     return (
         kept.kind == about.kind
         and (kept.tool == about.tool or (is_no and not kept.tool))
@@ -107,7 +108,8 @@ def covers(kept: Remembered, about: Subject, input: str) -> bool:
 def serves(kept: Remembered, about: Subject, *, cwd: str) -> bool:
     """Whether an answer to a call of the agent's also holds for the file or command that we serve to carry it out.
 
-    That comes without the agent's title and tool: its kind, its file or its command in the same place have to do.
+    That request comes without the agent's title and tool: its kind, its file or its command in the same directory must
+    do.
     """
     if kept.answer != "allow" or kept.is_outdated or kept.kind != about.kind or about.addresses:
         return False
@@ -121,11 +123,10 @@ def serves(kept: Remembered, about: Subject, *, cwd: str) -> bool:
 def remember(
     call: dict[str, Any], allowed: bool, *, cwd: str, home: str, since: float, links: Links = ()
 ) -> Remembered | None:
-    """
-    The answer as it may be kept; None for a call that does not say enough to be known again.
+    """Return the answer to store; None for a call that does not say enough to be recognized again.
 
-    Allowing a change of mode is never kept: every plan is another, and they all look alike. The name of a tool alone
-    says nothing: without an input, or a title of a call whose kind is said, there is nothing to know it by.
+    Allowing a change of mode is never stored: every plan is different, and they all look alike. The name of a tool
+    alone is not enough: without an input, or a title of a call with a kind, nothing identifies the call.
     """
     about = subject(call, cwd=cwd, home=home, links=links)
     is_clear = UNKNOWN not in (*about.paths, *about.directories) and all(about.commands)
@@ -166,9 +167,10 @@ DENY = ("reject_once", "reject_always")
 
 
 class Policy(Struct, frozen=True):
-    """
+    """The rules of one launch.
+
     `default` and `rules` from the profile, `approve` from the command line; `cwd` is the session's. An allow rule about
-    commands is about those that are run there, or in `further` directories, and below.
+    commands is about those that run there, or in `further` directories, and below.
     """
 
     default: Approval
@@ -177,18 +179,19 @@ class Policy(Struct, frozen=True):
     remembered: tuple[Remembered, ...] = ()  # the oldest first
     cwd: str = "/"
     further: tuple[str, ...] = ()
-    home: str = ""  # what `~` stands for; without it no rule allows such a path
+    home: str = ""  # the meaning of `~`; without it no rule allows such a path
     links: Links = ()  # of the session's directories and the home
-    session: str = ""  # by our name: whose answers hold besides those that hold for good
+    session: str = ""  # by our name; its answers hold besides the permanent ones
 
     @property
     def kept(self) -> tuple[Remembered, ...]:
-        """The answers that hold here, the oldest first."""
+        """Return the answers that hold here, the oldest first."""
         return tuple(answer for answer in self.remembered if answer.session in (None, self.session))
 
 
 class Verdict(Struct, frozen=True):
-    """`by` says who decided, for people; `origin` where that is written; `is_default` when no rule had a say."""
+    """The decision. `by` names its cause for the user; `origin` is where that is written; `is_default`: no rule
+    matched."""
 
     answer: Approval
     by: str
@@ -199,14 +202,14 @@ class Verdict(Struct, frozen=True):
 def policy(
     plan: LaunchPlan, *, approve: Approve | None = None, remembered: tuple[Remembered, ...] = (), home: str = ""
 ) -> Policy:
-    """The policy of one launch."""
+    """Return the policy of one launch."""
     further = (str(plan.project), *map(str, plan.additional_directories))
     linked = links.of_launch(plan, home)
     return Policy(plan.permission, approve, plan.rules, remembered, str(plan.cwd), further, home, linked)
 
 
 def judge(policy: Policy, call: dict[str, Any], about: Subject | None = None) -> Verdict:
-    """Allow, deny or ask, for a tool call with all that is known of it; `about` is its subject, where that is known."""
+    """Judge a tool call with all that is known of it: allow, deny or ask. `about` is its subject, if known."""
     if policy.approve == "none":
         return Verdict("deny", "--approve none")
     about = about or _about(policy, call)
@@ -227,13 +230,13 @@ def _about(policy: Policy, call: dict[str, Any]) -> Subject:
 
 
 def _kept(policy: Policy, call: dict[str, Any], about: Subject) -> Remembered | None:
-    """The latest answer that holds for this call."""
+    """Return the latest answer that holds for this call."""
     input = likeness(call, about) if policy.remembered else NOTHING
     return next((kept for kept in reversed(policy.kept) if covers(kept, about, input)), None)
 
 
 def considered(policy: Policy, call: dict[str, Any]) -> Iterator[tuple[RulePlan, str]]:
-    """Every rule up to the first that matches, and why it does not; the empty text for the one that does."""
+    """Yield every rule up to the first that matches, and why it does not match; an empty text for the one that does."""
     about = _about(policy, call)
     for rule in policy.rules:
         why = _mismatch(policy, rule, about)
@@ -250,7 +253,7 @@ def _approved(policy: Policy, about: Subject) -> Verdict:
 
 
 def _mismatch(policy: Policy, rule: RulePlan, about: Subject) -> str:
-    """Why the rule does not match, continuing "no match: "; empty when it does."""
+    """Return why the rule does not match, continuing "no match: "; empty if it does."""
     match = rule.match
     if why := _other_kind(rule, about):
         return why
@@ -273,7 +276,7 @@ def _other_kind(rule: RulePlan, about: Subject) -> str:
         return f"its kind is {about.kind or 'not said'}"
     beyond = [act for act in ("execute", "edit") if act in acts and not in_text(globs, act)]
     if rule.match.command and RUNS in beyond:
-        beyond.remove(RUNS)  # the rule says which
+        beyond.remove(RUNS)  # the rule names it
     if rule.answer != "allow" or not beyond:
         return ""
     return f"its kind is {about.kind}, and it {ACTS[beyond[0]]}"
@@ -291,7 +294,7 @@ def _other_paths(policy: Policy, rule: RulePlan, about: Subject) -> str:
     if outside:
         return f"no glob matches {_listed(outside)}"
     if (about.commands or about.kind == RUNS) and not (rule.match.command or rule.match.kind):
-        return "it runs a command, and the rule speaks of files only"
+        return "it runs a command, and the rule is only about files"
     return ""
 
 
@@ -311,7 +314,7 @@ def _other_commands(rule: RulePlan, about: Subject) -> str:
 
 
 def _elsewhere(policy: Policy, rule: RulePlan, about: Subject) -> str:
-    """`npm test` is another command in another directory."""
+    """Return why the command's directory does not match. `npm test` is a different command in another directory."""
     if rule.answer != "allow" or not rule.match.command:
         return ""
     roots = [real(root, policy.links) for root in (policy.cwd, *policy.further)]
@@ -320,14 +323,13 @@ def _elsewhere(policy: Policy, rule: RulePlan, about: Subject) -> str:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    return ", ".join(path or "a path that cannot be told" for path in paths)
+    return ", ".join(path or "an unreadable path" for path in paths)
 
 
 def choose(allow: bool, options: Sequence[Any], always: bool = False) -> str | None:
-    """
-    The id of the option to select, or None when none of that kind was offered.
+    """Return the id of the option to select, or None if none of that kind was offered.
 
-    `always` prefers one that the agent itself is to remember.
+    `always` prefers one that the agent itself remembers.
     """
     offered: dict[str, object] = {}
     for option in options:

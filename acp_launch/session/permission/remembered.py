@@ -1,12 +1,12 @@
 """
-The answers a person wants kept, for one profile in one project: a small file for the user alone.
+The user's remembered answers, for one profile in one project: a small private file.
 
-It is replaced whole, under a lock, so ten runs may keep answers at once and each may be killed at any instant: what
-was kept stays, and nobody ever reads half of it. A file that is not what was written is refused and left where it is:
-a "no" that got lost must not become a question again without a word. No secret is ever part of one.
+It is replaced whole, under a lock, so that ten runs may add answers at once and each may be killed at any instant:
+stored answers stay, and no process reads half of them. A file that we did not write in this form is refused and left in
+place: a lost "no" must not silently become a question again. An answer never contains a secret.
 
-Older files are taken: of version 1, where inputs did not count, and of version 2, where "always" was kept whatever the
-agent had said about how long it holds. What was allowed then is listed, and allows nothing any more.
+Older files are accepted: of version 1, where inputs did not count, and of version 2, where "always" was stored whatever
+the agent said about its duration. What was allowed then is listed, but allows nothing any more.
 """
 
 import shlex
@@ -26,7 +26,7 @@ from acp_launch.session.permission.policy import Remembered
 
 VERSION = 3
 TAKEN = (1, 2, VERSION)
-PATIENCE = 5.0  # seconds for the writes of others; each takes some milliseconds
+PATIENCE = 5.0  # seconds to wait for other writers; each takes some milliseconds
 MOST = 1000  # answers of one profile
 LONGEST = 64 * 1024  # bytes of one answer
 _SIZE = MOST * LONGEST + 64 * 1024  # bytes of a file
@@ -35,7 +35,7 @@ Answers = tuple[Remembered, ...]
 
 
 class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
-    """The file. `project` and `profile` say whose it is to whoever looks into it."""
+    """The file. `project` and `profile` tell its reader whose it is."""
 
     version: int
     project: str
@@ -44,8 +44,8 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Shelf(Struct, frozen=True):
-    """Whose answers: of `profile` in `project`, below the user's `state` directory. `called` is how a command names it,
-    where that is another name."""
+    """The owner of answers: `profile` in `project`, below the user's `state` directory. `called` is its name in
+    commands, if different."""
 
     state: Path
     project: str
@@ -59,7 +59,7 @@ class Shelf(Struct, frozen=True):
 
 
 def load(shelf: Shelf) -> Answers:
-    """What was kept, the oldest first.
+    """Return the stored answers, the oldest first.
 
     Raises:
         StateError: the file cannot be read, or is damaged.
@@ -69,31 +69,32 @@ def load(shelf: Shelf) -> Answers:
 
 
 def _may_be_there(shelf: Shelf) -> bool:
-    """By the readable part of its name: the rest needs OpenSSL, and most profiles have no such file."""
+    """Whether the file may exist, by the readable part of its name: the rest needs OpenSSL, and most profiles have no
+    file."""
     begin = f"{of_profile(shelf.profile)}-"
     try:
         return any(file.name.startswith(begin) for file in (shelf.state / "permissions").iterdir())
     except FileNotFoundError:
         return False
-    except OSError:  # reading it says what is wrong
+    except OSError:  # reading it reports the fault
         return True
 
 
 def keep(shelf: Shelf, answer: Remembered) -> None:
-    """Keep an answer, in the place of an earlier one to the same call.
+    """Store an answer, replacing an earlier one to the same call.
 
     Raises:
-        StateError: it cannot be kept; nothing was changed.
+        StateError: it cannot be stored; nothing was changed.
     """
     _check(answer)
     _change(shelf, lambda answers: (*(each for each in answers if not _is_same(each, answer)), answer))
 
 
 def forget(shelf: Shelf, numbers: Collection[int] | None = None) -> Answers:
-    """Forget the answers with these numbers, counted from 1 as `load` gives them, or all; gives those.
+    """Forget the answers with these numbers, counted from 1 in the order of `load`, or all. Returns them.
 
     Raises:
-        StateError: there is none with such a number, or the file cannot be read or written; nothing was changed.
+        StateError: a number does not exist, or the file cannot be read or written; nothing was changed.
     """
     gone: list[Remembered] = []
 
@@ -116,11 +117,11 @@ def _check(answer: Remembered) -> None:
     try:
         content = msgspec.json.encode(answer)
     except UnicodeEncodeError:  # half an emoji
-        raise StateError("the answer is not kept: what it is about is not valid Unicode", fix=fix) from None
+        raise StateError("cannot remember the answer: its call is not valid Unicode", fix=fix) from None
     if len(content) > LONGEST:
-        raise StateError(f"the answer is not kept: what it is about takes {len(content):,} bytes", fix=fix)
+        raise StateError(f"cannot remember the answer: its call takes {len(content):,} bytes", fix=fix)
     if redactor.raw_json(content) != content:
-        raise StateError("the answer is not kept: what it is about holds a secret", fix=fix)
+        raise StateError("cannot remember the answer: its call holds a secret", fix=fix)
 
 
 def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
@@ -131,7 +132,7 @@ def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
             after = change(before)
             if len(after) > MOST:
                 fix = ours("permission", "forget", shelf.called or shelf.profile, "N")
-                raise StateError(f'"{shelf.profile}" has {MOST} remembered answers, and there is no room', fix=fix)
+                raise StateError(f'"{shelf.profile}" has {MOST} remembered answers, the most there can be', fix=fix)
             if after != before:
                 _write(shelf, after)
 
@@ -149,12 +150,12 @@ def _read(shelf: Shelf) -> Answers:
 
 
 def _old(answer: Remembered) -> Remembered:
-    """A no stands; an allowance was given by somebody who was not told that it is for good."""
+    """Outdate an allowance. A no stays; an allowance was given before users were told that it is permanent."""
     return msgspec.structs.replace(answer, input=None) if answer.answer == "allow" else answer
 
 
 def _write(shelf: Shelf, answers: Answers) -> None:
-    for left in shelf.file.parent.glob(f".{shelf.file.name}.*"):  # by a writer that was killed; we hold the lock
+    for left in shelf.file.parent.glob(f".{shelf.file.name}.*"):  # left by a writer that was killed; we hold the lock
         left.unlink(missing_ok=True)
     content = msgspec.json.encode(_Kept(VERSION, shelf.project, shelf.profile, answers))
     replace(shelf.file, msgspec.json.format(content, indent=1) + b"\n")
@@ -175,14 +176,16 @@ def _explained(shelf: Shelf) -> Iterator[None]:
 
 
 def _explanation(file: Path, fault: Exception) -> StateError:
-    aside = f"mv {shlex.quote(str(file))} {shlex.quote(f'{file}.damaged')}, and answer anew"
+    aside = f"mv {shlex.quote(str(file))} {shlex.quote(f'{file}.damaged')}, and answer again"
     if isinstance(fault, Unfit):
-        return StateError(f"the remembered answers cannot be used: {file} {fault}", fix=aside)
+        return StateError(f"cannot use the remembered answers: {file} {fault}", fix=aside)
     if isinstance(fault, TimeoutError):
-        return StateError(f"others kept the remembered answers in {file} for {PATIENCE:g} s", fix="try again")
+        return StateError(
+            f"the remembered answers in {file} are in use by another process ({PATIENCE:g} s)", fix="try again"
+        )
     if isinstance(fault, OSError):
         reason = (fault.strerror or str(fault)).lower()
         fix = f"check the owner, the mode and the free space of {shlex.quote(str(file.parent))}"
-        return StateError(f"the remembered answers in {file} cannot be read or written: {reason}", fix=fix)
+        return StateError(f"cannot read or write the remembered answers in {file}: {reason}", fix=fix)
     why = "not UTF-8" if isinstance(fault, UnicodeDecodeError) else str(fault)
     return StateError(f"the remembered answers in {file} are damaged: {why}", fix=aside)

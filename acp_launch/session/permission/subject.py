@@ -1,10 +1,12 @@
 """
-What a tool call is about, as far as it says: its kind, tool, title, files, commands and addresses. Pure.
+The subject of a tool call, as far as it says: its kind, tool, title, files, commands and addresses. Pure.
 
-A call is JSON of the agent's making, so every member may be missing, or of any type. What seems to name a file or a
-command and cannot be read counts as one that no rule allows. Nothing is looked up: a path is taken as it is written,
-without `.` and `..`. Where links lead, only the file system knows; those that the session's own directories are reached
-through are given.
+A call is JSON from the agent, so every member may be missing, or of any type. A member that seems to name a file or a
+command, but cannot be read, counts as one that no rule allows. Nothing is looked up: a path is taken as written,
+without `.` and `..`. Links are not resolved, except those through which the session's own directories are reached,
+which are given.
+
+`subject` reads a call; `likeness` is the digest that identifies the rest of its input for a remembered answer.
 """
 
 import json
@@ -22,14 +24,14 @@ from acp_launch.protocol import acp
 from acp_launch.session.permission.globs import Links, real, script
 from acp_launch.session.state import tool
 
-UNKNOWN = ""  # a path that cannot be told; no glob matches it
-_DEPTH = 12  # of what is looked through
-# As agents and MCP servers call them, without case, `_` and `-`.
+UNKNOWN = ""  # an unreadable path; no glob matches it
+_DEPTH = 12  # levels of the input that are searched
+# The names that agents and MCP servers use, without case, `_` and `-`.
 PATHS = re.compile(
     "(?:abs|absolute|dir|file|notebook|target|relative|relativeworkspace|old|new|move|source|destination|from|to)?paths?"
     "|(?:target|source)?files?|filenames?|source|destination|src|dst|dest|dir|directory|(?:file)?uri"
 )
-DIRECTORIES = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # where a command is run
+DIRECTORIES = frozenset({"cwd", "workdir", "workingdir", "workingdirectory"})  # where a command runs
 COMMANDS = frozenset({"command", "cmd", "commandline"})
 ADDRESSES = frozenset({"url", "urls", "uri", "href", "address"})
 _CHANGES = frozenset(
@@ -39,10 +41,11 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:(?://|$)")
 
 
 class Subject(Struct, frozen=True):
-    """
-    `kind` is empty when the call has none. Paths are absolute; each command has one or more readings, or none.
-    `directories` are where commands are run, when that is said. `acts` are the kinds of what is done by all signs:
-    `execute` where a command is run, `edit` where a file changes.
+    """The subject of a call.
+
+    `kind` is empty if the call has none. Paths are absolute; each command has one or more readings, or none.
+    `directories` are where commands run, if known. `acts` are the kinds of all signs: `execute` if a command is run,
+    `edit` if a file changes.
     """
 
     kind: str
@@ -56,11 +59,11 @@ class Subject(Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """What is run, as it stands; empty when nothing is, or it cannot be told."""
+        """Return the command line as it stands; empty if there is none, or it is unreadable."""
         return "\n".join(readings[0] for readings in self.commands if readings)
 
     def includes(self, other: "Subject") -> bool:
-        """Whether the other names nothing that this does not."""
+        """Whether the other names nothing that this one does not."""
         return (
             set(other.paths) <= set(self.paths)
             and set(other.commands) <= set(self.commands)
@@ -69,9 +72,9 @@ class Subject(Struct, frozen=True):
 
 
 def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "", links: Links = ()) -> Subject:
-    """`call` is the tool call with everything that was said of it before; `cwd` is the session's.
+    """Return the subject of `call`, which is merged with earlier updates; `cwd` is the session's.
 
-    Whatever lies in a directory that `links` names is spelled as it really is.
+    A path in a directory that `links` names is replaced by its real path.
     """
 
     def absolute(paths: Iterable[str]) -> tuple[str, ...]:
@@ -93,19 +96,19 @@ def subject(call: dict[str, Any], *, cwd: str = "/", home: str = "", links: Link
 
 
 def paths(call: dict[str, Any], *, cwd: str = "/", home: str = "") -> tuple[str, ...]:
-    """The files a call names, absolute; `UNKNOWN` for one that cannot be told."""
+    """Return the absolute paths that a call names; `UNKNOWN` for an unreadable one."""
     return subject(call, cwd=cwd, home=home).paths
 
 
 def command(call: dict[str, Any]) -> str:
-    """The command a call runs, as it stands; empty when there is none, or it cannot be told."""
+    """Return the command line of a call as it stands; empty if there is none, or it is unreadable."""
     return subject(call).command
 
 
 def _members(value: Any, depth: int) -> Iterator[tuple[str, Any, dict[str, Any]]]:
-    """Every member in `value`: its key in plain letters, itself, and the mapping it is in."""
+    """Yield every member in `value`: its key in plain letters, itself, and its mapping."""
     if depth > _DEPTH:
-        yield "path", 0, {}  # who knows what else
+        yield "path", 0, {}  # deeper levels may hold anything
         return
     if isinstance(value, dict):
         for key, member in value.items():
@@ -118,7 +121,7 @@ def _members(value: Any, depth: int) -> Iterator[tuple[str, Any, dict[str, Any]]
 
 
 def plain(key: object) -> str:
-    """The name of a member, however somebody writes such names."""
+    """Return the name of a member without case, `_` and `-`."""
     return _plain(key if isinstance(key, str) else str(key))
 
 
@@ -136,7 +139,7 @@ def _acts(call: dict[str, Any], given: list[tuple[str, Any, dict[str, Any]]], co
 
 
 def _shown(call: dict[str, Any]) -> Iterator[str]:
-    """The files in what people see: the call's locations, and its diffs."""
+    """Yield the files that the user sees: the call's locations, and its diffs."""
     for location in map(acp.mapping, acp.sequence(call.get("locations"))):
         yield from _texts(location.get("path"))
     for content in map(acp.mapping, acp.sequence(call.get("content"))):
@@ -153,12 +156,12 @@ def _named(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """A text or a list of texts; what is a mapping speaks for itself, and nothing else can be told."""
+    """Yield a text or a list of texts. A mapping is searched by itself; anything else is unreadable."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, str):
             yield item
         elif not isinstance(item, dict | None):
-            yield "~?"  # nobody's home
+            yield "~?"  # an unknown home
 
 
 def _absolute(path: str, cwd: str, home: str) -> str:
@@ -182,7 +185,7 @@ def _run(given: list[tuple[str, Any, dict[str, Any]]]) -> Iterator[tuple[str, ..
 
 
 def _readings(value: Any, args: Any, env: Any) -> tuple[str, ...]:
-    """The ways to write a command, given as text or as words; none when it is neither."""
+    """Return the ways to write a command, given as text or as words; none if it is neither."""
     words, further = _words(value), _words(args)
     typed = _assignments(env)
     if not words or further is None or typed is None:
@@ -202,7 +205,7 @@ def _words(value: Any) -> list[str] | None:
 
 
 def _assignments(env: Any) -> list[str] | None:
-    """The variables a command is given, as they would be typed before it: they may change what it does."""
+    """Return a command's variables, as typed before it: they may change what it does."""
     if not isinstance(env, dict | list | None):
         return None
     entries = ((entry.get("name"), entry.get("value")) for entry in map(acp.mapping, acp.sequence(env)))
@@ -212,17 +215,17 @@ def _assignments(env: Any) -> list[str] | None:
     return [f"{name}={shlex.quote(value)}" for name, value in named]
 
 
-# What of a tool call's input must be the same for an answer that was kept to hold, besides what is understood. Pure.
+# The part of a call's input that must be the same for a remembered answer to hold, besides its subject.
 #
-# That is all of it, as a rule. What does nothing may differ: what a command is said to be for, how long it may take.
-# Who allowed a file to be read, edited or deleted allowed that file, whatever comes into it. Where there is no input,
-# and no kind that the title of a call says enough for, what the agent says of it counts: gemini tells the arguments of
-# a server's tool as text. Only a digest is kept: nobody knows what is in an input.
+# As a rule that is all of it. Members without effect may differ: the description of a command, its timeout. An answer
+# about reading, editing or deleting a file is about that file, whatever its content. Without an input, and without a
+# kind for which the title says enough, the agent's description counts: gemini sends the arguments of a server's tool as
+# text. Only a digest is stored, because an input may hold anything.
 
 
 NOTHING = ""  # no input, or nothing in it that counts
 _HARMLESS = frozenset({"timeout", "timeoutms", "timeoutseconds", "callid", "toolcallid", "turnid"})
-WORDS = frozenset({"description", "explanation"})  # about a command; elsewhere they may be what is sent
+WORDS = frozenset({"description", "explanation"})  # of a command; elsewhere they may be the content that is sent
 _FILES = frozenset({"read", "edit", "delete", "move"})
 _CONTENT = re.compile(  # of a file, and which part of it
     "(?:file)?(?:content|contents|text)|(?:old|new)(?:text|string|str|source|content)|(?:find|replace(?:ment)?)"
@@ -232,12 +235,12 @@ _CONTENT = re.compile(  # of a file, and which part of it
 
 
 def likeness(call: dict[str, Any], about: Subject) -> str:
-    """The same for two calls whose inputs come to the same."""
+    """Return the same digest for two calls with equivalent inputs."""
     given = call.get("rawInput")
-    if UNKNOWN in about.paths:  # perhaps nested without end; no answer to it is kept
+    if UNKNOWN in about.paths:  # perhaps nested without end; no answer to it is stored
         return "unknown"
     if given is None and about.kind in ("", "other") and call.get("status") in (None, "pending"):
-        given = _all_texts(call)  # later they are what came of the call
+        given = _all_texts(call)  # in later updates they are the call's results
     rest = _rest(given, about) if isinstance(given, dict) else given
     if rest in (None, {}, [], ""):
         return NOTHING
@@ -269,9 +272,9 @@ def _counts(key: object, value: object, about: Subject) -> bool:
         return True
     if _CONTENT.fullmatch(name):
         return False
-    return about.kind == "move" or not PATHS.fullmatch(name) or not _is_flat(value)  # a move: what goes where
+    return about.kind == "move" or not PATHS.fullmatch(name) or not _is_flat(value)  # a move: the order counts
 
 
 def _is_flat(value: object) -> bool:
-    """A path, or several: nothing else is in it."""
+    """Whether it is a path, or several, and nothing else."""
     return all(isinstance(item, str) for item in (value if isinstance(value, list) else [value]))

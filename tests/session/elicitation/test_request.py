@@ -265,7 +265,7 @@ def test_what_is_typed_becomes_a_value(schema: dict[str, Any], text: str, value:
         ({**TEXT, "pattern": "^[a-z]+$"}, "A", "must match ^[a-z]+$"),
         ({**TEXT, "pattern": "(a+)+$"}, "a" * 10_000 + "!", "takes too long to compare with (a+)+$"),
         (TEXT, "x" * (LONGEST + 1), "must have at most 100,000 characters, not 100,001"),
-        (TEXT, "\ud83d", "holds half a character"),
+        (TEXT, "\ud83d", "holds an incomplete character"),
         ({**TEXT, "format": "email"}, "me", "must be an e-mail address, such as me@example.com"),
         ({**TEXT, "format": "uri"}, "example.com", "must be a whole address, such as https://example.com"),
         ({**TEXT, "format": "uri"}, "http://[x", "must be a whole address, such as https://example.com"),
@@ -453,7 +453,7 @@ def test_any_schema_is_read_or_refused_and_any_text_is_judged(schema: dict[str, 
 
 
 MANY = [str(number) for number in range(200_000)]
-HOW_MANY = "has 200,000 entries, and no more than"
+HOW_MANY = "has 200,000 entries; at most"
 
 
 @pytest.mark.parametrize(
@@ -461,33 +461,33 @@ HOW_MANY = "has 200,000 entries, and no more than"
     [
         (
             {"properties": {name: {"type": "string"} for name in MANY}},
-            "requestedSchema: it has 200,000 fields, and no more than 200 are taken",
+            "requestedSchema: it has 200,000 fields; at most 200 are allowed",
         ),
-        ({"required": MANY}, f"requestedSchema: required {HOW_MANY} 200 are taken"),
-        ({"properties": {"a": {"type": "string", "enum": MANY}}}, f'the field "a": enum {HOW_MANY} 1,000 are taken'),
+        ({"required": MANY}, f"requestedSchema: required {HOW_MANY} 200 are allowed"),
+        ({"properties": {"a": {"type": "string", "enum": MANY}}}, f'the field "a": enum {HOW_MANY} 1,000 are allowed'),
         (
             {"properties": {"a": {"type": "string", "oneOf": [{"const": each, "title": each} for each in MANY]}}},
-            f'the field "a": oneOf {HOW_MANY} 1,000 are taken',
+            f'the field "a": oneOf {HOW_MANY} 1,000 are allowed',
         ),
         (
             {"properties": {"a": {"type": "array", "items": {"type": "string", "enum": MANY}, "default": MANY}}},
-            f'the field "a": items: enum {HOW_MANY} 1,000 are taken',
+            f'the field "a": items: enum {HOW_MANY} 1,000 are allowed',
         ),
         (
             {"title": "x" * 1001},
-            "requestedSchema: title has 1,001 characters, and no more than 1,000 are taken",
+            "requestedSchema: title has 1,001 characters; at most 1,000 are allowed",
         ),
         (
             {"properties": {"x" * 1001: {"type": "string"}}},
-            "the name of a field has 1,001 characters, and no more than 1,000 are taken",
+            "the name of a field has 1,001 characters; at most 1,000 are allowed",
         ),
         (
             {"properties": {"a": {"type": "string", "enum": ["x" * 1001]}}},
-            'the field "a": enum has 1,001 characters, and no more than 1,000 are taken',
+            'the field "a": enum has 1,001 characters; at most 1,000 are allowed',
         ),
         (
             {"properties": {"a": {"type": "string", "description": "x" * 20_001}}},
-            'the field "a": description has 20,001 characters, and no more than 20,000 are taken',
+            'the field "a": description has 20,001 characters; at most 20,000 are allowed',
         ),
     ],
     ids=["fields", "required", "enum", "oneOf", "anyOf", "title", "name", "option", "description"],
@@ -501,7 +501,7 @@ def test_what_nobody_would_fill_in_is_refused_before_it_is_looked_at(schema: dic
 def test_a_message_nobody_would_read_is_refused() -> None:
     with pytest.raises(Refusal) as caught:
         read(asked({}, message="x" * 20_001))
-    what = "the request: message has 20,001 characters, and no more than 20,000 are taken"
+    what = "the request: message has 20,001 characters; at most 20,000 are allowed"
     assert (caught.value.code, caught.value.message) == (-32602, what)
 
 

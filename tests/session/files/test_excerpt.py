@@ -43,7 +43,7 @@ def test_long_lines_are_passed_over_in_pieces_and_given_whole() -> None:
 def test_a_line_without_end_is_given_up() -> None:
     with pytest.raises(TooMuch) as raised:
         lines(io.BytesIO(bytes(65 * 1024)), 2, 1, 1024)
-    assert str(raised.value) == "the line that was asked for is beyond its first 64 KiB"
+    assert str(raised.value) == "the requested line is beyond its first 64 KiB"
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,7 @@ def test_a_model_is_set_by_the_removed_call_where_there_are_no_config_options() 
             '--set wbe=on: the agent offers no option "wbe"; did you mean "web"?',
             "use one of mode, web",
         ),
-        (None, wished("model=x"), "--set model=x: the agent offers nothing that can be set", "leave it out"),
+        (None, wished("model=x"), "--set model=x: the agent has no options to set", "leave it out"),
     ],
 )
 def test_what_the_agent_does_not_offer_is_an_error_that_says_who_wished_it(

@@ -121,7 +121,7 @@ def test_what_is_not_offered_is_said_with_what_is(option: str, value: str, messa
 
 
 def test_an_agent_without_options_says_that_it_has_none() -> None:
-    assert refused((), "mode") == ("the agent offers nothing that can be set", "leave it out")
+    assert refused((), "mode") == ("the agent has no options to set", "leave it out")
 
 
 def test_a_model_is_never_suggested_for_a_missing_mode() -> None:

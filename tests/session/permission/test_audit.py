@@ -158,7 +158,7 @@ def test_a_log_that_cannot_be_written_is_said_once_and_the_run_goes_on(tmp_path:
     log = audit(tmp_path, notes)
     for _ in range(3):
         record(log)
-    assert notes == [f"the permission log {log.file} cannot be written (File exists); the run goes on without it"]
+    assert notes == [f"cannot write the permission log {log.file} (File exists); the run continues without it"]
     (tmp_path / "log").unlink()
     record(log)
     assert len(lines(log)) == 1, "it is tried again"
@@ -253,8 +253,8 @@ def test_a_flood_is_counted_and_what_is_beyond_does_not_fill_the_disk(tmp_path: 
         **{"profile": "work", "project": "/p", "session": "s1", "how": "asked", "kind": "execute", "count": 0},
         "by": "permissions.rules[1]",
     }
-    assert beyond["title"] == f"{beyond['count']:,} more calls, which came too fast to be put on record"
-    assert notes == ["the agent asks faster than each call can be put on record: the permission log counts the rest"]
+    assert beyond["title"] == f"{beyond['count']:,} more calls, which came too fast to be logged"
+    assert notes == ["the agent asks too fast to log each call: the permission log counts the rest"]
 
 
 def test_after_a_flood_everything_is_on_record_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_after_a_flood_everything_is_on_record_again(tmp_path: Path, monkeypatch
     record(log, {**CALL, "title": "late"})
     assert [entry["title"] for entry in lines(log)] == [
         *("early 0", "early 1", "early 2"),
-        "7 more calls, which came too fast to be put on record",
+        "7 more calls, which came too fast to be logged",
         "late",
     ]
 

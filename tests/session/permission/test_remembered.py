@@ -115,7 +115,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(shelf: Shelf, content: str,
     keep(shelf, FIX)
     shelf.file.write_text(content)
     file = shelf.file
-    assert refusal(shelf) == (f"the remembered answers in {file} {what}", f"mv {file} {file}.damaged, and answer anew")
+    assert refusal(shelf) == (f"the remembered answers in {file} {what}", f"mv {file} {file}.damaged, and answer again")
     assert shelf.file.read_text() == content
 
 
@@ -131,7 +131,7 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(shelf: Shelf, content: str,
 def test_a_file_that_is_not_this_profiles_is_refused(shelf: Shelf, member: str, value: object, what: str) -> None:
     keep(shelf, FIX)
     shelf.file.write_text(json.dumps({**json.loads(shelf.file.read_text()), member: value}))
-    assert refusal(shelf)[0] == f"the remembered answers cannot be used: {shelf.file} {what}"
+    assert refusal(shelf)[0] == f"cannot use the remembered answers: {shelf.file} {what}"
 
 
 def test_a_file_from_before_inputs_counted_is_taken_and_what_it_allowed_is_answered_anew(shelf: Shelf) -> None:
@@ -161,7 +161,7 @@ def test_what_was_allowed_before_anybody_was_told_that_it_is_for_good_is_answere
 
 def test_what_is_no_file_is_refused(shelf: Shelf) -> None:
     shelf.file.mkdir(parents=True)
-    assert refusal(shelf)[0] == f"the remembered answers in {shelf.file} cannot be read or written: is a directory"
+    assert refusal(shelf)[0] == f"cannot read or write the remembered answers in {shelf.file}: is a directory"
 
 
 def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path / "state", "/p", "work")
     with pytest.raises(LaunchError) as caught:
         keep(shelf, FIX)
-    assert caught.value.message == f"the remembered answers in {shelf.file} cannot be read or written: file exists"
+    assert caught.value.message == f"cannot read or write the remembered answers in {shelf.file}: file exists"
     parent = shlex.quote(str(shelf.file.parent))
     assert caught.value.fix == f"check the owner, the mode and the free space of {parent}"
 
@@ -180,7 +180,7 @@ def test_an_answer_that_holds_a_secret_is_not_kept(shelf: Shelf, monkeypatch: py
     monkeypatch.setattr(remembered, "redactor", knowing)
     with pytest.raises(LaunchError) as caught:
         keep(shelf, replace(FIX, commands=("curl -H hunter2hunter2",)))
-    assert str(caught.value) == "the answer is not kept: what it is about holds a secret"
+    assert str(caught.value) == "cannot remember the answer: its call holds a secret"
     assert load(shelf) == () and redactor.is_empty
 
 
@@ -201,7 +201,7 @@ def test_there_is_an_end_to_what_is_kept(shelf: Shelf, monkeypatch: pytest.Monke
     keep(shelf, replace(answer("w", 1), answer="deny"))
     with pytest.raises(LaunchError) as caught:
         keep(shelf, answer("w", 2))
-    assert caught.value.message == '"work" has 2 remembered answers, and there is no room'
+    assert caught.value.message == '"work" has 2 remembered answers, the most there can be'
     assert caught.value.fix == "acp-launch permission forget work N"
     assert len(load(shelf)) == 2
 

@@ -81,7 +81,7 @@ def test_text_over_the_limit_is_linked_and_the_link_says_why(tmp_path: Path) -> 
         "name": "big.txt",
         "mimeType": "text/plain",
         "size": 2_000_001,
-        "description": "1.9 MiB: too long to be embedded",
+        "description": "1.9 MiB: too long to embed",
     }
     judged(block)
 
@@ -144,7 +144,7 @@ def test_an_image_or_audio_the_agent_does_not_take_is_refused_and_only_linked_wh
     with pytest.raises(AttachError) as caught:
         attach(path, NONE)
     assert str(caught.value) == f"{path}: the agent takes no {what} is not advertised)"
-    assert caught.value.fix == "leave it out, and name the file in the prompt so that the agent can open it by itself"
+    assert caught.value.fix == "remove it, and name the file in the prompt so that the agent can open it itself"
     assert caught.value.exit_code == 2
     linked = attach(path, NONE, mention=True)
     assert (linked["type"], linked["mimeType"], linked["size"]) == ("resource_link", mime, len(FILES[mime]))
@@ -206,7 +206,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path) -> None:
     path.chmod(0)
     with pytest.raises(AttachError) as caught:
         examine(path)
-    assert str(caught.value) == f"{path}: not readable for you"
+    assert str(caught.value) == f"{path}: you may not read it"
 
 
 def test_a_refused_permission_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_a_refused_permission_is_told_in_words(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(AttachError) as caught:
         examine(path)
     assert (str(caught.value), caught.value.fix) == (
-        f"{path}: not readable for you",
+        f"{path}: you may not read it",
         "check its owner and mode: ls -l",
     )
 

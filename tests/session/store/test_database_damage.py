@@ -61,7 +61,7 @@ def test_what_is_not_a_store_is_refused_and_left_alone(tmp_path: Path, content: 
     place(tmp_path, content)
     error = refusal(tmp_path)
     folder = tmp_path / "sessions"
-    assert error.message == f"the session store {folder}/sessions.db is damaged: {what}; it was left as it is"
+    assert error.message == f"the session store {folder}/sessions.db is damaged: {what}; it was not changed"
     assert error.fix.startswith(f"mv {folder} {folder}.damaged, then start afresh")
     assert error.exit_code == 3
 
@@ -115,7 +115,7 @@ def test_a_log_whose_store_is_gone_is_not_given_a_new_one(tmp_path: Path) -> Non
     (tmp_path / "sessions").mkdir()
     log = tmp_path / "sessions" / "sessions.db-wal"
     log.write_bytes(b"the last sessions")
-    assert "its log sessions.db-wal is there and the store itself is not" in refusal(tmp_path).message
+    assert "its log sessions.db-wal exists, but the store does not" in refusal(tmp_path).message
 
 
 def test_an_emptied_store_does_not_take_its_log_with_it(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ def unprivileged(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("mode_of_file", "mode_of_directory", "why"),
     [
-        (0o000, 0o700, "cannot be opened for writing: unable to open database file"),
-        (0o400, 0o700, "cannot be opened for writing: attempt to write a readonly database"),
-        (0o600, 0o500, "cannot be opened for writing: attempt to write a readonly database"),
+        (0o000, 0o700, "for writing: unable to open database file"),
+        (0o400, 0o700, "for writing: attempt to write a readonly database"),
+        (0o600, 0o500, "for writing: attempt to write a readonly database"),
         (0o600, 0o000, "Permission denied"),
     ],
 )

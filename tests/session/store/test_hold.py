@@ -150,7 +150,7 @@ def test_a_file_where_the_locks_should_be_is_explained(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text("mine")
     with pytest.raises(SessionError) as caught:
         hold(tmp_path, KEY).__enter__()
-    assert caught.value.message.startswith(f'session "fix-42" cannot be held: {tmp_path}/locks/')
+    assert caught.value.message.startswith(f'cannot lock session "fix-42": {tmp_path}/locks/')
     assert caught.value.message.endswith(": File exists")
     assert str(tmp_path / "locks") in caught.value.fix
     assert (tmp_path / "locks").read_text() == "mine"

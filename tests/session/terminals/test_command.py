@@ -59,7 +59,7 @@ def test_a_program_with_a_space_in_its_name_is_a_program(tmp_path: Path) -> None
 
 def test_a_line_with_args_is_no_line() -> None:
     said = (
-        'it cannot be run: "npm run" is not on PATH (looked in 2 folders); '
+        'cannot run it: "npm run" is not on PATH (looked in 2 folders); '
         "put the arguments under args; command is the program alone"
     )
     assert refusal(command="npm run", args=["test"]) == (-32002, said)
@@ -67,7 +67,7 @@ def test_a_line_with_args_is_no_line() -> None:
 
 def test_a_missing_program_is_said_with_what_to_do() -> None:
     said = (
-        'it cannot be run: "no-such-tool" is not on PATH (looked in 2 folders); '
+        'cannot run it: "no-such-tool" is not on PATH (looked in 2 folders); '
         "install it, or give an absolute path; aliases and functions of a shell do not work here"
     )
     assert refusal(command="no-such-tool") == (-32002, said)
@@ -123,7 +123,7 @@ def test_it_may_be_run_anywhere_and_the_place_must_be_there(tmp_path: Path) -> N
     assert read(command="ls", cwd=str(tmp_path)).cwd == tmp_path
     assert read(command="ls", cwd=None).cwd == Path("/")
     (tmp_path / "file").write_text("")
-    assert refusal(command="ls", cwd="tmp") == (-32602, '"cwd" must be absolute, and "tmp" is not')
+    assert refusal(command="ls", cwd="tmp") == (-32602, '"cwd" must be absolute, not "tmp"')
     assert refusal(command="ls", cwd=f"{tmp_path}/no") == (-32002, f'there is no directory "{tmp_path}/no"')
     assert refusal(command="ls", cwd=f"{tmp_path}/file") == (-32602, f'"{tmp_path}/file" is not a directory')
 
@@ -135,7 +135,7 @@ def test_it_may_be_run_anywhere_and_the_place_must_be_there(tmp_path: Path) -> N
         ({"command": ""}, '"command": expected some text'),
         ({"command": 5}, '"command": expected some text'),
         ({"command": "a\0b"}, '"command" holds a NUL character'),
-        ({"command": "a\ud800"}, '"command" holds half a surrogate pair, which is no text'),
+        ({"command": "a\ud800"}, '"command" holds half a surrogate pair, which is not valid text'),
         ({"command": "ls", "args": "-l"}, '"args" must be a list of strings'),
         ({"command": "ls", "args": [1]}, '"args": expected text'),
         ({"command": "ls", "args": ["a\0"]}, '"args" holds a NUL character'),
@@ -143,7 +143,7 @@ def test_it_may_be_run_anywhere_and_the_place_must_be_there(tmp_path: Path) -> N
         ({"command": "ls", "env": ["A=1"]}, '"env" must be a list of objects with "name" and "value"'),
         ({"command": "ls", "env": [{"name": "", "value": ""}]}, '"env": expected some text'),
         ({"command": "ls", "env": [{"name": "A"}]}, '"env": expected text'),
-        ({"command": "ls", "env": [{"name": "A=B", "value": ""}]}, '"env": "A=B" is no name of a variable'),
+        ({"command": "ls", "env": [{"name": "A=B", "value": ""}]}, '"env": "A=B" is not a valid name for a variable'),
         ({"command": "ls", "outputByteLimit": -1}, '"outputByteLimit" must be a whole number from 0 on'),
         ({"command": "ls", "outputByteLimit": True}, '"outputByteLimit" must be a whole number from 0 on'),
         ({"command": "ls", "outputByteLimit": "9"}, '"outputByteLimit" must be a whole number from 0 on'),

@@ -275,7 +275,7 @@ def test_a_command_that_cannot_be_run_is_said_before_anybody_is_asked() -> None:
     async def story(desk: Desk) -> None:
         code, message = await desk.refuses("create", command="no-such-tool")
         assert code == -32002
-        assert message.startswith('it cannot be run: "no-such-tool" is not on PATH')
+        assert message.startswith('cannot run it: "no-such-tool" is not on PATH')
         assert desk.asked == []
 
     at_a_desk(story)
@@ -288,7 +288,7 @@ def test_a_program_that_will_not_start_is_said(tmp_path: Path) -> None:
 
     async def story(desk: Desk) -> None:
         code, message = await desk.refuses("create", command=str(tool))
-        reason = "it is neither a program for this machine nor a script with a #! line; name its interpreter first"
+        reason = "it is not a program for this machine, and not a script with a #! line; name its interpreter first"
         assert (code, message) == (-32603, f"{tool} could not be started: {reason}")
 
     it = at_a_desk(story)
