@@ -177,7 +177,7 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
         return Target(_new(name, start), None, {})
     if found.origin == "built-in":
         fix = f"make one of your own that extends it: acp-launch init my-{found.name} --extends {found.name}"
-        raise UsageError(f'"{name}" comes with acp-launch and cannot be changed', fix=fix)
+        raise UsageError(f'"{name}" is built into acp-launch and cannot be changed', fix=fix)
     refuse_escaping_link(found.file, found.project)
     text, problems = read(found.file)
     if text is None:

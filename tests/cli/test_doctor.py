@@ -470,7 +470,7 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
     assert told(found["trust"]) == (
         "problem",
         "this project's profile is not trusted yet; nothing was started",
-        "if you want all of this: acp-launch trust p; for this once: --trust",
+        "to trust it: acp-launch trust p; to run it once: --trust",
     )
     assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
         f"runs {shell} -c 'touch {touched}'",
@@ -542,7 +542,9 @@ def test_a_required_server_that_never_answers_is_a_problem_of_both(
     assert failure == f"acp-launch: {SILENT}"
     assert fix == f"    fix: {wrong[2]}; with required: false a run does without it"
     if output == "text":
-        assert done.err.index(failure) > done.err.index("m has said nothing for 0.3 s; going on, it may still come")
+        assert done.err.index(failure) > done.err.index(
+            "m has not answered within 0.3 s; the session opens without waiting for it"
+        )
         assert done.out.decode().startswith(f"You said: {prompt}\n")
     else:
         types = [event["type"] for event in done.events]

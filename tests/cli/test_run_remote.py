@@ -1,4 +1,4 @@
-"""`run` with http and sse servers, which the agent connects to itself: one that nobody answers for is told of."""
+"""`run` with http and sse servers, which the agent connects to itself: one that does not answer is reported."""
 
 import json
 import socket
@@ -37,7 +37,7 @@ def test_a_required_server_that_nobody_answers_for_ends_the_run(launch: Launcher
     web(launch, dead, type=type)
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (8, b"")
-    said = f'nobody answers for the MCP server "web" at {dead}: Connection refused'
+    said = f'no answer from the MCP server "web" at {dead}: Connection refused'
     assert f"acp-launch: {said}\n    fix: start it, or correct its url; with required: false" in done.err
     events = launch("run", "p", "hi", "--output", "json")
     assert (events.code, json.loads(events.out.splitlines()[-1])["message"]) == (8, said)
@@ -57,7 +57,7 @@ def test_a_session_opens_without_a_server_that_is_not_required(launch: Launcher,
     web(launch, dead, required=False)
     done = launch("run", "p", "tools")
     assert (done.code, done.out) == (0, b"No MCP server was given to this session.\n")
-    assert f'nobody answers for the MCP server "web" at {dead}: Connection refused; the session opens' in done.err
+    assert f'no answer from the MCP server "web" at {dead}: Connection refused; the session opens' in done.err
 
 
 def test_an_agent_that_takes_no_such_server_does_without_one_that_is_not_required(launch: Launcher, dead: str) -> None:
@@ -65,7 +65,7 @@ def test_an_agent_that_takes_no_such_server_does_without_one_that_is_not_require
     launch("trust", "p", "--yes")
     done = launch("run", "p", "hi")
     assert done.code == 0
-    assert 'takes no http MCP servers, so it cannot have "web"' in done.err
+    assert 'does not support http MCP servers, so it cannot use "web"' in done.err
     assert "; the session opens without it" in done.err
 
 

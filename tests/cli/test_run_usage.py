@@ -22,7 +22,7 @@ NAME = "    fix: choose a printable name of 1 to 200 characters that begins with
         (
             [],
             None,
-            "which profile?\n    fix: acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles\n",
+            "no profile is given\n    fix: acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles\n",
         ),
         (["p"], None, f"the prompt is empty\n{WAYS}"),
         (["p"], b" \n\t", f"the prompt is empty\n{WAYS}"),
@@ -49,12 +49,12 @@ NAME = "    fix: choose a printable name of 1 to 200 characters that begins with
         (
             ["p", "hi", "--continue", "--new"],
             None,
-            "--continue takes the latest session, so it goes without --session and --new\n",
+            "--continue cannot be combined with --session or --new\n",
         ),
         (
             ["p", "hi", "--continue", "--session", "s"],
             None,
-            "--continue takes the latest session, so it goes without --session and --new\n",
+            "--continue cannot be combined with --session or --new\n",
         ),
     ],
 )
@@ -171,7 +171,7 @@ def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
 
 def test_what_is_piped_in_and_not_read_is_mentioned(launch: Launcher, tmp_path: Path) -> None:
     launch.profile("polite")
-    note = "acp-launch: what is on stdin is not read, the prompt is given; --file - adds it\n"
+    note = "acp-launch: stdin is not read, because the command line has a prompt; --file - adds it\n"
     for content, told in ((b"more", note), (b"", "")):
         assert with_pipe(launch, content, "hi") == (0, b"You said: hi\n", told)
         (tmp_path / "in").write_bytes(content)
@@ -249,17 +249,17 @@ def test_http_and_sse_servers_an_agent_cannot_take_are_named(launch: Launcher) -
     done = launch("run", "p", "hi")
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":", done.err) == (
-        '.acp-launch/p.yaml: mcp_servers.docs.url: test-agent takes no http MCP servers, so it cannot have "docs"'
+        '.acp-launch/p.yaml: mcp_servers.docs.url: test-agent does not support http MCP servers, so it cannot use "docs"'
         " (mcpCapabilities.http is not advertised)\n"
-        "    fix: remove the server from the profile, or use an agent that takes it\n"
-        '.acp-launch/p.yaml: mcp_servers.old.url: test-agent takes no sse MCP servers, so it cannot have "old"'
+        "    fix: remove the server from the profile, or use an agent that supports it\n"
+        '.acp-launch/p.yaml: mcp_servers.old.url: test-agent does not support sse MCP servers, so it cannot use "old"'
         " (mcpCapabilities.sse is not advertised)\n"
-        "    fix: remove the server from the profile, or use an agent that takes it\n"
-        "2 problems; what was started has been stopped\n"
+        "    fix: remove the server from the profile, or use an agent that supports it\n"
+        "2 problems; all started processes were stopped\n"
     )
     assert done.methods == ["initialize"]
     told = launch("run", "p", "hi", "--output", "json").event("error")
-    assert (told["exitCode"], told["message"]) == (3, "2 problems; what was started has been stopped")
+    assert (told["exitCode"], told["message"]) == (3, "2 problems; all started processes were stopped")
     assert [problem["path"] for problem in told["problems"]] == ["mcp_servers.docs.url", "mcp_servers.old.url"]
 
 

@@ -86,7 +86,7 @@ def test_one_byte_that_says_something_else_makes_it_inert_and_a_comment_does_not
     clone.accepts()
     lineage(clone, changed, comment="#1\n")
     clone.accepts()
-    assert "it was accepted as it is" in clone.decides("trust", "review").stderr
+    assert "it has not changed since you trusted it" in clone.decides("trust", "review").stderr
     clone.starts()
     lineage(clone, changed, argument="2")
     said = clone.refuses(why=CHANGED)
