@@ -12,14 +12,14 @@ from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.gate import Decision, How
 from acp_launch.session.permission.links import of_launch
 from acp_launch.session.permission.policy import Remembered, remember
-from acp_launch.session.permission.remembered import Shelf, keep
+from acp_launch.session.permission.remembered import AnswerStore, keep
 from acp_launch.session.person import Holds
 
 
 class Ledger:
-    """`session.gate.Books` for one launch."""
+    """`session.permission.gate.DecisionLog` for one launch."""
 
-    def __init__(self, plan: LaunchPlan, shelf: Shelf, home: str, note: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, shelf: AnswerStore, home: str, note: Callable[[str], None]) -> None:
         """`note` is told of what cannot be kept."""
         self._cwd, self._home, self._links = str(plan.cwd), home, of_launch(plan, home)
         self._shelf = shelf

@@ -63,7 +63,7 @@ def _failed(error: BaseException) -> int:
 def _dismiss_guards() -> None:
     """Those that were forked for a launch that did not come to be."""
     if guard := sys.modules.get("acp_launch.process.guard"):
-        guard.stand_down()
+        guard.dismiss_guards()
 
 
 def _run(arguments: Sequence[str]) -> int:

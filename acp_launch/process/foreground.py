@@ -17,7 +17,7 @@ from acp_launch.problem import Problem
 from acp_launch.process import marker, prepare, spawn
 from acp_launch.process.child import GRACE, reaped
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.spawn import Spawned, spawn_beside_us
+from acp_launch.process.spawn import Spawned, spawn_in_our_session
 from acp_launch.process.supervisor import Program
 from acp_launch.process.table import Process, Table
 from acp_launch.process.tree import Exit, Tree, children_of, from_wait_status, rounds, terminate
@@ -45,7 +45,7 @@ async def foreground(program: Program) -> Exit:
     if not available():
         raise MachineError([_no_terminal()])
     terminal = _Terminal()
-    spawned = spawn_beside_us(
+    spawned = spawn_in_our_session(
         program.argv,
         env=program.env,
         cwd=program.cwd,

@@ -171,8 +171,8 @@ class Spawned(Struct, eq=False):
     def mark_ended(self) -> None:
         """Note that its tree has been ended: nothing is left to signal."""
         if not self.is_ended:
-            for witness in witnesses:
-                witness.ended(self)
+            for observer in observers:
+                observer.ended(self)
         self.is_ended = True
         self._forget_when_over()
 
@@ -181,7 +181,7 @@ class Spawned(Struct, eq=False):
             _known.pop((self.pid, self.started), None)
 
 
-class Witness(Protocol):
+class SpawnObserver(Protocol):
     """Observes every start and every end, on the thread where it happens. Must neither block nor raise."""
 
     def began(self, spawned: Spawned) -> None: ...
@@ -190,7 +190,7 @@ class Witness(Protocol):
         """Its whole tree has ended."""
 
 
-witnesses: list[Witness] = []
+observers: list[SpawnObserver] = []
 
 
 class Parent(Protocol):
@@ -301,7 +301,7 @@ def spawn(
     return _introduced(spawned, name or Path(argv[0]).name, mark)
 
 
-def spawn_beside_us(
+def spawn_in_our_session(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, name: str, streams: Sequence[int]
 ) -> Spawned:
     """Start a program in our own session and its own group, so that it can use our terminal.
@@ -320,8 +320,8 @@ def spawn_beside_us(
 
 def _introduced(spawned: Spawned, name: str, mark: str) -> Spawned:
     spawned.name, spawned.mark = name, mark
-    for witness in witnesses:
-        witness.began(spawned)
+    for observer in observers:
+        observer.began(spawned)
     return spawned
 
 

@@ -348,7 +348,7 @@ class Conversation:
 
     def _called(self, message: Called) -> Event:
         if message.method == "initialize" and self._phase == "initializing":
-            raise AgentError("this is no ACP agent: it only echoes what it is sent")
+            raise AgentError("this is not an ACP agent: it only echoes what it is sent")
         if message.method in self._served:
             return self._service(message)
         if message.method != "session/request_permission":

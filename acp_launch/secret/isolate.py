@@ -301,19 +301,19 @@ def attempt(work: Callable[[], T], translate: Callable[[BaseException], StoreFau
 def sentence(error: BaseException) -> str:
     """Return the text of `error` as one line of at most 200 characters."""
     name = type(error).__name__
-    text = " ".join(said(error).split())
+    text = " ".join(error_text(error).split())
     text = "".join(character if character.isprintable() else "?" for character in text).rstrip(". ")
     if not isinstance(error, Exception):
         text = f"{name} {text}".rstrip()  # SystemExit: its text may be only a number
     return f"{text[: _LONGEST - 1]}…" if len(text) > _LONGEST else text or name
 
 
-def kind(error: BaseException) -> str:
+def type_only(error: BaseException) -> str:
     """Return what may be shown of `error` while a value is written."""
     return f"{type(error).__name__}; its text is not shown, as it may hold the value"
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the text of `error`; empty if that raises too."""
     try:
         return str(error)
@@ -321,7 +321,7 @@ def said(error: BaseException) -> str:
         return ""
 
 
-def storable(secret: Secret) -> str:
+def storable_text(secret: Secret) -> str:
     """Return the text to store.
 
     Raises:
@@ -349,6 +349,6 @@ def failed(fault: StoreFault, source: str) -> Outcome:
     return Outcome(fault.state, source, None, fault.reason, fault.fix)
 
 
-def not_text(name: str) -> ItemFault:
+def not_text_fault(name: str) -> ItemFault:
     reason = "the stored value is not UTF-8 text"
     return ItemFault("unavailable", reason, fix=f"acp-launch secret set {name}")

@@ -100,7 +100,7 @@ FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None if it is not known
 
 
-class Index:
+class NameIndex:
     """The index of one store; several stores share the file."""
 
     def __init__(self, state: Path, store: str) -> None:

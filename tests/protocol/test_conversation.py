@@ -290,7 +290,7 @@ def test_our_own_initialize_coming_back_is_no_agent() -> None:
     client = Conversation()
     with pytest.raises(AgentError) as caught:
         client.receive(client.initialize().line)
-    assert caught.value.message == "this is no ACP agent: it only echoes what it is sent"
+    assert caught.value.message == "this is not an ACP agent: it only echoes what it is sent"
 
 
 @pytest.mark.parametrize(
