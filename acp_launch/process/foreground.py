@@ -89,8 +89,10 @@ class _Terminal:
             return  # the group or the terminal is gone already; the wait for the program shows it
 
     def suspend_with(self, group: int) -> None:
-        """Suspend us, because `group` was suspended, until the shell continues us. Does nothing without such
-        a shell."""
+        """Suspend us, because `group` was suspended, until the shell continues us.
+
+        Does nothing without such a shell.
+        """
         import termios
 
         modes: list[Any] = termios.tcgetattr(STDIN)
@@ -166,8 +168,10 @@ async def _end(tree: Tree) -> None:
 
 
 class _Tree(Tree):
-    """A tree in our own session, where orphans have no owner (tree.py). Those in its group, or with its mark, are its
-    own."""
+    """A tree in our own session, where orphans have no owner (tree.py).
+
+    Those in its group, or with its mark, are its own.
+    """
 
     def __init__(self, spawned: Spawned) -> None:
         super().__init__(spawned)

@@ -157,8 +157,10 @@ class Guards:
             end_all_now()
 
     def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
-        """Send a request and wait for the answer; None if the guard has died. A guard that does not answer is
-        killed."""
+        """Send a request and wait for the answer; None if the guard has died.
+
+        A guard that does not answer is killed.
+        """
         post.line.say(request, streams)
         deadline = time.monotonic() + ANSWER
         while not self._answers and not post.is_dead:
@@ -199,8 +201,8 @@ class Guards:
             spawn.inherit()
 
     def _reap(self) -> None:
-        """Fetch the status of the guards that are our children: the upper one, and the lower one after the upper one's
-        death."""
+        """Fetch the status of the guards that are our children: the upper one,
+        and the lower one after the upper one's death."""
         for post in self.posts:
             if post.is_dead and post.process is not None:
                 with suppress(ChildProcessError):
@@ -299,8 +301,10 @@ class Guard:
 
 
 def _fork(mask: Iterable[int]) -> Guards:
-    """Fork the upper one, which forks the lower one. `mask`: the signals they receive, after ignoring those that end
-    us."""
+    """Fork the upper one, which forks the lower one.
+
+    `mask`: the signals they receive, after ignoring those that end us.
+    """
     about = Launcher(
         pidfd=NO_PIDFD if (pidfd := open_pid(os.getpid())) is None else pidfd,
         launch=marker.launch_id(),

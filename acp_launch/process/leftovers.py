@@ -268,8 +268,10 @@ class _Snapshot:
         self._shown: set[int] = set()
 
     def member(self, pid: int) -> TreeProcess | None:
-        """Return a process with its descendants. Each process appears once, whatever happened to its parents
-        meanwhile."""
+        """Return a process with its descendants.
+
+        Each process appears once, whatever happened to its parents meanwhile.
+        """
         import psutil
 
         self._shown.add(pid)
@@ -292,8 +294,8 @@ class _Snapshot:
             return None
 
     def members(self, pids: Iterable[int]) -> tuple[TreeProcess, ...]:
-        """Return the processes with their descendants; in place of a guard its children, because users do not
-        need it."""
+        """Return the processes with their descendants; in place of a guard
+        its children, because users do not need it."""
         found: list[TreeProcess] = []
         for pid in pids:
             member = None if pid in self._shown else self.member(pid)

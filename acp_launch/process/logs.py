@@ -76,8 +76,10 @@ def read(file: str) -> LogName | None:
 
 
 def launch_of(file: str) -> str | None:
-    """Return the launch of a log file; None if it is not our log. A log of version 0.1 counts as a launch of
-    its own."""
+    """Return the launch of a log file; None if it is not our log.
+
+    A log of version 0.1 counts as a launch of its own.
+    """
     if name := read(file):
         return name.launch
     return file if _EARLIER.fullmatch(file) else None

@@ -187,7 +187,7 @@ class SpawnObserver(Protocol):
     def began(self, spawned: Spawned) -> None: ...
 
     def ended(self, spawned: Spawned) -> None:
-        """Its whole tree has ended."""
+        """Note that its whole tree has ended."""
 
 
 observers: list[SpawnObserver] = []
@@ -340,8 +340,8 @@ def _pipes(undo: ExitStack) -> tuple[list[int], list[int]]:
 
 
 def _output_pipe(undo: ExitStack) -> tuple[list[int], list[int]]:
-    """Create one pipe for stdout and stderr. stdin is /dev/null: ripgrep and others would read a pipe instead of
-    searching."""
+    """Create one pipe for stdout and stderr. stdin is /dev/null: ripgrep and
+    others would read a pipe instead of searching."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     undo.callback(os.close, nothing)
     ours, theirs = os.pipe()

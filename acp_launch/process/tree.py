@@ -62,7 +62,7 @@ class Tree:
         return list(found.values())
 
     def alive_for_sure(self) -> list[Process]:
-        """Like `alive`, but an empty list must be seen twice.
+        """Return what `alive` does, but an empty list must be seen twice.
 
         The kernel may leave out a process whose sibling exits at that moment (proc(5), "children").
         """
@@ -110,8 +110,10 @@ def descendants(table: Table) -> list[Process]:
 
 
 def _remember_seen(table: Table, now: set[Process]) -> None:
-    """Remember the processes seen. A listing may omit one (`alive_for_sure`), and an orphan is in none before it comes
-    to us."""
+    """Remember the processes seen.
+
+    A listing may omit one (`alive_for_sure`), and an orphan is in none before it comes to us.
+    """
     missing = [table.read(old.pid) for old in _seen_below - now]
     now.update(seen for seen in missing if seen is not None and seen in _seen_below and not seen.is_dead)
     _seen_below.clear()
@@ -199,8 +201,10 @@ def stop_groups(processes: Iterable[Process]) -> None:
 
 
 def kill_groups(processes: Iterable[Process], leader: int) -> None:
-    """Kill groups whose orphans do not come to us, where a group reaches processes that no listing shows. Not needed on
-    Linux."""
+    """Kill groups whose orphans do not come to us, where a group reaches processes that no listing shows.
+
+    Not needed on Linux.
+    """
     _signal_groups({leader, *(process.group for process in processes)}, signal.SIGKILL)
 
 
@@ -258,12 +262,12 @@ class Killable(Protocol):
 
     @property
     def leader(self) -> int:
-        """The group it was started as, or 0."""
+        """Return the group it was started as, or 0."""
 
     def alive(self) -> list[Process]: ...
 
     def alive_for_sure(self) -> list[Process]:
-        """Like `alive`, but an empty list must be seen twice."""
+        """Return what `alive` does, but an empty list must be seen twice."""
 
     def reap(self) -> None: ...
 

@@ -125,7 +125,7 @@ class NoThread(Exception):  # noqa: N818
 def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], None]) -> T:
     """Return or raise the result of `work`, if it comes within `limit` seconds. Ctrl-C ends the wait at once.
 
-    `waiting` receives the seconds so far, as often as every other wait says so (`waits`).
+    `waiting` receives the seconds so far, at the intervals of every wait (`waits`).
 
     Raises:
         Late: the deadline passed.
@@ -259,8 +259,8 @@ class _Stdin:
 
 
 def _refusing(asking: Callable[..., str]) -> Callable[..., str]:
-    """Return a `getpass` that checks the thread, not the call: a backend keeps the function it found at its first
-    import."""
+    """Return a `getpass` that checks the thread, not the call: a backend
+    keeps the function it found at its first import."""
 
     def getpass(*arguments: Any, **options: Any) -> str:
         if _this.quiet:

@@ -77,8 +77,10 @@ def error_name(error: BaseException | None) -> str:
 
 
 def unavailable(error: BaseException, told: str) -> StoreFault:
-    """Return the fault for an error that is neither a lock nor a refusal. `told` is the part of it that may be
-    shown."""
+    """Return the fault for an error that is neither a lock nor a refusal.
+
+    `told` is the part of it that may be shown.
+    """
     name = error_name(error)
     if isinstance(error, NoBus):
         reason = f"cannot reach a desktop keyring: {error}"

@@ -136,8 +136,10 @@ def mentions(text: str) -> list[Mention]:
 
 
 def mention_of(path: str) -> str:
-    """Return the mention of this path, quoted if needed. Empty for a path with a quote or a line break, which
-    has none."""
+    """Return the mention of this path, quoted if needed.
+
+    Empty for a path with a quote or a line break, which has none.
+    """
     if not path or '"' in path or "\n" in path:
         return ""
     is_plain = _PLAIN.fullmatch(path) and _trimmed(path) == path and not _is_left_open(path)
@@ -376,8 +378,10 @@ def _link(path: Path, name: str, mime: str, *, size: int | None = None, descript
 
 
 def _uri(path: Path) -> str:
-    """Return `file://` and the absolute path, percent-encoded. `..` is resolved, because readers of URIs just
-    drop it."""
+    """Return `file://` and the absolute path, percent-encoded.
+
+    `..` is resolved, because readers of URIs just drop it.
+    """
     absolute = path.absolute()
     return (absolute.resolve() if ".." in absolute.parts else absolute).as_uri()
 

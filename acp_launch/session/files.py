@@ -281,7 +281,7 @@ async def run_in_thread(work: Callable[[], T], *, name: str, limit: float) -> T:
         if error is not None:
             answer.set_exception(error)
         else:
-            answer.set_result(result)  # type: ignore[arg-type] # there is one if there is no error
+            answer.set_result(result)  # type: ignore[arg-type]  # there is one if there is no error
 
     def run() -> None:
         result, error = None, None

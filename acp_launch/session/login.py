@@ -47,8 +47,8 @@ class Adviser(Protocol):
         """Whether the user allows this command line, which the agent chose."""
 
     def waiting(self, method: AuthMethod) -> AbstractAsyncContextManager[None]:
-        """Tell the user that the agent acts while the block runs: it opens a browser, or prints instructions
-        on stderr."""
+        """Tell the user that the agent acts while the block runs: it opens a
+        browser, or prints instructions on stderr."""
 
 
 class LoginContext(Struct, frozen=True, kw_only=True):

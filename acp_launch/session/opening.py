@@ -110,8 +110,8 @@ def _afresh(name: str) -> str:
 
 
 def _forgotten(error: AgentRefused, name: str) -> Exception:
-    """Return the error for an unknown session: -32002; codex, gemini and opencode send -32603, so their text
-    is kept."""
+    """Return the error for an unknown session: -32002; codex, gemini and
+    opencode send -32603, so their text is kept."""
     if error.code == jsonrpc.NOT_FOUND:
         return SessionError(f'the agent has forgotten the session "{name}"', fix=_afresh(name))
     return SessionError(
@@ -211,8 +211,10 @@ async def end_session(
 
 
 class Setting(Struct, frozen=True):
-    """A wanted option. `option` is an id, a category or a name; `origin` begins every message: a place, or
-    `--set …`."""
+    """A wanted option.
+
+    `option` is an id, a category or a name; `origin` begins every message: a place, or `--set …`.
+    """
 
     option: str
     value: Value
@@ -290,8 +292,8 @@ async def fulfil(
 
 
 def _check(connection: Connection, state: SessionState, id: str, wish: Setting, value: Value) -> None:
-    """Report an option with another value than wanted: an agent may adjust a value, or change one option with
-    another."""
+    """Report an option with another value than wanted: an agent may adjust
+    a value, or change one option with another."""
     found = next((option for option in state.options if option.id == id), None)
     if found is not None and found.current != value:
         wanted = one_line(wish.value) or str(wish.value).lower()

@@ -111,8 +111,8 @@ def in_mode(options: Options, mode_id: str) -> Options:
 
 
 def identity(value: object) -> str | None:
-    """Return `value` if it can be an id: text of a bounded length, without half a surrogate pair, which
-    cannot be sent."""
+    """Return `value` if it can be an id: text of a bounded length, without
+    half a surrogate pair, which cannot be sent."""
     if not isinstance(value, str) or len(value) > ID:
         return None
     return value if value.isascii() or not any("\ud800" <= mark <= "\udfff" for mark in value) else None

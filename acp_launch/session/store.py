@@ -277,8 +277,10 @@ class Registry:
     """An open store. Every method may raise SessionError, and has then changed nothing."""
 
     def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
-        """Open or create the store at `path`, alone in its directory. `patience` bounds each wait for a lock, in
-        seconds."""
+        """Open or create the store at `path`, alone in its directory.
+
+        `patience` bounds each wait for a lock, in seconds.
+        """
         self._path = path
         self._patience = patience
         self._connection = connect(path, patience=patience)

@@ -30,8 +30,10 @@ KINDS = frozenset({"edit", "execute"})
 
 
 class TurnGrant(Struct, frozen=True):
-    """A call that was allowed. `changes` are those that were shown, by path; `cwd` is where its command runs,
-    if known."""
+    """A call that was allowed.
+
+    `changes` are those that were shown, by path; `cwd` is where its command runs, if known.
+    """
 
     kind: str
     about: Subject
@@ -106,8 +108,10 @@ SERVICE_OPTIONS = [
 
 
 class Decision(Struct, frozen=True):
-    """The answer to a question. `option_id` None answers `cancelled`; `is_unasked`: denied because no user could be
-    asked."""
+    """The answer to a question.
+
+    `option_id` None answers `cancelled`; `is_unasked`: denied because no user could be asked.
+    """
 
     allowed: bool
     option_id: str | None

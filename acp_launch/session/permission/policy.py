@@ -190,8 +190,10 @@ class Policy(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """The decision. `by` names its cause for the user; `origin` is where that is written; `is_default`: no rule
-    matched."""
+    """The decision.
+
+    `by` names its cause for the user; `origin` is where that is written; `is_default`: no rule matched.
+    """
 
     answer: Approval
     by: str

@@ -44,8 +44,10 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AnswerStore(Struct, frozen=True):
-    """The owner of answers: `profile` in `project`, below the user's `state` directory. `called` is its name in
-    commands, if different."""
+    """The owner of answers: `profile` in `project`, below the user's `state` directory.
+
+    `called` is its name in commands, if different.
+    """
 
     state: Path
     project: str
@@ -69,8 +71,8 @@ def load(store: AnswerStore) -> Answers:
 
 
 def _may_be_there(store: AnswerStore) -> bool:
-    """Whether the file may exist, by the readable part of its name: the rest needs OpenSSL, and most profiles have no
-    file."""
+    """Whether the file may exist, by the readable part of its name: the rest
+    needs OpenSSL, and most profiles have no file."""
     begin = f"{of_profile(store.profile)}-"
     try:
         return any(file.name.startswith(begin) for file in (store.state / "permissions").iterdir())
