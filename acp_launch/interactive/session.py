@@ -45,7 +45,7 @@ from acp_launch.launch.run import RestartAgent, SessionNeeds, after_login, conve
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.process.spawn import Spawned
 from acp_launch.protocol.acp import Capabilities
-from acp_launch.session.attachments import Block, told
+from acp_launch.session.attachments import Block, described
 from acp_launch.session.client import Turn
 from acp_launch.session.connection import Connection
 from acp_launch.session.observer import TurnEnd
@@ -171,7 +171,7 @@ class InteractiveTurn:
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
         desk.prompted(text)
         if blocks[1:]:
-            desk.say(f"attached: {told(blocks[1:])}", DIM)
+            desk.say(f"attached: {described(blocks[1:])}", DIM)
         self._showing.mood = "working"
         try:
             await self._seen_through(current, blocks)

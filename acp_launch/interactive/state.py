@@ -23,7 +23,7 @@ from acp_launch.session.observer import SessionReady, TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.options import Option
 from acp_launch.session.state import SessionState
-from acp_launch.session.store import Keeper, Record, Registry, continued, fresh_name, is_fresh
+from acp_launch.session.store import Record, Registry, SessionKeeper, continued, fresh_name, is_fresh
 
 # The sessions of a project and profile that a person can go to and come from: each held while somebody is in it.
 
@@ -35,7 +35,7 @@ class HeldSession:
         """Leaving it closes `held`."""
         self.name = name
         self._registry, self._plan = registry, plan
-        self._keeper = Keeper(registry, plan, record, "")
+        self._keeper = SessionKeeper(registry, plan, record, "")
         self._record = record
         self._held = held
 

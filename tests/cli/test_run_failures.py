@@ -46,7 +46,7 @@ def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Laun
     done = launch("run", "p", "hi")
     assert (done.code, done.err) == (
         4,
-        "acp-launch: this is no ACP agent: it printed text, and no answer to initialize from the agent within"
+        "acp-launch: this is not an ACP agent: it printed text, and no answer to initialize from the agent within"
         f" 0.2 s\n{launch.started()}    it printed: > I do not understand that.\n{ACP_MODE}",
     )
 
