@@ -109,8 +109,8 @@ ok       agent                 test-agent 1.0.0, ACP 1; answered in N ms
 ok       session               opened in N ms
 ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 hidden by the profile), 1 resource; \
 ready in N ms
-ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; accepts connections, in N ms; \
-the agent shakes hands with it itself
+ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; accepts connections in N ms; \
+the agent itself does the handshake
 0 problems, 1 warning, 22 ok
 """
 
@@ -174,7 +174,7 @@ def test_a_secret_in_an_address_is_not_needed_to_find_the_server_unless_it_is_th
         done = launch("doctor", "p", "--json", ACP_LAUNCH_SECRET_DOCS=TOKEN)
     # Each has a warning too: a secret in an address ends up in logs.
     said = {each["subject"]: each["text"] for each in json.loads(done.out)["checks"] if each["standing"] == "ok"}
-    assert said["path"].startswith(f"http {urls['path']}; accepts connections, in ")
+    assert said["path"].startswith(f"http {urls['path']}; accepts connections in ")
     assert said["host"] == f"http {urls['host']}; {NOT_TRIED}"
 
 
