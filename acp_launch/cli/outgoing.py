@@ -68,7 +68,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
     everything = write.pieces(found, tool, source.root if source else {})
     for piece in everything:
         if piece.difference == "other" and not wish.force:
-            warn(f"{piece.holder}.{piece.name} is there already and differs; --force replaces it")
+            warn(f"{piece.holder}.{piece.name} already exists and differs; --force replaces it")
     wanted = tuple(one for one in everything if one.difference == "new" or (one.difference == "other" and wish.force))
     if not wanted:
         _nothing_new(file, everything)

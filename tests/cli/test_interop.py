@@ -170,7 +170,7 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
         terminal.until("Change it? [no]: ")
         terminal.types("y\n")
         terminal.until("No, it is not a secret; leave it as it is (n)")
-        terminal.until("Keep it? [no]: ")
+        terminal.until("Store it? [no]: ")
         terminal.types("n\n")
         terminal.until("s: env.TOKEN is a GitHub token. Store it?")
         terminal.types("y\n")
@@ -206,7 +206,7 @@ def test_ctrl_c_at_a_question_writes_nothing(project: Launcher) -> None:
     with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
         terminal.until("Change it? [no]: ")
         terminal.types("y\n")
-        terminal.until("Keep it? [no]: ")
+        terminal.until("Store it? [no]: ")
         terminal.types("\x03")
         assert terminal.ends() == 130
     assert profile(project).read_bytes() == before
@@ -220,7 +220,7 @@ def test_another_server_of_the_same_name_stays_and_others_are_added(project: Lau
     done = taken(project, "--yes")
     assert done.code == 0
     assert done.err == (
-        "acp-launch: files exists already and differs; --force replaces it, --as NAME adds it under another name\n"
+        "acp-launch: files already exists and differs; --force replaces it, --as NAME adds it under another name\n"
         "acp-launch: .acp-launch/p.yaml: new imported\n"
     )
     assert "command: files-mcp" in profile(project).read_text()
@@ -473,7 +473,7 @@ def test_an_entry_of_somebody_elses_is_replaced_by_force_only(project: Launcher)
     before = file.read_text()
     done = project("export", "p", "--to", "claude", "--write", "--yes")
     assert (done.code, file.read_text()) == (2, before)
-    assert done.err.startswith("acp-launch: mcpServers.gh is there already and differs; --force replaces it\n")
+    assert done.err.startswith("acp-launch: mcpServers.gh already exists and differs; --force replaces it\n")
     assert project("export", "p", "--to", "claude", "--write", "--yes", "--force").code == 0
     assert json.loads(file.read_text())["mcpServers"]["gh"]["command"] == "npx"
 
@@ -532,7 +532,7 @@ def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: 
     )
     done = project("import", "jetbrains", "--into", "p", "--yes", "--only", "One")
     assert done.code == 2
-    assert "an agent exists already and differs; --force replaces it\n" in done.err
+    assert "an agent already exists and differs; --force replaces it\n" in done.err
     assert done.err.endswith("nothing was written to .acp-launch/p.yaml\n    fix: --force replaces what is there\n")
     assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "One", "--force").code == 0
     assert "  command: one-agent  # kept as it is\n" in profile(project).read_text()

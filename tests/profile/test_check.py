@@ -1016,7 +1016,9 @@ IN_THE_CLEAR = "{} would be sent unencrypted: the url is http, and its host is n
 )
 def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, told: str) -> None:
     found = [
-        each for each in complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}")) if "unencrypted" in each
+        each
+        for each in complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}"))
+        if "unencrypted" in each
     ]
     if not told:
         assert found == []
