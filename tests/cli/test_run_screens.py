@@ -288,12 +288,12 @@ def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> N
 def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         sends(terminal, "crash")
-        terminal.until("[y] Start it again and go on with this session  [n] Leave")
+        terminal.until("[y] Restart it and resume this session  [n] Leave")
         begun, died, *command, last, gone = told(terminal, "crash")[:-3]
         assert (begun, last, gone) == (
             "I am about to",
             "      demo agent: crashing as requested",
-            "▐ The agent is gone.",
+            "▐ The agent has ended.",
         )
         assert died == "▐ acp-launch: the agent exited with status 3 before it answered session/prompt"
         assert "".join(command).startswith("      command: /")
