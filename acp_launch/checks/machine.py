@@ -22,7 +22,7 @@ from acp_launch import __version__
 from acp_launch.checks.check import Check, ok, problem, warning
 from acp_launch.errors import LaunchError
 from acp_launch.process import cgroup, prepare
-from acp_launch.process.leftovers import names, remains, standing
+from acp_launch.process.leftovers import launch_processes, launch_state, names
 from acp_launch.process.records import Launch, read_all
 
 PATIENCE = 5.0  # seconds
@@ -329,15 +329,15 @@ def _counted(limit: int | None) -> str:
 def leftovers(state: Path) -> Iterator[Check]:
     """Report the processes that each crashed launch left behind, or that there are none. Nothing is stopped here."""
     launches = read_all(state)
-    left = [check for launch in launches if standing(launch) == "dead" and (check := _left(launch))]
-    running = sum(standing(launch) == "running" for launch in launches)
+    left = [check for launch in launches if launch_state(launch) == "dead" and (check := _left(launch))]
+    running = sum(launch_state(launch) == "running" for launch in launches)
     yield from left
     if not left:
         yield ok("leftovers", "", f"none; {running} launch{'es' if running != 1 else ''} running", running=running)
 
 
 def _left(launch: Launch) -> Check | None:
-    alive = names(launch, remains(launch).alive())
+    alive = names(launch, launch_processes(launch).alive())
     if not alive:
         return None
     listed = ", ".join(f"{each.name} ({each.pid})" if each.name else str(each.pid) for each in alive)

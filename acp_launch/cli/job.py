@@ -42,13 +42,13 @@ def carry_out(request: RunRequest) -> int:
 
 
 def _carried_out(request: RunRequest, screen: Screen) -> int:
-    from acp_launch.process.guard import stand_by
+    from acp_launch.process.guard import start_guards
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
 
     require_platform()
     require_descriptors()
-    stand_by()
+    start_guards()
     settings = load()
     profile, words = _profile_and_words(request)
     if is_interactive := prompts.is_left_open(words, request.file) and request.output == "text":
@@ -144,9 +144,9 @@ def _turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept
 
         from acp_launch.cli.session_needs import session_needs, session_request
         from acp_launch.launch.run import Prompt, run_prompt
-        from acp_launch.session.store import Keeper
+        from acp_launch.session.store import SessionKeeper
 
-        keeper = Keeper(kept.registry, plan, kept.record, text)
+        keeper = SessionKeeper(kept.registry, plan, kept.record, text)
         prompt = Prompt(
             request=session_request(request, plan, kept, keeper),
             blocks=_blocks(request, plan, text),

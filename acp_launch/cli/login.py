@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from acp_launch.process.supervisor import Program
     from acp_launch.process.tree import Exit
     from acp_launch.session.connection import Connection
-    from acp_launch.session.login import InFront, Place
+    from acp_launch.session.login import InFront, LoginContext
     from acp_launch.session.person import Person
     from acp_launch.settings.model import Settings
 
@@ -80,7 +80,7 @@ def logging_in(
     from acp_launch.launch.run import RestartAgent
     from acp_launch.session.login import log_in
 
-    place = _place(planned, person, aloud, in_front)
+    place = _context(planned, person, aloud, in_front)
 
     async def logged_in(connection: "Connection", wanted: AuthRequired, *, is_second: bool) -> None:
         here = replace(place, adviser=None) if is_second else place
@@ -141,7 +141,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
     from acp_launch.launch.run import with_agent
     from acp_launch.process.foreground import available
     from acp_launch.protocol.acp import Offers
-    from acp_launch.session.login import Begun, begin, name_of, run_on_terminal
+    from acp_launch.session.login import StartedLogin, begin, name_of, run_on_terminal
 
     plan, secrets = planned
     with verb_processes(settings, plan, "login") as processes:
@@ -150,9 +150,9 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
         needs = processes.needs(secrets, Offers(terminal_login=available()), aloud)  # C-25
         observer = Discreet(Notices())
         person = Questions(observer.pause) if possible() else None
-        place = _place(planned, person, aloud, None)
+        place = _context(planned, person, aloud, None)
 
-        async def story(connection: "Connection") -> tuple[str, Begun]:
+        async def story(connection: "Connection") -> tuple[str, StartedLogin]:
             with nullcontext() if person else aloud.on():
                 return name_of(connection), await begin(connection, wanted, place)
 
@@ -170,17 +170,19 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
         return processes.run(logged_in)
 
 
-def _place(planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None") -> "Place":
+def _context(
+    planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None"
+) -> "LoginContext":
     from acp_launch.bridge.relay import program
     from acp_launch.console.ask.logins import Logins
     from acp_launch.plan.model import StdioPlan
     from acp_launch.process.foreground import available
-    from acp_launch.session.login import Place
+    from acp_launch.session.login import LoginContext
 
     plan, secrets = planned
     agent = plan.agent
     same = StdioPlan(name=agent.name, command=agent.command, args=agent.args, env=agent.env, cwd=agent.cwd)
-    return Place(
+    return LoginContext(
         program=program(same, agent.name, secrets),
         profile=plan.called,
         is_built_in=plan.is_built_in,

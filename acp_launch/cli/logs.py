@@ -61,11 +61,11 @@ def _profile(given: str, directory: Path, settings: "Settings") -> str:
         UsageError: there are no logs and no profile of this name.
     """
     from acp_launch.cli.planning import here
-    from acp_launch.process.logs import kept, logs
+    from acp_launch.process.logs import logs, shortened
     from acp_launch.profile.discover import SUFFIXES, discover
 
     is_path = "/" in given or given.endswith(SUFFIXES)
-    name = kept(Path(given).stem if is_path else given)
+    name = shortened(Path(given).stem if is_path else given)
     logged = {each.profile for each in logs(directory).values()}
     if name in logged or (is_path and Path(given).expanduser().is_file()):
         return name
@@ -83,12 +83,12 @@ def _server(given: str, profile: str | None, directory: Path) -> str:
         UsageError: no launch of the profile has a log of this server.
     """
     from acp_launch.console.logs import AGENT, label
-    from acp_launch.process.logs import kept, logs
+    from acp_launch.process.logs import logs, shortened
 
     of = [each for each in logs(directory).values() if each.profile == profile]
     there = {AGENT, *map(label, of), *(label(each).partition("#")[0] for each in of)}
-    if not of or kept(given) in there:
-        return kept(given)
+    if not of or shortened(given) in there:
+        return shortened(given)
     fix = f"there is {', '.join(sorted(there))}"
     raise UsageError(f'no log of "{given}" in any launch of "{profile}"{did_you_mean(given, sorted(there))}', fix=fix)
 

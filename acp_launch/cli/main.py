@@ -63,7 +63,7 @@ def _failed(error: BaseException) -> int:
 def _dismiss_guards() -> None:
     """End the guards that were forked for a launch that did not start."""
     if guard := sys.modules.get("acp_launch.process.guard"):
-        guard.stand_down()
+        guard.dismiss_guards()
 
 
 def _run(arguments: Sequence[str]) -> int:

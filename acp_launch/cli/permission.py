@@ -10,7 +10,7 @@ from acp_launch.errors import MachineError, UsageError
 if TYPE_CHECKING:
     from acp_launch.plan.model import LaunchPlan
     from acp_launch.session.permission.policy import Policy
-    from acp_launch.session.permission.remembered import Shelf
+    from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.settings.model import Settings
 
 app = typer.Typer(help="Permissions of agents: test, list, forget, log.", no_args_is_help=True)
@@ -124,10 +124,10 @@ def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "P
     from pathlib import Path
 
     from acp_launch.session.permission.policy import policy
-    from acp_launch.session.permission.remembered import Shelf, load
+    from acp_launch.session.permission.remembered import AnswerStore, load
 
     plan = _plan(profile)
-    kept = load(Shelf(_settings().state, str(plan.project), plan.profile))
+    kept = load(AnswerStore(_settings().state, str(plan.project), plan.profile))
     return policy(plan, approve=approve, remembered=kept, home=str(Path.home()))
 
 
@@ -145,17 +145,17 @@ def _plan(profile: str) -> "LaunchPlan":
     return resolved.plan
 
 
-def _shelf(profile: str) -> "Shelf":
+def _shelf(profile: str) -> "AnswerStore":
     """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
     from acp_launch.cli.planning import here
     from acp_launch.plan.adhoc import PREFIX
     from acp_launch.profile.discover import find, project_of
-    from acp_launch.session.permission.remembered import Shelf
+    from acp_launch.session.permission.remembered import AnswerStore
 
     if profile.startswith(PREFIX):
-        return Shelf(_settings().state, str(project_of(here())), profile)
+        return AnswerStore(_settings().state, str(project_of(here())), profile)
     found = find(profile, start=here(), settings=_settings())
-    return Shelf(_settings().state, str(found.project), found.name, found.called)
+    return AnswerStore(_settings().state, str(found.project), found.name, found.called)
 
 
 def _name(profile: str) -> str:

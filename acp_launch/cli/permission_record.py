@@ -12,14 +12,14 @@ from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.gate import Decision, How
 from acp_launch.session.permission.links import of_launch
 from acp_launch.session.permission.policy import Remembered, remember
-from acp_launch.session.permission.remembered import Shelf, keep
+from acp_launch.session.permission.remembered import AnswerStore, keep
 from acp_launch.session.person import Holds
 
 
 class PermissionRecord:
     """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
-    def __init__(self, plan: LaunchPlan, shelf: Shelf, home: str, note: Callable[[str], None]) -> None:
+    def __init__(self, plan: LaunchPlan, shelf: AnswerStore, home: str, note: Callable[[str], None]) -> None:
         """`note` receives a message when an answer or a record cannot be saved."""
         self._cwd, self._home, self._links = str(plan.cwd), home, of_launch(plan, home)
         self._shelf = shelf

@@ -52,10 +52,10 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
         return _plan(resolved), {}
     from acp_launch.cli.stores import outcomes
     from acp_launch.plan.resolve import unfit, unmet
-    from acp_launch.process.guard import stand_by
+    from acp_launch.process.guard import start_guards
     from acp_launch.secret.lookup import secrets
 
-    stand_by()
+    start_guards()
     answers = outcomes((need.name for need in resolved.needs), settings, waiting)
     values = secrets(answers)
     return _plan(resolved, (*unmet(resolved.needs, answers), *unfit(resolved.plan, values))), values

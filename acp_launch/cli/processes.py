@@ -12,13 +12,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 def ps(as_json: Json = False) -> None:
     """Show your running launches and their processes."""
     from acp_launch.console.processes import show_families
-    from acp_launch.process.leftovers import family
+    from acp_launch.process.leftovers import launch_tree
     from acp_launch.process.records import read_all
     from acp_launch.process.spawn import require_platform
     from acp_launch.settings.load import load
 
     require_platform()
-    families = [found for launch in read_all(load().state) if (found := family(launch))]
+    families = [found for launch in read_all(load().state) if (found := launch_tree(launch))]
     families.sort(key=lambda each: each.root.age if each.root else 0.0, reverse=True)
     show_families(families, as_json=as_json)
 

@@ -24,9 +24,9 @@ from acp_launch.session.connection import Connection
 from acp_launch.session.opening import Setting, wishes
 from acp_launch.session.permission.gate import Gate
 from acp_launch.session.permission.policy import policy
-from acp_launch.session.permission.remembered import Shelf, load
+from acp_launch.session.permission.remembered import AnswerStore, load
 from acp_launch.session.person import Person
-from acp_launch.session.store import Keeper
+from acp_launch.session.store import SessionKeeper
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
@@ -49,7 +49,7 @@ def session_needs(
 
     `in_front` runs a program on the terminal if the screen must be left first.
     """
-    shelf = Shelf(kept.settings.state, str(plan.project), plan.profile, plan.called)
+    shelf = AnswerStore(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
     rules = policy(plan, approve=request.approve, remembered=load(shelf), home=home)
     with (
@@ -105,7 +105,9 @@ def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, 
     return logged_in
 
 
-def session_request(request: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: Keeper) -> SessionRequest:
+def session_request(
+    request: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: SessionKeeper
+) -> SessionRequest:
     """Build the request for the first session."""
     return SessionRequest(
         name=kept.name,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from acp_launch.console.secrets import choices
 from acp_launch.errors import SecretError
 from acp_launch.problem import did_you_mean
-from acp_launch.secret.lookup import Index, Names, Waiting, look_up, within
+from acp_launch.secret.lookup import NameIndex, Names, Waiting, look_up, within
 from acp_launch.secret.value import Outcome, Secret, Store, StoreFault
 from acp_launch.settings.model import Settings
 
@@ -120,7 +120,7 @@ class Vault:
         protect_secrets()
         self.settings = settings
         self.store = _opened(settings)
-        self.index = Index(settings.state, _identity(settings, self.store.label))
+        self.index = NameIndex(settings.state, _identity(settings, self.store.label))
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
         """Run an operation that the user has just asked for; `what` begins the message if it fails.

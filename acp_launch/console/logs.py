@@ -18,7 +18,7 @@ from zlib import crc32
 from acp_launch.console.sessions import ago, cells
 from acp_launch.console.stderr import DIM, harmless, say
 from acp_launch.errors import StateError
-from acp_launch.process.logs import LogName, Trail, began, logs
+from acp_launch.process.logs import LogName, LogReader, began, logs
 
 AGENT = "agent"
 COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
@@ -111,7 +111,7 @@ class Watch:
         self._is_through = False  # whether the last look reached the end, so that an incomplete line may be shown
         self._since = ""  # the first launch whose logs are shown
         self._launches: set[str] = set()
-        self._trails: dict[Path, tuple[LogName, Trail]] = {}
+        self._trails: dict[Path, tuple[LogName, LogReader]] = {}
 
     @property
     def has_launch(self) -> bool:
@@ -171,7 +171,7 @@ class Watch:
             self._shown.line(name, line)
         return True
 
-    def _show_rest(self, name: LogName, trail: Trail) -> None:
+    def _show_rest(self, name: LogName, trail: LogReader) -> None:
         if rest := trail.rest():
             self._shown.line(name, rest)
 
@@ -185,7 +185,7 @@ class Watch:
         return self._server is None or of == self._server or of.startswith(f"{self._server}#")
 
     def _begin(self, file: Path, name: LogName) -> None:
-        self._trails[file] = name, Trail(file)
+        self._trails[file] = name, LogReader(file)
 
     def _announce(self, name: LogName) -> None:
         if name.launch not in self._launches:
@@ -193,7 +193,7 @@ class Watch:
             self._shown.launch(name)
 
 
-def _last(trail: Trail, count: int) -> Iterable[bytes]:
+def _last(trail: LogReader, count: int) -> Iterable[bytes]:
     """Return the last lines. An incomplete line counts as one; it is shown later."""
     lines = deque(trail.lines(), min(count, sys.maxsize))
     if not count:

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 from acp_launch.console import stdout
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import say
-from acp_launch.process.leftovers import Ended, Family, Left, Member
+from acp_launch.process.leftovers import Ended, LaunchTree, LeftProcess, TreeProcess
 
 HEADINGS = ("NAME", "PID", "AGE", "MEMORY", "RESTARTS", "")
 SAID = {"ending": "its guard is stopping it", "dead": "left behind; to stop: acp-launch reap"}
@@ -17,7 +17,7 @@ INDENT = "  "
 STEPS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))  # seconds
 
 
-def show_families(families: Sequence[Family], *, as_json: bool) -> None:
+def show_families(families: Sequence[LaunchTree], *, as_json: bool) -> None:
     """Print all launches of this user as trees."""
     if as_json:
         _print_json({"launches": [_family(family) for family in families]})
@@ -60,10 +60,10 @@ def size(memory: int) -> str:
     return f"{memory / (1024 * 1024):.0f} MiB"
 
 
-def _rows(family: Family) -> Iterator[tuple[str, ...]]:
+def _rows(family: LaunchTree) -> Iterator[tuple[str, ...]]:
     title = f"{family.profile} ({family.verb})"
     if family.root is None:
-        yield (title, "", "", "", "", SAID[family.standing])
+        yield (title, "", "", "", "", SAID[family.state])
     else:
         yield (title, str(family.root.pid), age(family.root.age), size(family.root.memory), "", "")
     for member in family.members:
@@ -72,7 +72,7 @@ def _rows(family: Family) -> Iterator[tuple[str, ...]]:
         yield (INDENT + gone.name, "-", "", "", str(gone.restarts or ""), "(ended)")
 
 
-def _branch(member: Member, depth: int) -> Iterator[tuple[str, ...]]:
+def _branch(member: TreeProcess, depth: int) -> Iterator[tuple[str, ...]]:
     name = INDENT * depth + (member.name or member.command)
     restarts = str(member.restarts or "")
     yield (name, str(member.pid), age(member.age), size(member.memory), restarts, "")
@@ -80,11 +80,11 @@ def _branch(member: Member, depth: int) -> Iterator[tuple[str, ...]]:
         yield from _branch(child, depth + 1)
 
 
-def _family(family: Family) -> Mapping[str, object]:
+def _family(family: LaunchTree) -> Mapping[str, object]:
     return {
         "profile": family.profile,
         "verb": family.verb,
-        "state": "left behind" if family.standing == "dead" else family.standing,
+        "state": "left behind" if family.state == "dead" else family.state,
         "pid": family.root.pid if family.root else None,
         "age": round(family.root.age, 2) if family.root else None,
         "memory": family.root.memory if family.root else None,
@@ -93,7 +93,7 @@ def _family(family: Family) -> Mapping[str, object]:
     }
 
 
-def _member(member: Member) -> Mapping[str, object]:
+def _member(member: TreeProcess) -> Mapping[str, object]:
     children = [_member(child) for child in member.children]
     return asdict(member) | {"name": member.name or None, "age": round(member.age, 2), "children": children}
 
@@ -103,7 +103,7 @@ def _ended(ended: Ended) -> Mapping[str, object]:
     return {"profile": ended.profile, "verb": ended.verb, "processes": processes, "survivors": survivors}
 
 
-def _called(left: Left) -> str:
+def _called(left: LeftProcess) -> str:
     return f"{left.name} ({left.pid})" if left.name else str(left.pid)
 
 

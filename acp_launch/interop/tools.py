@@ -188,7 +188,7 @@ def at_home(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise UsageError(f"the home directory in {path} is unknown", fix="give an absolute path") from None
+        raise UsageError(f"no home directory is known for {path}", fix="give an absolute path") from None
 
 
 def read(file: Path, tool: Tool | None = None) -> Source:

@@ -258,13 +258,13 @@ async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
 async def _unreached(server: RemotePlan) -> str:
     """Return why a remote server does not answer; empty if it does, or if that is unknown."""
     from acp_launch.checks.answers import LATE, PATIENCE, address, connect
-    from acp_launch.session.files import aside
+    from acp_launch.session.files import run_in_thread
 
     where = address(server.url, os.environ)
     if where is None or isinstance(where, str):
         return where or ""
     try:
-        return await aside(lambda: connect(*where), name="mcp server", limit=PATIENCE)
+        return await run_in_thread(lambda: connect(*where), name="mcp server", limit=PATIENCE)
     except TimeoutError:
         return LATE
     except OSError:  # no thread is available; the agent will find out

@@ -21,7 +21,7 @@ from acp_launch import leave
 from acp_launch.errors import LaunchError
 from acp_launch.plan.executable import CannotRun, find
 from acp_launch.process.child import Tail
-from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, open_process
+from acp_launch.process.pidfd import LOOK_EVERY, NO_PIDFD, open_process
 from acp_launch.process.spawn import STATUS_LOST, Spawned, spawn
 from acp_launch.process.tree import Exit, end_now, from_wait_status
 from acp_launch.secret.value import MAX_VALUE
@@ -61,7 +61,7 @@ def capture(argv: Sequence[str], limit: float, *, env: Mapping[str, str], cwd: P
     argv = [str(_program(argv, env, cwd)), *argv[1:]]
     spawned = _begin(argv, env, cwd)
     deadline = time.monotonic() + limit
-    heard = _Heard(spawned)
+    heard = _OutputReader(spawned)
     try:
         spawned.close("stdin")
         timed_out = not heard.listen(deadline)
@@ -107,7 +107,7 @@ def _program(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> Path:
     return found
 
 
-class _Heard:
+class _OutputReader:
     def __init__(self, spawned: Spawned) -> None:
         self._spawned = spawned
         self.out = b""
@@ -125,7 +125,7 @@ class _Heard:
                 for descriptor in ready - {exited}:
                     if not self._read(descriptor):
                         poll.unregister(descriptor)
-                if exited in ready or (exited == NONE_TO_BE_HAD and _has_exited(self._spawned)):
+                if exited in ready or (exited == NO_PIDFD and _has_exited(self._spawned)):
                     self._read_leftover()
                     break
         return True
@@ -158,24 +158,24 @@ class _Heard:
 def _watching(*descriptors: int) -> "select.poll":
     poll = select.poll()
     for descriptor in descriptors:
-        if descriptor != NONE_TO_BE_HAD:
+        if descriptor != NO_PIDFD:
             poll.register(descriptor, select.POLLIN)
     return poll
 
 
 def _step(left: float, exited: int) -> float:
     """Return the seconds to wait: without a pidfd the exit has to be polled."""
-    return min(left, LOOK_EVERY) if exited == NONE_TO_BE_HAD else left
+    return min(left, LOOK_EVERY) if exited == NO_PIDFD else left
 
 
 @contextmanager
 def _exit_of(spawned: Spawned) -> Iterator[int]:
-    """Yield a descriptor that is readable once the program has exited, or `NONE_TO_BE_HAD`."""
+    """Yield a descriptor that is readable once the program has exited, or `NO_PIDFD`."""
     descriptor = open_process(spawned.process)
     try:
-        yield NONE_TO_BE_HAD if descriptor is None else descriptor  # its guard has reaped it, and will report it
+        yield NO_PIDFD if descriptor is None else descriptor  # its guard has reaped it, and will report it
     finally:
-        if descriptor is not None and descriptor != NONE_TO_BE_HAD:
+        if descriptor is not None and descriptor != NO_PIDFD:
             os.close(descriptor)
 
 

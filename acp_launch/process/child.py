@@ -310,7 +310,7 @@ class Child:
 
     @property
     def exit(self) -> Exit | None:
-        """How it ended; None while it runs. Says nothing about its descendants."""
+        """Return how it ended; None while it runs. Says nothing about its descendants."""
         status = self.spawned.status
         return None if status is None else from_wait_status(status)
 
@@ -344,8 +344,8 @@ class Child:
         return self._errors.tail.lines()
 
     async def discard_output(self) -> None:
-        """Read stdout into nothing, unless it has a reader: a child blocked on a full pipe would not see the end of
-        stdin."""
+        """Read stdout into nothing, unless it has a reader: a child blocked on
+        a full pipe would not see the end of stdin."""
         if self._output.has_reader:
             return
         while await self._output.read():
@@ -409,10 +409,10 @@ async def _see_through(task: "asyncio.Task[Outcome] | asyncio.Task[None]") -> No
 
 # The ladder. Each rung is bounded, and the next is taken only if something of the tree is left:
 #
-# 1. List the whole tree, before parents die and their children are lost. 2. Close stdin, which ACP defines as the end.
-# Wait `grace` for the process, then a moment for the rest to follow. 3. TERM every group of the tree once, and CONT
-# what is stopped, so that it can obey. Wait `grace`. 4. STOP, KILL, reap, look again, until nothing is left (tree.py).
-# At most 5 s, in practice milliseconds.
+# 1. List the whole tree, before parents die and their children are lost.
+# 2. Close stdin, which ACP defines as the end. Wait `grace` for the process, then a moment for the rest to follow.
+# 3. TERM every group of the tree once, and CONT what is stopped, so that it can obey. Wait `grace`.
+# 4. STOP, KILL, reap, look again, until nothing is left (tree.py). At most 5 s, in practice milliseconds.
 #
 # `hurry` goes to rung 4 at once, from any rung. Without a subreaper (macOS), a daemon that left both its parents and
 # its group before step 1 is not found.

@@ -56,13 +56,13 @@ def _released(starter: "subprocess.Popen[bytes]") -> str:
     assert starter.stdin is not None and starter.stdout is not None
     deadline = time.monotonic() + WITHIN
     try:
-        if _heard(starter.stdout.fileno(), deadline) != b".":
+        if _next_bytes(starter.stdout.fileno(), deadline) != b".":
             return "it could not be started"
         with _no_subreaper():
             starter.stdin.write(b"!")
             starter.wait(WITHIN)
         said = b""
-        while more := _heard(starter.stdout.fileno(), deadline):
+        while more := _next_bytes(starter.stdout.fileno(), deadline):
             said += more
         return said.decode(errors="replace")
     except (TimeoutError, subprocess.TimeoutExpired, BrokenPipeError):
@@ -70,7 +70,7 @@ def _released(starter: "subprocess.Popen[bytes]") -> str:
         return "it did not start in time"
 
 
-def _heard(descriptor: int, deadline: float) -> bytes:
+def _next_bytes(descriptor: int, deadline: float) -> bytes:
     """Return the next bytes; empty at the end.
 
     Raises:

@@ -81,8 +81,10 @@ class Lent:
 
 
 def lend(descriptor: int, *, reads: bool) -> Lent | None:
-    """Take over a descriptor that another process has passed to us. Returns None, and closes it, if it is not
-    a stream."""
+    """Take over a descriptor that another process has passed to us.
+
+    Returns None, and closes it, if it is not a stream.
+    """
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode) or (stat.S_ISSOCK(mode) and _is_stream(descriptor)):

@@ -17,7 +17,7 @@ from acp_launch.problem import Problem
 from acp_launch.process import marker, prepare, spawn
 from acp_launch.process.child import GRACE, reaped
 from acp_launch.process.pidfd import block_until_gone
-from acp_launch.process.spawn import Spawned, spawn_beside_us
+from acp_launch.process.spawn import Spawned, spawn_in_our_session
 from acp_launch.process.supervisor import Program
 from acp_launch.process.table import Process, Table
 from acp_launch.process.tree import Exit, Tree, children_of, from_wait_status, rounds, terminate
@@ -45,7 +45,7 @@ async def foreground(program: Program) -> Exit:
     if not available():
         raise MachineError([_no_terminal()])
     terminal = _Terminal()
-    spawned = spawn_beside_us(
+    spawned = spawn_in_our_session(
         program.argv,
         env=program.env,
         cwd=program.cwd,
@@ -89,8 +89,10 @@ class _Terminal:
             return  # the group or the terminal is gone already; the wait for the program shows it
 
     def suspend_with(self, group: int) -> None:
-        """Suspend us, because `group` was suspended, until the shell continues us. Does nothing without such
-        a shell."""
+        """Suspend us, because `group` was suspended, until the shell continues us.
+
+        Does nothing without such a shell.
+        """
         import termios
 
         modes: list[Any] = termios.tcgetattr(STDIN)
@@ -166,8 +168,10 @@ async def _end(tree: Tree) -> None:
 
 
 class _Tree(Tree):
-    """A tree in our own session, where orphans have no owner (tree.py). Those in its group, or with its mark, are its
-    own."""
+    """A tree in our own session, where orphans have no owner (tree.py).
+
+    Those in its group, or with its mark, are its own.
+    """
 
     def __init__(self, spawned: Spawned) -> None:
         super().__init__(spawned)

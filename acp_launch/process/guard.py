@@ -19,12 +19,12 @@ from acp_launch import leave
 from acp_launch.process import marker, prepare, spawn
 from acp_launch.process.cgroup import Cgroup, of_launch
 from acp_launch.process.guardian import ENDING, Launcher, become
-from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone, open_pid
+from acp_launch.process.pidfd import NO_PIDFD, block_until_gone, open_pid
 from acp_launch.process.records import LaunchRecord, launcher
 from acp_launch.process.spawn import Spawned
 from acp_launch.process.table import Process
 from acp_launch.process.tree import descendants, end_all_now, send
-from acp_launch.process.wire import Line, pair
+from acp_launch.process.wire import GuardLine, pair
 
 KILL = 2.5  # seconds for the guards to kill everything; it takes milliseconds
 FAREWELL = 2.0  # seconds for a guard to end when asked; it takes less than one millisecond
@@ -35,7 +35,7 @@ NUDGE = 0.5  # seconds after which a silent guard is continued, in case it was s
 class GuardProcess:
     """One guard, as the launcher sees it."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: GuardLine) -> None:
         self.line = line
         self.process: Process | None = None  # known once it has reported its pid
         self.is_dead = False
@@ -157,8 +157,10 @@ class Guards:
             end_all_now()
 
     def _ask(self, post: GuardProcess, request: object, streams: Sequence[int]) -> Spawned | Exception | None:
-        """Send a request and wait for the answer; None if the guard has died. A guard that does not answer is
-        killed."""
+        """Send a request and wait for the answer; None if the guard has died.
+
+        A guard that does not answer is killed.
+        """
         post.line.say(request, streams)
         deadline = time.monotonic() + ANSWER
         while not self._answers and not post.is_dead:
@@ -199,8 +201,8 @@ class Guards:
             spawn.inherit()
 
     def _reap(self) -> None:
-        """Fetch the status of the guards that are our children: the upper one, and the lower one after the upper one's
-        death."""
+        """Fetch the status of the guards that are our children: the upper one,
+        and the lower one after the upper one's death."""
         for post in self.posts:
             if post.is_dead and post.process is not None:
                 with suppress(ChildProcessError):
@@ -217,7 +219,7 @@ _ours: Guards | None = None  # forked, and not dismissed yet
 _forget: list[Callable[[], None]] = []  # removes the exit handlers
 
 
-def stand_by() -> Guards | None:
+def start_guards() -> Guards | None:
     """Return the guards of this process, forked at the first call. What is spawned afterwards is their child.
 
     Call this before there are secrets, threads or an event loop. Returns None, and never raises, if no process can be
@@ -238,7 +240,7 @@ def stand_by() -> Guards | None:
     return _ours
 
 
-def stand_down() -> None:
+def dismiss_guards() -> None:
     """Dismiss the guards, if there are any. Everything they started has ended."""
     global _ours
     guards, _ours, spawn.parent = _ours, None, None
@@ -261,8 +263,8 @@ class Guard:
 
     def start(self) -> None:
         """Fork the guards. What is spawned from now on is their child, and in the record."""
-        self.guards = stand_by()
-        spawn.witnesses.append(self._record)
+        self.guards = start_guards()
+        spawn.observers.append(self._record)
         if self.guards is None:
             self._say_without("cannot fork a process")
             return
@@ -288,9 +290,9 @@ class Guard:
 
     def dismiss(self) -> None:
         """Let the guards end, because everything else has ended."""
-        if self._record in spawn.witnesses:
-            spawn.witnesses.remove(self._record)
-        stand_down()
+        if self._record in spawn.observers:
+            spawn.observers.remove(self._record)
+        dismiss_guards()
 
     def _say_without(self, reason: str) -> None:
         if not self._has_noted:
@@ -299,16 +301,18 @@ class Guard:
 
 
 def _fork(mask: Iterable[int]) -> Guards:
-    """Fork the upper one, which forks the lower one. `mask`: the signals they receive, after ignoring those that end
-    us."""
+    """Fork the upper one, which forks the lower one.
+
+    `mask`: the signals they receive, after ignoring those that end us.
+    """
     about = Launcher(
-        pidfd=NONE_TO_BE_HAD if (pidfd := open_pid(os.getpid())) is None else pidfd,
+        pidfd=NO_PIDFD if (pidfd := open_pid(os.getpid())) is None else pidfd,
         launch=marker.launch_id(),
         since=launcher().started,
         cgroup=of_launch(marker.launch_id()),
     )
     lines = [pair(), pair()]
-    ours, theirs = [Line(line[0]) for line in lines], [Line(line[1]) for line in lines]
+    ours, theirs = [GuardLine(line[0]) for line in lines], [GuardLine(line[1]) for line in lines]
     try:
         if not (pid := os.fork()):
             become(about, *theirs, mask=mask)
@@ -319,7 +323,7 @@ def _fork(mask: Iterable[int]) -> Guards:
     finally:
         for line in theirs:
             line.close()
-        if about.pidfd != NONE_TO_BE_HAD:
+        if about.pidfd != NO_PIDFD:
             os.close(about.pidfd)
     upper, lower = (GuardProcess(line) for line in ours)
     return Guards([lower, upper], about.cgroup, pid)

@@ -12,7 +12,7 @@ processes are left, and only without a control group (cgroup.py) some of them ca
 
 A guard is forked from the launcher before there are threads, an event loop or secrets. It keeps no descriptor except
 its end of the line, holds the environment of a child only while starting it, and cannot be inspected (Linux). Without a
-subreaper (macOS) orphans go to launchd, and only what `Remains` finds is ended.
+subreaper (macOS) orphans go to launchd, and only what `LaunchProcesses` finds is ended.
 
 The messages on the line (wire.py), from the launcher:
 
@@ -46,11 +46,11 @@ from msgspec import Struct
 
 from acp_launch.process import marker, prepare
 from acp_launch.process.cgroup import Cgroup
-from acp_launch.process.pidfd import NONE_TO_BE_HAD, block_until_gone
+from acp_launch.process.pidfd import NO_PIDFD, block_until_gone
 from acp_launch.process.spawn import hide, rename
 from acp_launch.process.table import Process
 from acp_launch.process.tree import rounds, send
-from acp_launch.process.wire import Line
+from acp_launch.process.wire import GuardLine
 
 # The processes left of a launch whose launcher is dead, and their end: for the guards, and for `reap` when they are
 # dead too.
@@ -68,7 +68,7 @@ LOOK_EVERY = 0.1  # seconds between two listings in the polite second; one costs
 Identity = tuple[int, float]  # pid and time of start
 
 
-class Remains:
+class LaunchProcesses:
     """The living processes of a launch. It remembers each process it saw, so that none is lost when its parents die."""
 
     leader = 0  # its processes are in many groups
@@ -162,7 +162,7 @@ class Remains:
         return found
 
 
-def end(remains: Remains, *, polite: float = POLITE) -> tuple[list[Process], list[Process]]:
+def end(remains: LaunchProcesses, *, polite: float = POLITE) -> tuple[list[Process], list[Process]]:
     """Ask everything to end (TERM), wait `polite` seconds, then STOP and KILL round by round until nothing is left.
 
     Returns the processes that had to be ended, and those that survived `BOUND` seconds of it.
@@ -200,13 +200,13 @@ RESTORED = tuple(
 class Launcher(Struct, frozen=True, kw_only=True):
     """The launcher, as a guard knows it from the beginning."""
 
-    pidfd: int  # readable once it is dead; NONE_TO_BE_HAD if only the line shows that
+    pidfd: int  # readable once it is dead; NO_PIDFD if only the line shows that
     launch: str  # the launch's id
     since: float  # when it was started
     cgroup: Cgroup | None
 
 
-def become(launcher: Launcher, upper: Line, lower: Line, *, mask: Iterable[int]) -> NoReturn:
+def become(launcher: Launcher, upper: GuardLine, lower: GuardLine, *, mask: Iterable[int]) -> NoReturn:
     """Run the upper guard in this forked process, after forking the lower one. `mask`: the signals to unblock."""
     try:
         gc.disable()  # it would only touch memory that is shared with the launcher
@@ -240,7 +240,7 @@ class Guardian:
 
     def __init__(
         self,
-        line: Line,
+        line: GuardLine,
         launcher: Launcher,
         *,
         defaults: list[int],
@@ -278,7 +278,7 @@ class Guardian:
     def _watch(self) -> None:
         """Wait until the launcher is done or dead."""
         poll, death, wakeup = select.poll(), self._launcher.pidfd, self._wakeup()
-        for descriptor in {death, wakeup} - {NONE_TO_BE_HAD}:
+        for descriptor in {death, wakeup} - {NO_PIDFD}:
             poll.register(descriptor, select.POLLIN)
         while not (self._is_done or self._is_hurried or self._line.is_over):
             poll.register(self._line.fileno(), select.POLLIN | (select.POLLOUT if self._line.owes else 0))
@@ -374,7 +374,7 @@ class Guardian:
             cgroup.leave()
         if self._upper is not None:
             send(self._upper, signal.SIGCONT)  # in case it was stopped
-        remains = Remains((), self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
+        remains = LaunchProcesses((), self._launcher.launch, self._launcher.since, cgroup=cgroup, root=os.getpid())
         _, survivors = end(remains, polite=0 if self._is_hurried else POLITE)
         if survivors:
             return  # the record stays, for `reap`

@@ -8,7 +8,7 @@ from one of those. Several may clean up at once: the one that locks a record doe
 A guard that is stopped protects nothing and ends nothing, so its launch counts as dead: the guard is continued, and
 what it has not ended soon is ended here, itself included.
 
-`family` is what `ps` shows.
+`launch_tree` is what `ps` shows.
 """
 
 import os
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from acp_launch.private import take_lock
 from acp_launch.process import cgroup, marker, prepare
-from acp_launch.process.guardian import Remains, end
+from acp_launch.process.guardian import LaunchProcesses, end
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import Known, Launch, files, is_stillborn, read
 from acp_launch.process.table import Process, PsutilTable, boot_id, pid_namespace
@@ -38,10 +38,10 @@ NEWBORN = 60.0  # seconds a file may lack its first line, which is written withi
 
 # running: its launcher lives. ending: only its guard lives, and is not stopped. dead: neither lives, here and since the
 # machine was started. foreign: of another container. over: of an earlier start of the machine.
-Standing = Literal["running", "ending", "dead", "foreign", "over"]
+LaunchState = Literal["running", "ending", "dead", "foreign", "over"]
 
 
-class Left(Struct, frozen=True):
+class LeftProcess(Struct, frozen=True):
     """A process that was left behind; `name` is from the record, or the program's."""
 
     name: str
@@ -53,11 +53,11 @@ class Ended(Struct, frozen=True):
 
     profile: str
     verb: str
-    processes: tuple[Left, ...]
-    survivors: tuple[Left, ...]
+    processes: tuple[LeftProcess, ...]
+    survivors: tuple[LeftProcess, ...]
 
 
-def standing(launch: Launch) -> Standing:
+def launch_state(launch: Launch) -> LaunchState:
     if launch.boot != boot_id():
         return "over"
     if launch.namespace != pid_namespace():
@@ -68,10 +68,10 @@ def standing(launch: Launch) -> Standing:
     return "ending" if any(not guard.is_stopped for guard in guards) else "dead"
 
 
-def remains(launch: Launch) -> Remains:
+def launch_processes(launch: Launch) -> LaunchProcesses:
     """Return what is left of a dead launch."""
     known = {process.identity for process in (*launch.children, *launch.seen)}
-    return Remains(known, launch.id, launch.launcher.started, cgroup=cgroup.recorded(launch.cgroup, launch.id))
+    return LaunchProcesses(known, launch.id, launch.launcher.started, cgroup=cgroup.recorded(launch.cgroup, launch.id))
 
 
 def clear(state: Path) -> list[Ended]:
@@ -83,10 +83,10 @@ def clear(state: Path) -> list[Ended]:
     return [ended for path in files(state) if path.name != marker.launch_id() and (ended := _clear(path))]
 
 
-def names(launch: Launch, processes: list[Process]) -> tuple[Left, ...]:
+def names(launch: Launch, processes: list[Process]) -> tuple[LeftProcess, ...]:
     """Return the processes with their names in `ps`. Call this while they live."""
     known = {child.identity: child.name for child in launch.children}
-    return tuple(Left(known.get((seen.pid, seen.started)) or _command(seen.pid), seen.pid) for seen in processes)
+    return tuple(LeftProcess(known.get((seen.pid, seen.started)) or _command(seen.pid), seen.pid) for seen in processes)
 
 
 def _clear(path: Path) -> Ended | None:
@@ -94,7 +94,7 @@ def _clear(path: Path) -> Ended | None:
     if launch is None:
         _remove_stillborn(path)
         return None
-    kind = standing(launch)
+    kind = launch_state(launch)
     if kind == "over":
         _remove(path)
     if kind != "dead":
@@ -104,10 +104,10 @@ def _clear(path: Path) -> Ended | None:
 
 
 def _end(launch: Launch) -> Ended | None:
-    left = remains(launch)
+    left = launch_processes(launch)
     before = left.alive()
     named = {each.pid: each for each in names(launch, before)}
-    _rouse(launch.guards)
+    _wake_guards(launch.guards)
     found, survivors = end(left)
     if not survivors:
         _remove(launch.path)
@@ -119,7 +119,7 @@ def _end(launch: Launch) -> Ended | None:
     return Ended(launch.profile, launch.verb, _lefts(ended, named), _lefts(survivors, named))
 
 
-def _rouse(guards: Iterable[Known]) -> None:
+def _wake_guards(guards: Iterable[Known]) -> None:
     """Continue guards that were stopped, so that they end everything, and kill those that do not finish."""
     stopped = [guard for known in guards if (guard := _living(known))]
     for number in (signal.SIGCONT, signal.SIGKILL):
@@ -128,8 +128,8 @@ def _rouse(guards: Iterable[Known]) -> None:
         block_until_gone(stopped, within=PATIENCE)
 
 
-def _lefts(processes: list[Process], named: dict[int, Left]) -> tuple[Left, ...]:
-    return tuple(named.get(seen.pid) or Left("", seen.pid) for seen in processes)
+def _lefts(processes: list[Process], named: dict[int, LeftProcess]) -> tuple[LeftProcess, ...]:
+    return tuple(named.get(seen.pid) or LeftProcess("", seen.pid) for seen in processes)
 
 
 def _living(known: Known | None) -> Process | None:
@@ -191,7 +191,7 @@ GUARD = "guard"
 SHIM = str(Path("acp_launch", "bridge", "shim.py"))  # the end of its path in every installation
 
 
-class Member(Struct, frozen=True, kw_only=True):
+class TreeProcess(Struct, frozen=True, kw_only=True):
     """A process of a launch. `name` is its role: of a child its own name, `shim NAME` where an agent holds a server.
 
     `shim NAME, copying` if descriptors cannot be passed; empty for other processes. `age` in seconds, `memory` resident
@@ -204,17 +204,17 @@ class Member(Struct, frozen=True, kw_only=True):
     age: float
     memory: int
     restarts: int
-    children: "tuple[Member, ...]"
+    children: "tuple[TreeProcess, ...]"
 
 
-class Gone(Struct, frozen=True):
+class EndedChild(Struct, frozen=True):
     """A child without a process at the moment; `restarts` as its last process counted them."""
 
     name: str
     restarts: int
 
 
-class Family(Struct, frozen=True, kw_only=True):
+class LaunchTree(Struct, frozen=True, kw_only=True):
     """The tree of a launch. `root` is the launcher, or None if it is dead; then `members` are what is left.
 
     `ended` are the children that had a process and have none now: a server that waits for its next start, has failed,
@@ -223,42 +223,42 @@ class Family(Struct, frozen=True, kw_only=True):
 
     profile: str
     verb: str
-    standing: Standing
-    root: Member | None
-    members: tuple[Member, ...]
-    ended: tuple[Gone, ...] = ()
+    state: LaunchState
+    root: TreeProcess | None
+    members: tuple[TreeProcess, ...]
+    ended: tuple[EndedChild, ...] = ()
 
 
-def family(launch: Launch) -> Family | None:
+def launch_tree(launch: Launch) -> LaunchTree | None:
     """Return the tree of a launch, or None if it has no process on this machine any more."""
-    kind = standing(launch)
+    kind = launch_state(launch)
     if kind == "running":
         return _running(launch)
     if kind in ("over", "foreign"):
         return None
-    alive = remains(launch).alive()
+    alive = launch_processes(launch).alive()
     pids = {seen.pid for seen in alive}
-    members = _Look(launch).members(seen.pid for seen in alive if seen.parent not in pids)
+    members = _Snapshot(launch).members(seen.pid for seen in alive if seen.parent not in pids)
     if not members:
         return None
-    return Family(profile=launch.profile, verb=launch.verb, standing=kind, root=None, members=members)
+    return LaunchTree(profile=launch.profile, verb=launch.verb, state=kind, root=None, members=members)
 
 
-def _running(launch: Launch) -> Family | None:
-    root = _Look(launch).member(launch.launcher.pid)
+def _running(launch: Launch) -> LaunchTree | None:
+    root = _Snapshot(launch).member(launch.launcher.pid)
     if root is None:
         return None
-    return Family(
+    return LaunchTree(
         profile=launch.profile,
         verb=launch.verb,
-        standing="running",
+        state="running",
         root=root,
         members=root.children,
-        ended=tuple(Gone(over.name, over.restarts) for over in launch.ended),
+        ended=tuple(EndedChild(over.name, over.restarts) for over in launch.ended),
     )
 
 
-class _Look:
+class _Snapshot:
     """The processes of this machine at one moment, with the names that a launch has for its own."""
 
     def __init__(self, launch: Launch) -> None:
@@ -267,9 +267,11 @@ class _Look:
         self._table = PsutilTable()
         self._shown: set[int] = set()
 
-    def member(self, pid: int) -> Member | None:
-        """Return a process with its descendants. Each process appears once, whatever happened to its parents
-        meanwhile."""
+    def member(self, pid: int) -> TreeProcess | None:
+        """Return a process with its descendants.
+
+        Each process appears once, whatever happened to its parents meanwhile.
+        """
         import psutil
 
         self._shown.add(pid)
@@ -279,7 +281,7 @@ class _Look:
             with process.oneshot():
                 if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
                     return None
-                return Member(
+                return TreeProcess(
                     name=known.name if known else _shim(process),
                     command=process.name(),
                     pid=pid,
@@ -291,10 +293,10 @@ class _Look:
         except psutil.Error:
             return None
 
-    def members(self, pids: Iterable[int]) -> tuple[Member, ...]:
-        """Return the processes with their descendants; in place of a guard its children, because users do not
-        need it."""
-        found: list[Member] = []
+    def members(self, pids: Iterable[int]) -> tuple[TreeProcess, ...]:
+        """Return the processes with their descendants; in place of a guard
+        its children, because users do not need it."""
+        found: list[TreeProcess] = []
         for pid in pids:
             member = None if pid in self._shown else self.member(pid)
             if member and member.name == GUARD:

@@ -135,12 +135,12 @@ class Life(Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> int:
-        """How many restarts it may use in a row."""
+        """Return how many restarts it may use in a row."""
         return self.restart.max if self.is_proven else min(self.restart.max, UNPROVEN)
 
     @property
     def deadline(self) -> float | None:
-        """When its process will be condemned for not being READY; None while it is not awaited."""
+        """Return when its process will be condemned for not being READY; None while it is not awaited."""
         if self.state != "starting" or self.awaited is None or self.is_doomed:
             return None
         return max(self.begun, self.awaited) + self.start

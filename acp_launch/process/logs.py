@@ -1,8 +1,8 @@
 """
 Log files: one for each server of a launch, beside its agent's. Lines of ours say when each process began and ended.
 
-`LogFile` writes one, `ServerLogs` those of all servers, `Trail` reads one while it is written. The name of a file tells
-the launch, the profile and the server; launches beyond the newest `KEPT` are removed.
+`LogFile` writes one, `ServerLogs` those of all servers, `LogReader` reads one while it is written. The name of a file
+tells the launch, the profile and the server; launches beyond the newest `KEPT` are removed.
 """
 
 import os
@@ -68,7 +68,7 @@ def written(name: LogName) -> str:
 
 
 def read(file: str) -> LogName | None:
-    """Parse a file's name; None if it is not our log. A very long name comes back shortened, as by `kept`."""
+    """Parse a file's name; None if it is not our log. A very long name comes back cut, as by `kept`."""
     if not (found := _SHAPE.fullmatch(file)):
         return None
     launch, profile, server = found.groups(default="")
@@ -76,14 +76,16 @@ def read(file: str) -> LogName | None:
 
 
 def launch_of(file: str) -> str | None:
-    """Return the launch of a log file; None if it is not our log. A log of version 0.1 counts as a launch of
-    its own."""
+    """Return the launch of a log file; None if it is not our log.
+
+    A log of version 0.1 counts as a launch of its own.
+    """
     if name := read(file):
         return name.launch
     return file if _EARLIER.fullmatch(file) else None
 
 
-def kept(name: str) -> str:
+def shortened(name: str) -> str:
     """Return `name` as in a file's name: a very long one is cut, with a checksum."""
     return _unquoted(_quoted(name))
 
@@ -297,7 +299,7 @@ class ServerLogs:
 CHUNK = 256 * 1024  # bytes
 
 
-class Trail:
+class LogReader:
     """Reads one log from its beginning, over every file it fills."""
 
     def __init__(self, file: Path) -> None:

@@ -14,27 +14,27 @@ from acp_launch.process import prepare
 from acp_launch.process.table import Process
 
 LOOK_EVERY = 0.01  # seconds
-NONE_TO_BE_HAD = -1
+NO_PIDFD = -1
 
 
 def open_pid(pid: int) -> int | None:
     """Return a pidfd for the process that has this pid now; None if there is no such process."""
     if not hasattr(os, "pidfd_open"):
-        return NONE_TO_BE_HAD
+        return NO_PIDFD
     try:
         return os.pidfd_open(pid)
     except ProcessLookupError:
         return None
     except OSError as error:
         if error.errno in (ENOSYS, EPERM, EMFILE, ENFILE):  # EPERM: older container sandboxes
-            return NONE_TO_BE_HAD
+            return NO_PIDFD
         raise
 
 
 def open_process(process: Process) -> int | None:
     """Return a pidfd for exactly this process; None if it is gone, even if its pid is taken again."""
     descriptor = open_pid(process.pid)
-    if descriptor is None or descriptor == NONE_TO_BE_HAD:
+    if descriptor is None or descriptor == NO_PIDFD:
         return descriptor
     if prepare.table().read(process.pid) == process:
         return descriptor
@@ -43,14 +43,14 @@ def open_process(process: Process) -> int | None:
 
 
 @contextmanager
-def opened(processes: Iterable[Process]) -> Iterator[tuple[list[int], list[Process]]]:
+def open_all(processes: Iterable[Process]) -> Iterator[tuple[list[int], list[Process]]]:
     """Yield a pidfd for each living process, and the processes for which there is none."""
     descriptors: list[int] = []
     unwatchable: list[Process] = []
     try:
         for process in processes:
             descriptor = open_process(process)
-            if descriptor == NONE_TO_BE_HAD:
+            if descriptor == NO_PIDFD:
                 unwatchable.append(process)
             elif descriptor is not None:
                 descriptors.append(descriptor)
@@ -73,7 +73,7 @@ def _is_living(now: Process | None, then: Process) -> bool:
 def block_until_gone(processes: Iterable[Process], *, within: float) -> None:
     """Wait until all of them have died, at most `within` seconds."""
     deadline = time.monotonic() + within
-    with opened(processes) as (descriptors, unwatchable):
+    with open_all(processes) as (descriptors, unwatchable):
         _block(descriptors, deadline)
         while living(unwatchable) and time.monotonic() < deadline:
             time.sleep(LOOK_EVERY)

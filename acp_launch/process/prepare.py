@@ -82,8 +82,8 @@ def baseline() -> frozenset[Process]:
 
 
 def give_back_limit(pid: int) -> None:
-    """Give the child our original limit: programs that use select(), or close every possible descriptor, suffer from a
-    high one. Linux only; elsewhere the child keeps ours."""
+    """Give the child our original limit: programs that use select(), or close every possible
+    descriptor, suffer from a high one. Linux only; elsewhere the child keeps ours."""
     if _soft_limit_before is None or not IS_LINUX:
         return
     import resource
@@ -119,8 +119,10 @@ def _notice_children() -> None:
 
 
 def become_subreaper(*, on: bool = True) -> bool:
-    """Become a subreaper, or stop being one. False if the kernel or a Python without ctypes cannot; orphans go to init
-    then."""
+    """Become a subreaper, or stop being one.
+
+    False if the kernel or a Python without ctypes cannot; orphans go to init then.
+    """
     try:
         import ctypes
     except ImportError:

@@ -6,7 +6,7 @@ child becomes PROGRAM in its own session, with nothing on its three streams. An 
 means that it worked. Only the standard library, and little of it.
 """
 
-import _signal as signal  # type: ignore[import-not-found] # `signal` itself would take as long as all of this
+import _signal as signal  # type: ignore[import-not-found]  # `signal` itself would take as long as all of this
 import os
 import sys
 

@@ -171,8 +171,8 @@ class Spawned(Struct, eq=False):
     def mark_ended(self) -> None:
         """Note that its tree has been ended: nothing is left to signal."""
         if not self.is_ended:
-            for witness in witnesses:
-                witness.ended(self)
+            for observer in observers:
+                observer.ended(self)
         self.is_ended = True
         self._forget_when_over()
 
@@ -181,16 +181,16 @@ class Spawned(Struct, eq=False):
             _known.pop((self.pid, self.started), None)
 
 
-class Witness(Protocol):
+class SpawnObserver(Protocol):
     """Observes every start and every end, on the thread where it happens. Must neither block nor raise."""
 
     def began(self, spawned: Spawned) -> None: ...
 
     def ended(self, spawned: Spawned) -> None:
-        """Its whole tree has ended."""
+        """Note that its whole tree has ended."""
 
 
-witnesses: list[Witness] = []
+observers: list[SpawnObserver] = []
 
 
 class Parent(Protocol):
@@ -301,7 +301,7 @@ def spawn(
     return _introduced(spawned, name or Path(argv[0]).name, mark)
 
 
-def spawn_beside_us(
+def spawn_in_our_session(
     argv: Sequence[str], *, env: Mapping[str, str], cwd: Path, name: str, streams: Sequence[int]
 ) -> Spawned:
     """Start a program in our own session and its own group, so that it can use our terminal.
@@ -320,8 +320,8 @@ def spawn_beside_us(
 
 def _introduced(spawned: Spawned, name: str, mark: str) -> Spawned:
     spawned.name, spawned.mark = name, mark
-    for witness in witnesses:
-        witness.began(spawned)
+    for observer in observers:
+        observer.began(spawned)
     return spawned
 
 
@@ -340,8 +340,8 @@ def _pipes(undo: ExitStack) -> tuple[list[int], list[int]]:
 
 
 def _output_pipe(undo: ExitStack) -> tuple[list[int], list[int]]:
-    """Create one pipe for stdout and stderr. stdin is /dev/null: ripgrep and others would read a pipe instead of
-    searching."""
+    """Create one pipe for stdout and stderr. stdin is /dev/null: ripgrep and
+    others would read a pipe instead of searching."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     undo.callback(os.close, nothing)
     ours, theirs = os.pipe()

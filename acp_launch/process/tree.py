@@ -33,7 +33,7 @@ from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.spawn import STATUS_LOST, Spawned, is_unreaped, live
 from acp_launch.process.table import Process, Table
 
-_met: set[Process] = set()  # processes seen below a spawned one that still live as far as we know
+_seen_below: set[Process] = set()  # processes seen below a spawned one that still live as far as we know
 
 
 class Tree:
@@ -57,12 +57,12 @@ class Tree:
         _walk(table, (orphan for orphan in adopted(table) if self._is_ours(orphan)), found)
         self._seen = set(found.values())
         self._sessions |= {process.session for process in found.values()}
-        _met.difference_update(self._seen)  # equal, but perhaps in another session by now
-        _met.update(self._seen)
+        _seen_below.difference_update(self._seen)  # equal, but perhaps in another session by now
+        _seen_below.update(self._seen)
         return list(found.values())
 
     def alive_for_sure(self) -> list[Process]:
-        """Like `alive`, but an empty list must be seen twice.
+        """Return what `alive` does, but an empty list must be seen twice.
 
         The kernel may leave out a process whose sibling exits at that moment (proc(5), "children").
         """
@@ -86,7 +86,7 @@ class Tree:
         mark = marker.mark_of(orphan.pid)
         if mark == self.spawned.mark or any(mark == other.mark for other in others):
             return mark == self.spawned.mark
-        return orphan.session in self._sessions or (not others and not _is_stranger(orphan))
+        return orphan.session in self._sessions or (not others and not _may_be_unrelated(orphan))
 
 
 def _walk(table: Table, roots: Iterable[Process], found: dict[int, Process]) -> None:
@@ -104,32 +104,34 @@ def _walk(table: Table, roots: Iterable[Process], found: dict[int, Process]) -> 
 def descendants(table: Table) -> list[Process]:
     """Return every living descendant of what we spawned, in any tree, and the orphans that came to us."""
     found: dict[int, Process] = {}
-    _walk(table, (child for child in _children(table) if not _is_stranger(child)), found)
-    _meet(table, set(found.values()))
+    _walk(table, (child for child in _children(table) if not _may_be_unrelated(child)), found)
+    _remember_seen(table, set(found.values()))
     return list(found.values())
 
 
-def _meet(table: Table, now: set[Process]) -> None:
-    """Remember the processes seen. A listing may omit one (`alive_for_sure`), and an orphan is in none before it comes
-    to us."""
-    missing = [table.read(old.pid) for old in _met - now]
-    now.update(seen for seen in missing if seen is not None and seen in _met and not seen.is_dead)
-    _met.clear()
-    _met.update(now)
+def _remember_seen(table: Table, now: set[Process]) -> None:
+    """Remember the processes seen.
+
+    A listing may omit one (`alive_for_sure`), and an orphan is in none before it comes to us.
+    """
+    missing = [table.read(old.pid) for old in _seen_below - now]
+    now.update(seen for seen in missing if seen is not None and seen in _seen_below and not seen.is_dead)
+    _seen_below.clear()
+    _seen_below.update(now)
 
 
-def _is_stranger(child: Process) -> bool:
+def _may_be_unrelated(child: Process) -> bool:
     """Whether a child of ours, which came after `prepare`, may be an orphan from outside the launch.
 
     The children of a guard are always ours.
     """
-    if child.parent != os.getpid() or is_unreaped(child) or not _adopts_strangers():
+    if child.parent != os.getpid() or is_unreaped(child) or not _may_adopt_unrelated():
         return False
-    sessions = {met.session for met in _met} | {spawned.pid for spawned in live()}
-    return child not in _met and child.session not in sessions and not marker.is_ours(child.pid)
+    sessions = {met.session for met in _seen_below} | {spawned.pid for spawned in live()}
+    return child not in _seen_below and child.session not in sessions and not marker.is_ours(child.pid)
 
 
-def _adopts_strangers() -> bool:
+def _may_adopt_unrelated() -> bool:
     return prepare.IS_LINUX and (os.getpid() == 1 or any(not before.is_dead for before in prepare.baseline()))
 
 
@@ -199,8 +201,10 @@ def stop_groups(processes: Iterable[Process]) -> None:
 
 
 def kill_groups(processes: Iterable[Process], leader: int) -> None:
-    """Kill groups whose orphans do not come to us, where a group reaches processes that no listing shows. Not needed on
-    Linux."""
+    """Kill groups whose orphans do not come to us, where a group reaches processes that no listing shows.
+
+    Not needed on Linux.
+    """
     _signal_groups({leader, *(process.group for process in processes)}, signal.SIGKILL)
 
 
@@ -234,7 +238,7 @@ def _send_by_descriptor(process: Process, number: signal.Signals) -> bool:
     descriptor = pidfd.open_process(process)
     if descriptor is None:
         return False
-    if descriptor == pidfd.NONE_TO_BE_HAD:
+    if descriptor == pidfd.NO_PIDFD:
         return _send_by_pid(process, number)
     try:
         signal.pidfd_send_signal(descriptor, number)
@@ -258,12 +262,12 @@ class Killable(Protocol):
 
     @property
     def leader(self) -> int:
-        """The group it was started as, or 0."""
+        """Return the group it was started as, or 0."""
 
     def alive(self) -> list[Process]: ...
 
     def alive_for_sure(self) -> list[Process]:
-        """Like `alive`, but an empty list must be seen twice."""
+        """Return what `alive` does, but an empty list must be seen twice."""
 
     def reap(self) -> None: ...
 

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 
-from acp_launch.process.pidfd import LOOK_EVERY, NONE_TO_BE_HAD, living, open_pid, opened
+from acp_launch.process.pidfd import LOOK_EVERY, NO_PIDFD, living, open_all, open_pid
 from acp_launch.process.spawn import STATUS_LOST, Spawned
 from acp_launch.process.table import Process
 
@@ -23,7 +23,7 @@ def on_exit(spawned: Spawned, call: Callable[[], None]) -> Callable[[], None]:
     if spawned.is_fostered and spawned.status is None:
         return _wait_for_word(spawned, call)
     descriptor = open_pid(spawned.pid) if spawned.status is None else None  # unreaped: the pid is certainly its own
-    if descriptor == NONE_TO_BE_HAD:
+    if descriptor == NO_PIDFD:
         return _wait_in_thread(spawned, call)
     if descriptor is None:
         return asyncio.get_running_loop().call_soon(call).cancel
@@ -121,7 +121,7 @@ def _wait_for(pid: int) -> int:
 
 async def until_gone(processes: Iterable[Process], *, within: float) -> bool:
     """Wait until all of them have died, at most `within` seconds. Returns whether they have."""
-    with opened(processes) as (descriptors, unwatchable):
+    with open_all(processes) as (descriptors, unwatchable):
         try:
             async with asyncio.timeout(within):
                 await _all_readable(descriptors)

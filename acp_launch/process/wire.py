@@ -19,7 +19,7 @@ _CHUNK = 64 * 1024  # bytes
 _MOST_DESCRIPTORS = 3  # with one value
 
 
-class Line:
+class GuardLine:
     """One end. `say` never blocks: what the socket does not take is held for `flush`."""
 
     def __init__(self, end: _socket.socket) -> None:

@@ -24,11 +24,11 @@ BEGINNING = "acp-launch-workdir-"
 LOCK = "lock"
 _ATTEMPTS = 5  # another launch that cleans up may take a new directory for an old one, until it is locked
 
-Left = Callable[[str, Sequence[str]], None]
+ReportLeft = Callable[[str, Sequence[str]], None]
 
 
 @contextmanager
-def workdirs(state: Path, servers: Sequence[str], left: Left) -> Iterator[dict[str, Path]]:
+def workdirs(state: Path, servers: Sequence[str], left: ReportLeft) -> Iterator[dict[str, Path]]:
     """Create a directory for each of these servers, by its name. `left` is told at the end what a server left in its
     own.
 

@@ -35,7 +35,7 @@ _NO_PLACE = {
 }
 
 
-class Choice(Struct, frozen=True):
+class BackendChoice(Struct, frozen=True):
     name: str  # the full name of a class
     place: str = ""  # where the user chose it; empty if the platform did
     undo: str = ""  # how to undo that choice
@@ -51,7 +51,7 @@ class Choice(Struct, frozen=True):
         return f"{self.undo}, or name another one there" if self.undo else USE_A_FILE
 
 
-def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: str = sys.platform) -> Choice:
+def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: str = sys.platform) -> BackendChoice:
     """Choose the backend.
 
     Raises:
@@ -59,14 +59,14 @@ def choose(settings: KeyringSettings, environ: Mapping[str, str], *, platform: s
     """
     if settings.backend:
         place = "secrets.keyring.backend in your settings"
-        return Choice(settings.backend, place, f"remove {place}", ours=True)
+        return BackendChoice(settings.backend, place, f"remove {place}", ours=True)
     if name := environ.get(VARIABLE):
-        return Choice(name, VARIABLE, f"unset {VARIABLE}")
+        return BackendChoice(name, VARIABLE, f"unset {VARIABLE}")
     root = config_root(environ, platform=platform)
     if root and _is_projects(root):
         root = None  # a project must not choose which code runs
     chosen = _configured(root / "keyringrc.cfg") if root else None
-    return chosen or Choice(_BY_PLATFORM.get(platform, SECRET_SERVICE))
+    return chosen or BackendChoice(_BY_PLATFORM.get(platform, SECRET_SERVICE))
 
 
 def config_root(environ: Mapping[str, str], *, platform: str = sys.platform) -> Path | None:
@@ -96,7 +96,7 @@ def _absolute(written: str | None) -> Path | None:
     return Path(written) if written and Path(written).is_absolute() else None
 
 
-def _configured(path: Path) -> Choice | None:
+def _configured(path: Path) -> BackendChoice | None:
     """Return the choice of keyringrc.cfg, or None if there is no such file or it does not name a backend."""
     if not path.is_file():
         return None
@@ -111,10 +111,10 @@ def _configured(path: Path) -> Choice | None:
     except (OSError, UnicodeError, Error, RuntimeError) as error:  # RuntimeError: the home of an unknown user
         reason = f"cannot read {path}, the keyring library's configuration ({type(error).__name__})"
         raise StoreFault("unavailable", reason, fix=f"correct {path}, or remove it") from None
-    return Choice(name, str(path), f"remove default-keyring from {path}", folder) if name else None
+    return BackendChoice(name, str(path), f"remove default-keyring from {path}", folder) if name else None
 
 
-def load(choice: Choice) -> Any:
+def load(choice: BackendChoice) -> Any:
     """Create the backend. Call this only within `without_prompts`.
 
     Raises:
@@ -128,7 +128,7 @@ def load(choice: Choice) -> Any:
     return backend()
 
 
-def _imported(choice: Choice) -> Any:
+def _imported(choice: BackendChoice) -> Any:
     from importlib import import_module
 
     module, _, name = choice.name.rpartition(".")
@@ -147,7 +147,7 @@ def _imported(choice: Choice) -> Any:
     return found
 
 
-def _refuse(choice: Choice, names: Iterable[str]) -> None:
+def _refuse(choice: BackendChoice, names: Iterable[str]) -> None:
     for name in names:
         if name in _NO_PLACE:
             raise _unusable(choice, _NO_PLACE[name])
@@ -156,7 +156,7 @@ def _refuse(choice: Choice, names: Iterable[str]) -> None:
             raise _unusable(choice, "stores secrets in plain text", fix=f"{choice.undo}, {allow}")
 
 
-def _unusable(choice: Choice, why: str, *, fix: str = "") -> StoreFault:
+def _unusable(choice: BackendChoice, why: str, *, fix: str = "") -> StoreFault:
     chosen = f" (chosen by {choice.place})" if choice.place else ""
     return StoreFault("unavailable", f"the keyring backend {choice.name}{chosen} {why}", fix=fix or choice.other_choice)
 

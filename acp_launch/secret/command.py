@@ -184,8 +184,10 @@ _ENCODE = "store it as text, base64-encoded for instance"
 
 
 def _leads_elsewhere(name: str, argv: Sequence[str]) -> bool:
-    """Whether the name would be an option or another directory. A profile chooses names; only the user chooses
-    those."""
+    """Whether the name would be an option or another directory.
+
+    A profile chooses names; only the user chooses those.
+    """
     is_option = name.startswith("-") and any(argument.startswith(PLACEHOLDER) for argument in argv)
     return is_option or not {".", ".."}.isdisjoint(name.split("/"))
 

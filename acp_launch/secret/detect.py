@@ -248,8 +248,10 @@ def _noun(words: Sequence[str], index: int) -> str:
 
 
 def is_plain(literal: str, what: str) -> bool:
-    """Whether this is not a credential, whatever its name says: a path, a number, a word. `what` is the noun of its
-    name."""
+    """Whether this is not a credential, whatever its name says: a path, a number, a word.
+
+    `what` is the noun of its name.
+    """
     if len(literal) > LONGEST:
         return False
     if _PLAIN.fullmatch(literal):
@@ -258,8 +260,10 @@ def is_plain(literal: str, what: str) -> bool:
 
 
 def is_placeholder(literal: str) -> bool:
-    """Whether this only holds the place of a credential. It consists of common words and filling, so it can be
-    shown."""
+    """Whether this only holds the place of a credential.
+
+    It consists of common words and filling, so it can be shown.
+    """
     if len(literal) > LONGEST:
         return False
     if any(pattern.fullmatch(literal) for pattern in (_FILLER, _BRACKETED, _SHELL)) or literal.lower() in _BARE:
@@ -268,7 +272,7 @@ def is_placeholder(literal: str) -> bool:
 
 
 def is_filling(rest: str) -> bool:
-    """The same for the text after a known prefix: `xxxx` after `ghp_`, `your-key` after `sk-`."""
+    """Whether this is so for the text after a known prefix: `xxxx` after `ghp_`, `your-key` after `sk-`."""
     if len(rest) > LONGEST:
         return False
     words = [word.lower() for word in re.findall(r"[A-Za-z0-9]+", rest)]
@@ -334,8 +338,10 @@ class Sighting(Struct, frozen=True):
 
 
 def sightings(text: str, name: str = "") -> tuple[Sighting, ...]:
-    """Return everything in `text` that looks like a credential, from left to right. `name` is the name of the whole
-    text."""
+    """Return everything in `text` that looks like a credential, from left to right.
+
+    `name` is the name of the whole text.
+    """
     defaults = (_moved(found, match.start("default")) for match in _defaults(text) for found in _default(match))
     identified = _IDENTIFIES.search(name) is not None
     nameless = (found for found in _nameless(text) if not (identified and found.certainty == "random"))
@@ -505,8 +511,8 @@ def _class(character: str) -> int:
 
 
 def _entropy(word: str) -> float:
-    """Return Shannon's entropy in bits per character: 3.3 for 20 random hexadecimal digits, 4.5 for 40 letters and
-    digits."""
+    """Return Shannon's entropy in bits per character: 3.3 for 20 random
+    hexadecimal digits, 4.5 for 40 letters and digits."""
     shares = (count / len(word) for count in Counter(word).values())
     return -sum(share * log2(share) for share in shares)
 

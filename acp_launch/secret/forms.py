@@ -113,8 +113,8 @@ def _in_python(text: str) -> Iterator[str]:
 
 
 def _base64(text: str) -> Iterator[str]:
-    """Yield the base64 of the whole, and the part that is the same within other data, at each of the three
-    alignments."""
+    """Yield the base64 of the whole, and the part that is the same within
+    other data, at each of the three alignments."""
     data = _bytes(text)
     for form in (_encoded(data).rstrip("="), *(_core(data, before) for before in range(3))):
         yield form

@@ -125,7 +125,7 @@ class NoThread(Exception):  # noqa: N818
 def bounded(work: Callable[[], T], *, limit: float, waiting: Callable[[float], None]) -> T:
     """Return or raise the result of `work`, if it comes within `limit` seconds. Ctrl-C ends the wait at once.
 
-    `waiting` receives the seconds so far, as often as every other wait says so (`waits`).
+    `waiting` receives the seconds so far, at the intervals of every wait (`waits`).
 
     Raises:
         Late: the deadline passed.
@@ -259,8 +259,8 @@ class _Stdin:
 
 
 def _refusing(asking: Callable[..., str]) -> Callable[..., str]:
-    """Return a `getpass` that checks the thread, not the call: a backend keeps the function it found at its first
-    import."""
+    """Return a `getpass` that checks the thread, not the call: a backend
+    keeps the function it found at its first import."""
 
     def getpass(*arguments: Any, **options: Any) -> str:
         if _this.quiet:
@@ -301,19 +301,19 @@ def attempt(work: Callable[[], T], translate: Callable[[BaseException], StoreFau
 def sentence(error: BaseException) -> str:
     """Return the text of `error` as one line of at most 200 characters."""
     name = type(error).__name__
-    text = " ".join(said(error).split())
+    text = " ".join(error_text(error).split())
     text = "".join(character if character.isprintable() else "?" for character in text).rstrip(". ")
     if not isinstance(error, Exception):
         text = f"{name} {text}".rstrip()  # SystemExit: its text may be only a number
     return f"{text[: _LONGEST - 1]}…" if len(text) > _LONGEST else text or name
 
 
-def kind(error: BaseException) -> str:
+def type_only(error: BaseException) -> str:
     """Return what may be shown of `error` while a value is written."""
     return f"{type(error).__name__}; its text is not shown, as it may hold the value"
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the text of `error`; empty if that raises too."""
     try:
         return str(error)
@@ -321,7 +321,7 @@ def said(error: BaseException) -> str:
         return ""
 
 
-def storable(secret: Secret) -> str:
+def storable_text(secret: Secret) -> str:
     """Return the text to store.
 
     Raises:
@@ -349,6 +349,6 @@ def failed(fault: StoreFault, source: str) -> Outcome:
     return Outcome(fault.state, source, None, fault.reason, fault.fix)
 
 
-def not_text(name: str) -> ItemFault:
+def not_text_fault(name: str) -> ItemFault:
     reason = "the stored value is not UTF-8 text"
     return ItemFault("unavailable", reason, fix=f"acp-launch secret set {name}")

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from acp_launch.secret.backend import Choice, load
+from acp_launch.secret.backend import BackendChoice, load
 from acp_launch.secret.isolate import (
     SERVICE,
     USE_A_FILE,
     ItemFault,
     attempt,
+    error_text,
     failed,
     found,
-    kind,
-    not_text,
-    said,
+    not_text_fault,
     sentence,
-    storable,
+    storable_text,
+    type_only,
     without_prompts,
 )
 from acp_launch.secret.value import Outcome, Secret, StoreFault
@@ -38,7 +38,7 @@ Tell = Callable[[BaseException], str]  # returns the part of an exception that m
 
 
 class LibraryKeyring:
-    def __init__(self, choice: Choice) -> None:
+    def __init__(self, choice: BackendChoice) -> None:
         self._choice = choice
         self.label = choice.label
 
@@ -50,8 +50,8 @@ class LibraryKeyring:
             return {name: self._look(items, name) for name in names}
 
     def write(self, name: str, secret: Secret) -> None:
-        text = storable(secret)
-        with self._items(kind) as items:
+        text = storable_text(secret)
+        with self._items(type_only) as items:
             items.set(name, text)
 
     def remove(self, name: str) -> bool:
@@ -80,7 +80,7 @@ class LibraryKeyring:
 class _Items:
     """The backend's own calls, with every exception translated."""
 
-    def __init__(self, choice: Choice, backend: Any, tell: Tell) -> None:
+    def __init__(self, choice: BackendChoice, backend: Any, tell: Tell) -> None:
         self._choice = choice
         self._backend = backend
         self._tell = tell
@@ -88,7 +88,7 @@ class _Items:
     def get(self, user: str) -> str | None:
         text = attempt(
             lambda: self._backend.get_password(SERVICE, user),
-            lambda error: not_text(user) if isinstance(error, UnicodeError) else self._fault(error),
+            lambda error: not_text_fault(user) if isinstance(error, UnicodeError) else self._fault(error),
         )
         if text is None or isinstance(text, str):
             return text
@@ -136,16 +136,16 @@ def _check_fits(text: str) -> None:
         raise StoreFault("unavailable", reason, fix=f"remove the mark, or {USE_A_FILE}")
 
 
-def _fault(choice: Choice, error: BaseException, tell: Tell) -> StoreFault:
+def _fault(choice: BackendChoice, error: BaseException, tell: Tell) -> StoreFault:
     from keyring.errors import KeyringError, KeyringLocked, PasswordDeleteError, PasswordSetError
 
     label, told = choice.label, tell(error)
     if isinstance(error, EOFError):
         reason = f"the {label} wants to ask for a password in the terminal, which acp-launch does not allow"
         return StoreFault("unavailable", reason, fix=choice.other_choice)
-    if isinstance(error, KeyringError) and _LOCKED.search(said(error)):
+    if isinstance(error, KeyringError) and _LOCKED.search(error_text(error)):
         return _locked(label, told)
-    if isinstance(error, KeyringError) and _DENIED.search(said(error)):
+    if isinstance(error, KeyringError) and _DENIED.search(error_text(error)):
         return ItemFault("denied", f"the {label} denied access: {told}", fix="try again, and allow it when asked")
     if isinstance(error, KeyringLocked):
         return _locked(label, told)

@@ -30,8 +30,10 @@ def look_up(
     limit: float,
     waiting: Waiting,
 ) -> dict[str, Outcome]:
-    """Return one outcome for each name, in the order of `names`. `store` is called in this thread, and only if
-    needed."""
+    """Return one outcome for each name, in the order of `names`.
+
+    `store` is called in this thread, and only if needed.
+    """
     wanted = tuple(dict.fromkeys(names))
     known = read_environment(wanted, environ)
     if rest := [name for name in wanted if name not in known]:
@@ -100,7 +102,7 @@ FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None if it is not known
 
 
-class Index:
+class NameIndex:
     """The index of one store; several stores share the file."""
 
     def __init__(self, state: Path, store: str) -> None:

@@ -129,7 +129,7 @@ class MultiPattern(Generic[AnyStr]):
 
     @cached_property
     def _ends(self) -> frozenset[AnyStr] | None:
-        """The last characters of all beginnings of forms; None if there would be too many."""
+        """Return the last characters of all beginnings of forms; None if there would be too many."""
         if sum(map(len, self._all)) > KNOWN_ENDS:
             return None
         whole = map(self._written, self._all)
@@ -137,7 +137,7 @@ class MultiPattern(Generic[AnyStr]):
 
     @cached_property
     def _grams(self) -> dict[AnyStr, list[int]]:
-        """For each gram, its places in long forms: the index of the form times `WIDEST`, plus the offset."""
+        """Return for each gram its places in long forms: the index of the form times `WIDEST`, plus the offset."""
         grams: dict[AnyStr, list[int]] = {}
         for index, form in enumerate(self._long):
             head = self._written(form[:WIDEST])
@@ -415,8 +415,10 @@ redactor = Redactor()
 
 
 def excerpt(said: bytes, characters: int) -> str:
-    """Return the beginning of a child's message. It is redacted before it is cut, because half a secret is not
-    recognized."""
+    """Return the beginning of a child's message.
+
+    It is redacted before it is cut, because half a secret is not recognized.
+    """
     return redactor.text(said[: 64 * 1024].decode(errors="replace"))[:characters].strip()
 
 

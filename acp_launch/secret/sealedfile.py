@@ -19,7 +19,7 @@ from typing import Protocol
 from acp_launch import private
 from acp_launch.private import Unfit, locked
 from acp_launch.secret import sealed
-from acp_launch.secret.isolate import storable
+from acp_launch.secret.isolate import storable_text
 from acp_launch.secret.sealed import MAX_FILE, Broken, Entry, Hkdf, Kdf, Key, Scrypt, Sealed, derive, fresh_salt, opens
 from acp_launch.secret.value import PASSPHRASE, Outcome, Secret, StoreFault
 from acp_launch.settings.model import FileSettings
@@ -303,7 +303,7 @@ class SealedFile:
         return {name: self._outcome(entries.get(name)) for name in names}
 
     def write(self, name: str, secret: Secret) -> None:
-        storable(secret)
+        storable_text(secret)
         with self._alone():
             there = self._sealed()
             self._replace(there, self._entries(there) | {name: Entry(secret, time.time())})

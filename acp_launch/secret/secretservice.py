@@ -11,7 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from acp_launch.secret.isolate import SERVICE, USE_A_FILE, attempt, failed, found, kind, not_text, sentence, storable
+from acp_launch.secret.isolate import (
+    SERVICE,
+    USE_A_FILE,
+    attempt,
+    failed,
+    found,
+    not_text_fault,
+    sentence,
+    storable_text,
+    type_only,
+)
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 
 if TYPE_CHECKING:
@@ -67,8 +77,10 @@ def error_name(error: BaseException | None) -> str:
 
 
 def unavailable(error: BaseException, told: str) -> StoreFault:
-    """Return the fault for an error that is neither a lock nor a refusal. `told` is the part of it that may be
-    shown."""
+    """Return the fault for an error that is neither a lock nor a refusal.
+
+    `told` is the part of it that may be shown.
+    """
     name = error_name(error)
     if isinstance(error, NoBus):
         reason = f"cannot reach a desktop keyring: {error}"
@@ -99,8 +111,8 @@ class SecretService:
         return self._with_connection(lambda connection: self._read(connection, names))
 
     def write(self, name: str, secret: Secret) -> None:
-        value = storable(secret).encode()
-        self._with_connection(lambda connection: self._write(connection, name, value), kind)
+        value = storable_text(secret).encode()
+        self._with_connection(lambda connection: self._write(connection, name, value), type_only)
 
     def remove(self, name: str) -> bool:
         return self._with_connection(lambda connection: self._remove(connection, name))
@@ -122,7 +134,7 @@ class SecretService:
         try:
             return found(self._secret(collection, item).decode(), self.label)
         except UnicodeDecodeError:
-            return failed(not_text(name), self.label)
+            return failed(not_text_fault(name), self.label)
         except StoreFault as fault:  # an item may have its own lock
             return failed(fault, self.label)
 

@@ -37,7 +37,7 @@ class Secret:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Secret) and self.__text == other.__text
 
-    __hash__ = None  # type: ignore[assignment] # a hash in a set or a cache would reveal something about the text
+    __hash__ = None  # type: ignore[assignment]  # a hash in a set or a cache would reveal something about the text
 
     def __format__(self, spec: str) -> NoReturn:
         raise TypeError("a secret cannot be formatted")
@@ -129,8 +129,10 @@ def variable(name: str) -> str:
 
 
 def is_private(variable: str) -> bool:
-    """Whether a variable is reserved for acp-launch. Names compare without case, as on Windows, so none slips
-    through."""
+    """Whether a variable is reserved for acp-launch.
+
+    Names compare without case, as on Windows, so none slips through.
+    """
     return variable.upper().startswith(PREFIX) or variable.upper() == PASSPHRASE
 
 

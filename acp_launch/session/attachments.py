@@ -135,9 +135,11 @@ def mentions(text: str) -> list[Mention]:
     return [each for match in _MENTION.finditer(text) if (each := _mention(match)) is not None]
 
 
-def spelled(path: str) -> str:
-    """Return the mention of this path, quoted if needed. Empty for a path with a quote or a line break, which
-    has none."""
+def mention_of(path: str) -> str:
+    """Return the mention of this path, quoted if needed.
+
+    Empty for a path with a quote or a line break, which has none.
+    """
     if not path or '"' in path or "\n" in path:
         return ""
     is_plain = _PLAIN.fullmatch(path) and _trimmed(path) == path and not _is_left_open(path)
@@ -180,7 +182,7 @@ class AttachError(UsageError):
     """Raised when a file cannot be attached. `message` begins with its path."""
 
 
-class Takes(Protocol):
+class PromptAbilities(Protocol):
     """What the agent takes in a prompt besides text and links: `protocol.acp.Capabilities`."""
 
     @property
@@ -209,7 +211,7 @@ def examine(path: Path) -> None:
 
 
 def attach(
-    path: Path, able: Takes, *, roots: Sequence[Path] = (), limit: int = TEXT_LIMIT, mention: bool = False
+    path: Path, able: PromptAbilities, *, roots: Sequence[Path] = (), limit: int = TEXT_LIMIT, mention: bool = False
 ) -> Block:
     """Return the content block of one file.
 
@@ -236,7 +238,9 @@ def attach(
     raise refusal
 
 
-def blocks(text: str, cwd: Path, roots: Sequence[Path], able: Takes, *, limit: int = TEXT_LIMIT) -> list[Block]:
+def blocks(
+    text: str, cwd: Path, roots: Sequence[Path], able: PromptAbilities, *, limit: int = TEXT_LIMIT
+) -> list[Block]:
     """Return a prompt: its text unchanged, then one block for each existing file or directory it mentions.
 
     A relative path is looked for in `cwd` and then in each of `roots`; `~` is the home directory.
@@ -250,7 +254,7 @@ def blocks(text: str, cwd: Path, roots: Sequence[Path], able: Takes, *, limit: i
     return [{"type": "text", "text": text}, *attached]
 
 
-def told(attached: Sequence[Block]) -> str:
+def described(attached: Sequence[Block]) -> str:
     """Describe the blocks for the user, each with its name and kind: `a.py (text), b.wav (link)`."""
     return ", ".join(f"{_called(block)} ({_WORDS.get(block['type'], block['type'])})" for block in attached)
 
@@ -317,7 +321,7 @@ def _most(content: Content, limit: int) -> int:
     return limit if content.kind == "text" else MEDIA_LIMIT
 
 
-def _text(found: _Found, able: Takes) -> Block:
+def _text(found: _Found, able: PromptAbilities) -> Block:
     if not able.embedded_context:
         return _link(found.path, found.name, found.content.mime, size=found.size)
     if not found.is_whole:
@@ -347,7 +351,7 @@ def _media(found: _Found) -> Block:
     return {**block, "uri": _uri(found.path)} if found.content.kind == "image" else block
 
 
-def _refusal(found: _Found, able: Takes) -> AttachError | None:
+def _refusal(found: _Found, able: PromptAbilities) -> AttachError | None:
     kind = found.content.kind
     if not (able.image if kind == "image" else able.audio):
         takes = "images" if kind == "image" else "audio"
@@ -374,8 +378,10 @@ def _link(path: Path, name: str, mime: str, *, size: int | None = None, descript
 
 
 def _uri(path: Path) -> str:
-    """Return `file://` and the absolute path, percent-encoded. `..` is resolved, because readers of URIs just
-    drop it."""
+    """Return `file://` and the absolute path, percent-encoded.
+
+    `..` is resolved, because readers of URIs just drop it.
+    """
     absolute = path.absolute()
     return (absolute.resolve() if ".." in absolute.parts else absolute).as_uri()
 

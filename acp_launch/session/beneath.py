@@ -31,7 +31,7 @@ class Denied(Refusal):
     """Raised for a path that is not allowed, although it could be opened."""
 
 
-class Place(Struct, frozen=True):
+class PinnedPath(Struct, frozen=True):
     """The target of a path: `names` below `root`, none of them a link when it was resolved."""
 
     root: Path
@@ -44,7 +44,7 @@ class Place(Struct, frozen=True):
         return tuple(dict.fromkeys((self.shown, str(self.root.joinpath(*self.names)))))
 
 
-def place(path: str, roots: Iterable[tuple[Path, Path]]) -> Place:
+def place(path: str, roots: Iterable[tuple[Path, Path]]) -> PinnedPath:
     """Resolve a path. Each of `roots` is a directory as the session spells it, with its real path.
 
     Raises:
@@ -55,7 +55,7 @@ def place(path: str, roots: Iterable[tuple[Path, Path]]) -> Place:
     for root, base in roots:
         if real.is_relative_to(base):
             below = real.relative_to(base)
-            return Place(base, below.parts, str(root / below))
+            return PinnedPath(base, below.parts, str(root / below))
     raise Denied(jsonrpc.INVALID_PARAMS, f'"{path}" is outside the directories of this session')
 
 
@@ -80,7 +80,7 @@ def _checked(path: str) -> str:
 
 
 @contextmanager
-def parent(place: Place, *, make: bool = False) -> Iterator[tuple[int, str]]:
+def parent(place: PinnedPath, *, make: bool = False) -> Iterator[tuple[int, str]]:
     """Open the directory of the file. Yields its descriptor and the file's name in it."""
     if not place.names:
         raise invalid(f'"{place.shown}" is a directory, not a file')
@@ -91,7 +91,7 @@ def parent(place: Place, *, make: bool = False) -> Iterator[tuple[int, str]]:
         os.close(directory)
 
 
-def _descend(place: Place, *, make: bool) -> int:
+def _descend(place: PinnedPath, *, make: bool) -> int:
     at = os.open(place.root, _DIRECTORY)
     for name in place.names[:-1]:
         try:
@@ -114,7 +114,7 @@ def _below(at: int, name: str, *, make: bool) -> int:
 
 
 @contextmanager
-def opened(directory: int, name: str, place: Place, how: int = os.O_RDONLY) -> Iterator[BinaryIO]:
+def opened(directory: int, name: str, place: PinnedPath, how: int = os.O_RDONLY) -> Iterator[BinaryIO]:
     """Open the file for reading, if it is a regular one: checked before it is opened, and again after."""
     regular(os.stat(name, dir_fd=directory, follow_symlinks=False), place)
     descriptor = os.open(name, _FILE | how, dir_fd=directory)
@@ -126,7 +126,7 @@ def opened(directory: int, name: str, place: Place, how: int = os.O_RDONLY) -> I
         os.close(descriptor)
 
 
-def regular(status: os.stat_result, place: Place) -> None:
+def regular(status: os.stat_result, place: PinnedPath) -> None:
     """Check that this is the status of a regular file.
 
     Raises:

@@ -1,8 +1,9 @@
 """
-What we answer when the agent asks, and what we remember of what it tells.
+Our side of a session: answers the agent's requests, tracks its updates, and runs prompt turns.
 
-Every question gets exactly one answer: by policy at once, by a person when there is one to ask, `cancelled` when
-the turn is. Several may be open at the same time (C-11, C-60, C-61).
+`Serving` runs the services, `Client` handles everything the agent sends, `Turn` is one prompt turn. Every question gets
+exactly one answer: by policy at once, by the user if one can be asked, `cancelled` if the turn is cancelled. Several
+may be open at the same time (C-11, C-60, C-61).
 """
 
 import asyncio
@@ -32,11 +33,11 @@ from acp_launch.session.permission.subject import Subject
 from acp_launch.session.service import Refusal, Services
 from acp_launch.session.state import KINDS, SessionState, ToolCalls, call_id, title
 
-# The requests of the agent that we serve, each beside the pump, so that a slow one holds up nothing (C-11).
+# Requests of the agent are served beside the pump, so that a slow one does not hold up others (C-11).
 #
-# Every one is answered exactly once: with its result, its refusal, or -32800 when the agent takes it back (C-65). Those
-# that ask a person are answered `cancel` when their turn is cancelled; a file or a command of a cancelled turn goes on,
-# since it is the agent that knows what depends on it.
+# Each is answered exactly once: with its result, its refusal, or -32800 if the agent withdraws it (C-65). Those that
+# ask the user are answered `cancel` when their turn is cancelled; a file or a command of a cancelled turn continues,
+# because only the agent knows what depends on it.
 
 
 class Serving:
@@ -54,14 +55,14 @@ class Serving:
         self._open[bytes(question.id)] = (question, self._connection.beside(self._served(question)))
 
     def withdrawn(self, id: bytes) -> bool:
-        """Stop serving a request. Whether it was one of ours."""
+        """Stop serving a request. Returns whether it was one of ours."""
         _, task = self._open.pop(id, (None, None))
         if task is not None:
             task.cancel()
         return task is not None
 
     def cancel(self, session_id: str) -> None:
-        """The turn of a session is being cancelled: no question about it stays open."""
+        """Close the questions of a session whose turn is being cancelled."""
         for id, (question, task) in list(self._open.items()):
             if question.method == ELICITATION and question.session_id in ("", session_id):
                 del self._open[id]
@@ -89,11 +90,11 @@ class Serving:
 
 
 DENIED = "it was denied"
-HISTORY = WORDS | KINDS  # updates of which a history is made; others may tell at any time how things stand
+HISTORY = WORDS | KINDS  # the updates that make a history; others may come at any time
 
 
 class Settled(Struct, frozen=True):
-    """A tool call that was asked about, or told of."""
+    """A tool call that was asked about, or reported."""
 
     allowed: bool
     about: Subject
@@ -112,14 +113,17 @@ class Client:
         completed: Callable[[str], None] = lambda elicitation_id: None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`name` is ours for the session. `completed` hears of an elicitation's end, `changed` that `state` has."""
+        """Serve a session. `name` is our name for it.
+
+        `completed` is called at the end of an elicitation, `changed` when `state` has changed.
+        """
         self.name = name
         self.calls = ToolCalls()
         self.state = SessionState()
         self.replayed = 0
         self._replayed_turns = 0
         self._last_replayed = ""  # the kind of the last update
-        self.history_complete = False  # whether what was replayed so far ends with the agent's words
+        self.history_complete = False  # whether the replay so far ends with the agent's words
         self.history_late = False  # whether some of it came after the answer to `session/load`
         self.denied = ""  # the last tool call that was denied because no user could be asked, unless work went on
         self._session: SessionReady | None = None
@@ -129,30 +133,30 @@ class Client:
         self._gate = gate
         self._serving = Serving(connection, services or {})
         self._completed, self._changed = completed, changed
-        self._answered = 0.0  # loop time of the last answer a person gave
+        self._answered = 0.0  # loop time of the user's last answer
         self._questions: dict[bytes, tuple[str, asyncio.Task[None]]] = {}
-        self._settled: dict[str, Settled] = {}  # by tool call: what was asked about, and what was said
-        self._excused: set[str] = set()  # calls that may fail: asked about, whatever became of it, or cancelled
+        self._settled: dict[str, Settled] = {}  # by tool call: the question, and the report
+        self._excused: set[str] = set()  # calls that may fail: asked about, whatever the answer, or cancelled
         self.attend()
 
     def attend(self) -> None:
-        """From now on what the agent says is for this session, also after it was left for another."""
+        """Take the agent's messages for this session from now on, also after another one was open."""
         self._gate.enter(self.name)
         self._connection.listen(self)
 
     @property
     def title(self) -> str:
-        """Of the session, as the agent names it (C-57)."""
+        """Return the session's title from the agent (C-57)."""
         return self.state.title or ""
 
     def alive(self) -> float:
-        """Loop time of the last sign of life; while a person is being asked, or we serve, nobody is silent."""
+        """Return the loop time of the last sign of life. While the user is asked, or we serve, that is now."""
         if self._questions or self._serving.is_busy:
             return asyncio.get_running_loop().time()
         return max(self._connection.heard(), self._answered)
 
     def opening(self, session_id: str) -> None:
-        """The session that is about to be loaded or resumed: what others tell is not ours."""
+        """Name the session that is about to be loaded or resumed: updates of others are ignored."""
         self._session_id = session_id
 
     def updated(self, update: Updated) -> None:
@@ -171,7 +175,7 @@ class Client:
         self._observer.update(update)
 
     def opened(self, opened: Opened) -> None:
-        """Right before the first update of a new session; a loaded one is ready when its history is in."""
+        """Note the open session, right before its first update. A loaded one is ready when its history is complete."""
         self._session_id = opened.session_id
         if opened.how == "new":
             self._gate.begin()
@@ -182,20 +186,20 @@ class Client:
             self._observer.ready(self._session)
 
     def loaded(self) -> SessionReady:
-        """The history is in."""
+        """Note that the history is complete."""
         self._session = replace(self.session, replayed=self.replayed, turns=self._replayed_turns)
         self._observer.ready(self._session)
         return self._session
 
     @property
     def session(self) -> SessionReady:
-        """The session, once it is open."""
+        """Return the session, once it is open."""
         assert self._session is not None, "open_session comes first"
         return self._session
 
     def asked(self, question: PermissionAsked) -> None:
-        # As it is now: what the agent says of it while somebody decides is not what was decided about. Members are
-        # replaced whole, so the one level is enough; a deeper copy would fail on what is nested too deeply.
+        # A copy: what the agent says of the call while the user decides is not part of the decision. Members are
+        # replaced whole, so one level is enough; a deeper copy would fail on deep nesting.
         announced = self.calls.announced(question.tool_call)
         call = dict(self.calls.merge(question.tool_call))
         self._excused.add(call_id(call))
@@ -230,16 +234,16 @@ class Client:
         self._connection.send(self._connection.conversation.withdraw(session_id, withdrawn.id))
 
     def settled(self) -> None:
-        """Options were set: `state` has changed without an update."""
+        """Note that options were set: `state` has changed without an update."""
         self._changed()
 
     def new_turn(self) -> None:
-        """A prompt is about to be sent."""
+        """Prepare for the next prompt."""
         self.denied = ""
         self._gate.new_turn()
 
     def cancel(self, session_id: str, grace: float) -> None:
-        """`session/cancel`; open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63).
+        """Send `session/cancel`. Open questions are answered `cancelled`, unfinished tool calls marked so (C-61, C-63).
 
         `grace` is how many seconds the turn has to end.
         """
@@ -281,7 +285,7 @@ class Client:
         )
 
     def _take(self, update: Updated) -> None:
-        """What is more than words."""
+        """Take an update that is more than words."""
         body = acp.mapping(acp.decoded(update.update))
         if update.kind in KINDS:
             self._tool(self.calls.merge(body), is_replay=update.replay)
@@ -301,18 +305,18 @@ class Client:
         self._observer.unasked(call, by)
 
     def _passed_over(self, call: dict[str, Any]) -> str:
-        """Why a call should not have run as it did; empty when all is well, or it was told before."""
+        """Return why a call should not have run as it did; empty if it is fine, or was reported before."""
         settled = self._settled.get(call_id(call))
         if settled is None:
             was_asked = call_id(call) in self._excused  # and withdrawn, or cancelled with its turn
             return "" if was_asked and call.get("status") == "failed" else self._gate.passed(call)
-        if not settled.allowed:  # that it failed is what a denial should lead to
+        if not settled.allowed:  # a failure is the right result of a denial
             return self._gate.passed(call, by=DENIED) if call.get("status") == "completed" else ""
         return "" if settled.about.includes(self._gate.about(call)) else self._gate.passed(call)
 
 
 def usage(result: msgspec.Raw) -> dict[str, Any] | None:
-    """The `usage` member many agents add to a turn's answer."""
+    """Return the `usage` member that many agents add to a turn's answer."""
     found = acp.mapping(acp.decoded(result)).get("usage")
     return found if isinstance(found, dict) else None
 
@@ -322,10 +326,10 @@ def usage(result: msgspec.Raw) -> dict[str, Any] | None:
 
 KNOB = "silence"
 CANCELLED = Raw(b'{"stopReason":"cancelled"}')
-# Seconds for an agent to end a turn that is cancelled; real ones need less than 0.2. Then the agent counts as hung.
+# Seconds for an agent to end a cancelled turn; real ones need less than 0.2. Then the agent counts as hung.
 GRACE = 3.0
-LATE_GRACE = 1.0  # when the run has taken as long as it may: nobody waits who could say that it is enough
-STUCK_GRACE = 0.5  # when nobody takes our output, so that we cannot read how it ends
+LATE_GRACE = 1.0  # when the run has used up its time, and no user waits for the end
+STUCK_GRACE = 0.5  # when our output is not read, so that the end cannot be shown
 
 
 class Turn:
@@ -340,9 +344,10 @@ class Turn:
         silence: float,
         over: Callable[[], None] = lambda: None,
     ) -> None:
-        """`silence` is the longest silence in seconds; while a person is being asked, nobody is silent.
+        """Prepare a turn. `silence` is the longest silence in seconds; while the user is asked, the agent is not
+        silent.
 
-        `over` is called before the observer is told of the end, which is the last thing it is told of a turn.
+        `over` is called before the observer is told of the end, which is the last call about a turn.
         """
         self._over = over
         self._connection = connection
@@ -350,13 +355,13 @@ class Turn:
         self._session_id = session_id
         self._silence = silence
         self._patience = asyncio.timeout(None)
-        self._grace: float | None = None  # once it is being cancelled
+        self._grace: float | None = None  # set when it is cancelled
         self.is_running = False  # the prompt was sent and is not answered
 
     def cancel(self, grace: float = GRACE) -> None:
-        """Ask the agent to end the turn; it is over when the agent answers, or after the grace (C-62).
+        """Ask the agent to end the turn. It is over when the agent answers, or after the grace (C-62).
 
-        Nothing for a turn that is over, or is being cancelled.
+        Does nothing if the turn is over or already cancelled.
         """
         if self.is_running and self._grace is None:
             self._grace = min(grace, STUCK_GRACE) if self._connection.held_back else grace
@@ -368,7 +373,7 @@ class Turn:
 
         Raises:
             AgentError, AuthRequired: as `Connection.call`.
-            WaitExpired: the agent was silent too long, or went on after being cancelled.
+            WaitExpired: the agent was silent too long, or continued after being cancelled.
         """
         self._client.new_turn()
         call = self._connection.conversation.prompt(self._session_id, blocks)
@@ -396,7 +401,7 @@ class Turn:
         return self._end(result)
 
     def _alive(self) -> float:
-        """What is being cancelled has a deadline of its own, and no silence is mentioned any more."""
+        """Return the last sign of life. A cancelled turn has its own deadline, so its silence is not reported."""
         return self._client.alive() if self._grace is None else asyncio.get_running_loop().time()
 
     def _end(self, result: Raw) -> TurnEnd:

@@ -1,8 +1,8 @@
 """
-An ACP agent at the other end of a pump (`rpc`): what it says goes to the session's listener, what we ask it has a
-deadline, and what it gets wrong is said with its command line.
+The connection to an ACP agent over a pump (`rpc`): calls with deadlines, messages to the listener, and the handshake.
 
-What needs time (asking a person) runs beside the pump (C-11). The agent is not read while the observer has no room.
+The agent's faults are reported with its command line. Work that needs time (asking the user) runs beside the pump
+(C-11). The agent is not read while the observer has no room.
 """
 
 import asyncio
@@ -39,23 +39,23 @@ from acp_launch.rpc import Pump, Transport, details
 from acp_launch.session.observer import Observer
 from acp_launch.waits import awaited
 
-# What makes a wait for the agent longer, and the time that all waits of a run may take together.
+# How to make a wait for the agent longer, and the time limit of a whole run.
 
 T = TypeVar("T")
 
 
 def in_profile(wait: str) -> str:
-    """What makes a wait for the agent longer: `initialize`, `session` or `silence`."""
+    """Return the profile key that makes a wait longer: `initialize`, `session` or `silence`."""
     return f"agent.timeouts.{wait} in the profile"
 
 
 def on_command_line(wait: str) -> str:
-    """The same for `run --agent`."""
+    """Return the option that does the same for `run --agent`."""
     return f"--timeout {wait}=DURATION"
 
 
 class Budget:
-    """The seconds that a run may take in all (`--timeout`), or None for as many as it needs."""
+    """The seconds that a run may take in all (`--timeout`); None for no limit."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self.is_spent = False
@@ -80,7 +80,7 @@ class Budget:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Spend nothing while this block within the other runs."""
+        """Stop spending while this block, within the other, runs."""
         self._rest()
         try:
             yield
@@ -88,7 +88,7 @@ class Budget:
             self._go()
 
     def clamped(self, waited: float, limit: float) -> float:
-        """After how many seconds a wait that has taken `waited` so far ends, if its own limit is `limit`."""
+        """Return after how many seconds a wait ends that has taken `waited` so far and has its own `limit`."""
         if self._until is None:
             return limit
         return min(limit, round(waited + self._until - asyncio.get_running_loop().time(), 1))
@@ -112,7 +112,7 @@ class Budget:
 
 
 def dealt_with() -> None:
-    """The current task was cancelled, and goes on: what waits in it later is not cancelled once more."""
+    """Note that the current task handled its cancellation: its later waits are not cancelled again."""
     task = asyncio.current_task()
     assert task is not None, "only a task can be cancelled"
     task.uncancel()
@@ -143,11 +143,11 @@ class Connection:
         longer: Callable[[str], str] = in_profile,
         budget: Budget | None = None,
     ) -> None:
-        """`longer` says what makes a wait longer; `budget` is the run's."""
+        """Set up the connection. `longer` says how to make a wait longer; `budget` is the run's."""
         self.conversation = Conversation()
         self.observer = observer
         self.negotiated: acp.Negotiated | None = None
-        self.offered = Offers()  # to the agent, when we shook hands
+        self.offered = Offers()  # what we offered in the handshake
         self.explain: Callable[[AgentRefused], None] = lambda error: None  # adds what can be done about a refusal
         self.held_back = False  # the observer has no room, so the agent is not read
         self._longer, self._budget, self._command = longer, budget or Budget(), command
@@ -171,16 +171,16 @@ class Connection:
 
     @property
     def mishaps(self) -> Mishaps:
-        """Takes failures of ours with what the agent said."""
+        """Return the handler of our own failures with the agent's messages."""
         return self._pump.mishaps
 
     @property
     def noise(self) -> list[str]:
-        """The first lines that were not messages, while nothing was negotiated."""
+        """Return the first lines that were not messages, before the handshake."""
         return self._pump.noise
 
     def met(self, negotiated: acp.Negotiated) -> None:
-        """The handshake is done."""
+        """Note the result of the handshake."""
         self.negotiated = negotiated
         self._pump.is_open = True
 
@@ -189,12 +189,12 @@ class Connection:
 
     @property
     def agent(self) -> acp.Negotiated:
-        """What the agent is and can do, once it said so."""
+        """Return what the agent is and can do. Only after the handshake."""
         assert self.negotiated is not None, "negotiate comes first"
         return self.negotiated
 
     def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something while the pump goes on; it ends with the connection at the latest."""
+        """Run a task while the pump continues; it ends with the connection at the latest."""
         assert self._tasks is not None, "the pump runs"
         task = self._tasks.create_task(work)
         self._running.add(task)
@@ -202,7 +202,7 @@ class Connection:
         return task
 
     async def unless_over(self, work: Coroutine[Any, Any, T]) -> T:
-        """What `work` gives, unless the agent ends first.
+        """Return the result of `work`, unless the agent ends first.
 
         Raises:
             AgentError, RemoteProtocolError: how it ended.
@@ -220,14 +220,14 @@ class Connection:
     async def call(
         self, call: Call, *, what: str, limit: float, knob: str = "", since: Callable[[], float] | None = None
     ) -> Raw:
-        """Send a request and wait for its answer; `what` names the wait, and `knob` is the one of `agent.timeouts`.
+        """Send a request and wait for its answer. `what` names the wait, and `knob` its key in `agent.timeouts`.
 
         Raises:
             AgentError: the agent ended first.
             AuthRequired: it answered -32000 (C-30).
             AgentRefused: it answered with another error.
             WaitExpired: it did not answer in time; a late answer is ignored (C-66).
-            RunExpired: there is no time left for the whole run; not where `since` is given, as in a turn.
+            RunExpired: the whole run is out of time; not if `since` is given, as in a turn.
         """
         with self._pump.asking(call) as future:
             try:
@@ -268,7 +268,7 @@ class Connection:
             detail=[*(f"it offers: {' '.join(line.split())}" for line in offered), *details(fault)],
         )
 
-    # What the pump tells.
+    # Called by the pump.
 
     def take(self, event: Updated | Opened | PermissionAsked | ServiceAsked | Completed | Withdrawn) -> None:
         listener = self._listener
@@ -302,7 +302,7 @@ class Connection:
         return self.blamed(AgentError(f"the agent {how}{before}", detail=last_words))
 
     def blamed(self, error: LaunchError) -> LaunchError:
-        """The same error of an agent that ended, hung or is not one; it tells first what was started."""
+        """Add the command line to the error of an agent that ended, hung or is not an ACP agent."""
         if command := self._command():
             told = f"command: {command}"
             error.detail = (told, *(line for line in error.detail if line != told))
@@ -319,9 +319,9 @@ async def connect(
     longer: Callable[[str], str] = in_profile,
     budget: Budget | None = None,
 ) -> AsyncIterator[Connection]:
-    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group.
+    """Open a connection that is pumped while the block runs. Errors are raised as themselves, not in a group.
 
-    `command` is the agent's command line, for the errors that blame it; `longer` and `budget` are for its waits.
+    `command` is the agent's command line, for errors that blame it; `longer` and `budget` are for its waits.
     """
     connection = Connection(transport, observer, max_line=max_line, command=command, longer=longer, budget=budget)
     async with connection.pumping():
@@ -358,10 +358,12 @@ async def negotiate(connection: Connection, *, limit: float, offers: Offers | No
 
 
 def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
-    """The same error with the reason most likely behind it: a program that is not an ACP agent."""
+    """Return the error with its most likely reason: a program that is not an ACP agent."""
     printed = [f"it printed: {line}" for line in noise]
     if noise and isinstance(error, WaitExpired) and not isinstance(error, RunExpired):
-        return AgentError(f"this is no ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed)
+        return AgentError(
+            f"this is not an ACP agent: it printed text, and {error.message}", fix=ACP_MODE, detail=printed
+        )
     error.fix = f"{ACP_MODE}; {error.fix}" if error.fix else ACP_MODE
     error.detail = (*printed, *error.detail)
     return error

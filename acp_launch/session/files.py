@@ -6,8 +6,8 @@ and the write, so that the user allows exactly what happens. A written text gets
 of the text it replaces, because models drop both. A read text is returned unchanged, including secrets: `***` in their
 place would be written back.
 
-`lines` reads a part of a file, `put` replaces one, `FileBox` does both within the session's directories, `aside` runs
-blocking work in a thread, and `Files` serves the agent.
+`lines` reads a part of a file, `replace_file` replaces one, `SessionFiles` does both within the session's directories,
+`run_in_thread` runs blocking work, and `Files` serves the agent.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 from msgspec import Struct
 
 from acp_launch.protocol import jsonrpc
-from acp_launch.session.beneath import NO_LINK, Denied, Place, opened, parent, place, regular
+from acp_launch.session.beneath import NO_LINK, Denied, PinnedPath, opened, parent, place, regular
 from acp_launch.session.service import FileServed, Refusal, Services, invalid, missing
 
 # Some lines of a file. However large the file is, the memory used is bounded.
@@ -35,7 +35,7 @@ CHUNK = 64 * 1024  # bytes
 FAR = 64  # times the limit are skipped in search of a line; a sparse file is endless otherwise
 
 
-class TooMuch(Exception):  # noqa: N818 - the name states the fault
+class LinesTooLong(Exception):  # noqa: N818 - the name states the fault
     """Raised when the lines do not fit; its text is the end of a sentence about the file."""
 
 
@@ -48,7 +48,7 @@ def lines(file: BinaryIO, first: int, count: int | None, most: int) -> bytes:
         return b""
     found = file.read(most + 1) if count is None else _next(file, count, most)
     if len(found) > most:
-        raise TooMuch(f"the requested lines are larger than {size(most)}; request fewer lines")
+        raise LinesTooLong(f"the requested lines are larger than {size(most)}; request fewer lines")
     return found
 
 
@@ -71,7 +71,7 @@ def _pass_over(file: BinaryIO, count: int, most: int) -> bool:
         count -= piece.endswith(b"\n")
         passed += len(piece)
         if passed > most:
-            raise TooMuch(f"the requested line is beyond its first {size(most)}")
+            raise LinesTooLong(f"the requested line is beyond its first {size(most)}")
     return True
 
 
@@ -100,7 +100,7 @@ def _next(file: BinaryIO, count: int, most: int) -> bytes:
 _FRESH = NO_LINK | os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
-def put(directory: int, name: str, data: bytes, before: os.stat_result | None) -> None:
+def replace_file(directory: int, name: str, data: bytes, before: os.stat_result | None) -> None:
     """Make `data` the content of `name` in the open directory `directory`; `before` is the status of the present file.
 
     Raises:
@@ -149,43 +149,43 @@ class _Present(Struct, frozen=True):
     status: os.stat_result
 
 
-class FileBox:
+class SessionFiles:
     def __init__(self, roots: Sequence[Path], *, limit: int) -> None:
         """Serve the files below `roots`; `limit` is the most to read or write at once, in bytes."""
         self._roots = [(root, Path(os.path.realpath(root))) for root in roots]
         self._limit = limit
         self._writing = Lock()  # abandoned work continues in its thread
 
-    def place(self, path: str) -> Place:
+    def place(self, path: str) -> PinnedPath:
         """Resolve the agent's path; raises as `beneath.place` does."""
         return place(path, self._roots)
 
-    def found(self, path: str) -> Place:
+    def found(self, path: str) -> PinnedPath:
         """Resolve the path of an existing file.
 
         Raises:
             Refusal: it does not exist, or is not a regular file.
         """
         there = self.place(path)
-        with _said(there, "read"), parent(there) as (directory, name):
+        with _refusing(there, "read"), parent(there) as (directory, name):
             regular(os.stat(name, dir_fd=directory, follow_symlinks=False), there)
         return there
 
-    def read(self, place: Place, first: int, count: int | None) -> str:
+    def read(self, place: PinnedPath, first: int, count: int | None) -> str:
         """Return the text from line `first` on (1-based), `count` lines of it, with its line ends and byte order mark.
 
         Raises:
             Refusal: there is no such file, it is too large, or not UTF-8 text.
         """
-        with _said(place, "read"), parent(place) as (directory, name), opened(directory, name, place) as file:
+        with _refusing(place, "read"), parent(place) as (directory, name), opened(directory, name, place) as file:
             if count is None and first == 1:
                 self.check_size(os.fstat(file.fileno()).st_size, place)
             data = self._taken(file, first, count, place)
         return _file_text(data, place)
 
-    def present(self, place: Place) -> bytes | None:
+    def present(self, place: PinnedPath) -> bytes | None:
         """Return the content of the file, or None if it does not exist yet."""
-        with _said(place, "read"):
+        with _refusing(place, "read"):
             try:
                 with parent(place) as (directory, name):
                     found = self._present(directory, name, place, os.O_RDONLY)
@@ -193,19 +193,19 @@ class FileBox:
                 return None
         return found.data if found else None
 
-    def replace(self, place: Place, data: bytes, *, instead_of: bytes | None) -> None:
+    def replace(self, place: PinnedPath, data: bytes, *, instead_of: bytes | None) -> None:
         """Make `data` the content of the file, if it still holds what `present` returned.
 
         Raises:
             Refusal: it has changed, or cannot be written.
         """
-        with self._writing, _said(place, "write"), parent(place, make=True) as (directory, name):
+        with self._writing, _refusing(place, "write"), parent(place, make=True) as (directory, name):
             found = self._present(directory, name, place, os.O_RDWR)  # fails for a read-only file
             if (found.data if found else None) != instead_of:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{place.shown}" has changed since it was read; read it again')
-            put(directory, name, data, found.status if found else None)
+            replace_file(directory, name, data, found.status if found else None)
 
-    def check_size(self, found: int, place: Place) -> None:
+    def check_size(self, found: int, place: PinnedPath) -> None:
         """Check a size in bytes against the limit.
 
         Raises:
@@ -214,7 +214,7 @@ class FileBox:
         if found > self._limit:
             raise invalid(f'"{place.shown}": {size(found)} is more than the limit of {size(self._limit)}')
 
-    def _present(self, directory: int, name: str, place: Place, how: int) -> _Present | None:
+    def _present(self, directory: int, name: str, place: PinnedPath, how: int) -> _Present | None:
         try:
             with opened(directory, name, place, how) as file:
                 status = os.fstat(file.fileno())
@@ -223,14 +223,14 @@ class FileBox:
         except FileNotFoundError:
             return None
 
-    def _taken(self, file: BinaryIO, first: int, count: int | None, place: Place) -> bytes:
+    def _taken(self, file: BinaryIO, first: int, count: int | None, place: PinnedPath) -> bytes:
         try:
             return lines(file, first, count, self._limit)
-        except TooMuch as much:
+        except LinesTooLong as much:
             raise invalid(f'"{place.shown}": {much}') from None
 
 
-def _file_text(data: bytes, place: Place) -> str:
+def _file_text(data: bytes, place: PinnedPath) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -241,7 +241,7 @@ def _file_text(data: bytes, place: Place) -> str:
 
 
 @contextmanager
-def _said(place: Place, what: str) -> Iterator[None]:
+def _refusing(place: PinnedPath, what: str) -> Iterator[None]:
     """Turn an OSError into a refusal."""
     try:
         yield
@@ -249,7 +249,7 @@ def _said(place: Place, what: str) -> Iterator[None]:
         _refuse(error, place, what)
 
 
-def _refuse(error: OSError, place: Place, what: str) -> NoReturn:
+def _refuse(error: OSError, place: PinnedPath, what: str) -> NoReturn:
     is_lookup = what == "read"
     if is_lookup and isinstance(error, FileNotFoundError | NotADirectoryError):
         raise missing(f'there is no file "{place.shown}"', {"path": place.shown}) from None
@@ -263,7 +263,7 @@ def _refuse(error: OSError, place: Place, what: str) -> NoReturn:
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
+async def run_in_thread(work: Callable[[], T], *, name: str, limit: float) -> T:
     """Return or raise the result of `work`, if it comes within `limit` seconds.
 
     After that, or if the caller is cancelled, the work continues unobserved, and does not hold up our exit.
@@ -281,7 +281,7 @@ async def aside(work: Callable[[], T], *, name: str, limit: float) -> T:
         if error is not None:
             answer.set_exception(error)
         else:
-            answer.set_result(result)  # type: ignore[arg-type] # there is one if there is no error
+            answer.set_result(result)  # type: ignore[arg-type]  # there is one if there is no error
 
     def run() -> None:
         result, error = None, None
@@ -323,7 +323,7 @@ class Files:
         limit: int = LIMIT,
     ) -> None:
         """Serve files below `roots`. `tell` is called for every named file, with the result. `limit` is in bytes."""
-        self._box = FileBox(roots, limit=limit)
+        self._box = SessionFiles(roots, limit=limit)
         self._may_write = may_write
         self._allowed = allowed
         self._tell = tell
@@ -355,7 +355,7 @@ class Files:
                 await self._replace(place, content)
         return {}
 
-    async def _replace(self, place: Place, content: str) -> None:
+    async def _replace(self, place: PinnedPath, content: str) -> None:
         before = await self._on_disk(lambda: self._box.present(place))
         old = None if before is None else before.decode(errors="replace")
         new = fitted(content, old)
@@ -372,14 +372,14 @@ class Files:
     async def _on_disk(self, work: Callable[[], T]) -> T:
         async with self._disk:
             try:
-                return await aside(work, name="a file for the agent", limit=DISK)
+                return await run_in_thread(work, name="a file for the agent", limit=DISK)
             except TimeoutError:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"the disk did not answer within {DISK:g} s") from None
             except OSError as error:  # no thread, no descriptor
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"cannot use the disk: {error.strerror}") from None
 
     @asynccontextmanager
-    async def _turn(self, place: Place) -> AsyncIterator[None]:
+    async def _turn(self, place: PinnedPath) -> AsyncIterator[None]:
         """Let one write after the other change a file, each with its own question."""
         lock, users = self._turns.get(place.shown, (asyncio.Lock(), 0))
         self._turns[place.shown] = (lock, users + 1)
@@ -410,7 +410,7 @@ def fitted(new: str, old: str | None) -> str:
     return BOM + new if old.startswith(BOM) and not new.startswith(BOM) else new
 
 
-def _edit(place: Place, old: str | None, new: str) -> dict[str, Any]:
+def _edit(place: PinnedPath, old: str | None, new: str) -> dict[str, Any]:
     diff = {"type": "diff", "path": place.shown, "oldText": old, "newText": new}
     title = f"{'Create' if old is None else 'Write'} {place.shown}"
     return {

@@ -47,11 +47,11 @@ class Adviser(Protocol):
         """Whether the user allows this command line, which the agent chose."""
 
     def waiting(self, method: AuthMethod) -> AbstractAsyncContextManager[None]:
-        """Tell the user that the agent acts while the block runs: it opens a browser, or prints instructions
-        on stderr."""
+        """Tell the user that the agent acts while the block runs: it opens a
+        browser, or prints instructions on stderr."""
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class LoginContext(Struct, frozen=True, kw_only=True):
     """What a login needs: the agent's program, its profile, and ways to ask the user."""
 
     program: Program  # the agent as configured, including base arguments
@@ -67,12 +67,12 @@ class Place(Struct, frozen=True, kw_only=True):
         return Advice(profile=self.profile, is_built_in=self.is_built_in, command=own.argv[0], has=has)
 
 
-async def log_in(connection: Connection, place: Place, wanted: AuthRequired) -> Done:
+async def log_in(connection: Connection, context: LoginContext, wanted: AuthRequired) -> Done:
     """Log in because `wanted` was raised. Asks the user first, whatever the methods are.
 
     "done": retry the request once on this connection. "reconnect": stop the agent, start it again, initialise, and
     begin again. Either way only once: if the retry raises AuthRequired, that goes to the user. Everything else that
-    draws on the terminal or reads from it has stopped when `place.in_front` runs.
+    draws on the terminal or reads from it has stopped when `context.in_front` runs.
 
     Raises:
         AuthRequired: no user to ask, no method, or no success; `fix` says what to do instead.
@@ -80,27 +80,27 @@ async def log_in(connection: Connection, place: Place, wanted: AuthRequired) -> 
         Stopped: a signal came.
     """
     methods = connection.agent.auth_methods
-    if place.adviser is None or not methods:
-        raise _unanswered(connection, place, wanted)
-    method = await place.adviser.which(name_of(connection), methods)
+    if context.adviser is None or not methods:
+        raise _unanswered(connection, context, wanted)
+    method = await context.adviser.which(name_of(connection), methods)
     if method is None:
-        raise AuthRequired(wanted.message, fix=place.advice.login(), detail=wanted.detail)
-    program = await prepare(method, place)
+        raise AuthRequired(wanted.message, fix=context.advice.login(), detail=wanted.detail)
+    program = await prepare(method, context)
     if program is None:
-        await authenticate(connection, method, place)
+        await authenticate(connection, method, context)
         return "done"
-    await run_on_terminal(method, program, place)
+    await run_on_terminal(method, program, context)
     return "reconnect"
 
 
-class Begun(Struct, frozen=True):
+class StartedLogin(Struct, frozen=True):
     """A login by `method`. `program` must still run on the terminal; None if the login is done."""
 
     method: AuthMethod
     program: Program | None
 
 
-async def begin(connection: Connection, wanted: str | None, place: Place) -> Begun:
+async def begin(connection: Connection, wanted: str | None, context: LoginContext) -> StartedLogin:
     """Log in by the method with the id `wanted`, as far as the agent is needed for it.
 
     Without an id, use the only method, or ask the user. If the result has a program, stop the agent, run the program,
@@ -110,14 +110,14 @@ async def begin(connection: Connection, wanted: str | None, place: Place) -> Beg
         UsageError: there is no such method.
         AuthRequired, AgentError, WaitExpired: as `choose`, `prepare` and `authenticate`.
     """
-    method = await choose(connection, wanted, place)
-    program = await prepare(method, place)
+    method = await choose(connection, wanted, context)
+    program = await prepare(method, context)
     if program is None:
-        await authenticate(connection, method, place)
-    return Begun(method, program)
+        await authenticate(connection, method, context)
+    return StartedLogin(method, program)
 
 
-async def choose(connection: Connection, wanted: str | None, place: Place) -> AuthMethod:
+async def choose(connection: Connection, wanted: str | None, context: LoginContext) -> AuthMethod:
     """Choose the method; asks the user only if there are several.
 
     Raises:
@@ -126,46 +126,46 @@ async def choose(connection: Connection, wanted: str | None, place: Place) -> Au
     """
     agent, methods = name_of(connection), connection.agent.auth_methods
     if not methods:
-        fix = place.advice.wanted((), could_show=_could_show(connection, place))
+        fix = context.advice.wanted((), could_show=_could_show(connection, context))
         raise AuthRequired(f"{agent} offers no way to log in", fix=fix)
     if wanted is not None:
-        return _called(wanted, agent, methods, place)
+        return _called(wanted, agent, methods, context)
     if len(methods) == 1:
         return methods[0]
-    if place.adviser is None:
+    if context.adviser is None:
         raise AuthRequired(
             f"{agent} offers several ways to log in, and acp-launch cannot ask you which",
-            fix=f"name one: {place.advice.login()} {shlex.quote(methods[0].id)}",
+            fix=f"name one: {context.advice.login()} {shlex.quote(methods[0].id)}",
             detail=[f"{shlex.quote(method.id)}: {_shown(method.name)}" for method in methods],
         )
-    method = await place.adviser.which(agent, methods)
+    method = await context.adviser.which(agent, methods)
     if method is None:
-        raise AuthRequired("no login was chosen", fix=f"choose one of these: {place.advice.login()}")
+        raise AuthRequired("no login was chosen", fix=f"choose one of these: {context.advice.login()}")
     return method
 
 
-async def prepare(method: AuthMethod, place: Place) -> Program | None:
+async def prepare(method: AuthMethod, context: LoginContext) -> Program | None:
     """Return the program to run on the terminal, or None if the agent does the login.
 
     Raises:
         AuthRequired: this method cannot be used here, or the user refuses it.
     """
-    if lacking := [variable for variable in method.variables if _is_lacking(variable, place.program.env)]:
-        raise _wants_variables(method, lacking, place)
+    if lacking := [variable for variable in method.variables if _is_lacking(variable, context.program.env)]:
+        raise _wants_variables(method, lacking, context)
     if method.type != "terminal" and not method.command:
         return None
-    if place.in_front is None:
+    if context.in_front is None:
         raise AuthRequired(
             f'the login "{_shown(method.name)}" needs a terminal, with nothing redirected',
-            fix=f"run in a terminal: {place.advice.login(method)}",
+            fix=f"run in a terminal: {context.advice.login(method)}",
         )
     if method.type == "terminal":
-        own = place.program
+        own = context.program
         return Program("login", (*own.argv, *method.args), {**own.env, **method.env}, own.cwd)
-    return await _foreign(method, place)
+    return await _foreign(method, context)
 
 
-async def authenticate(connection: Connection, method: AuthMethod, place: Place) -> None:
+async def authenticate(connection: Connection, method: AuthMethod, context: LoginContext) -> None:
     """Let the agent log in, for at most `LIMIT` seconds.
 
     Raises:
@@ -175,26 +175,28 @@ async def authenticate(connection: Connection, method: AuthMethod, place: Place)
     """
     call = connection.conversation.authenticate(method.id)
     try:
-        async with place.adviser.waiting(method) if place.adviser else nullcontext():
+        async with context.adviser.waiting(method) if context.adviser else nullcontext():
             await connection.call(call, what=f'end of the login "{_shown(method.name)}"', limit=LIMIT)
     except (AuthRequired, AgentRefused) as error:
-        raise _failed(method, error.message, place, error.detail if isinstance(error, AgentRefused) else ()) from error
+        raise _failed(
+            method, error.message, context, error.detail if isinstance(error, AgentRefused) else ()
+        ) from error
     except WaitExpired as error:
-        error.fix = f"try again: {place.advice.login(method)}"
+        error.fix = f"try again: {context.advice.login(method)}"
         raise
 
 
-async def run_on_terminal(method: AuthMethod, program: Program, place: Place) -> None:
+async def run_on_terminal(method: AuthMethod, program: Program, context: LoginContext) -> None:
     """Run the program from `prepare`. Any exit status but 0 is a failure (C-27).
 
     Raises:
         AuthRequired: it failed.
         AgentError, MachineError: it could not be run.
     """
-    assert place.in_front is not None, "prepare has seen to that"
-    ended = await place.in_front(program)
+    assert context.in_front is not None, "prepare has seen to that"
+    ended = await context.in_front(program)
     if ended.status != 0:
-        raise _failed(method, f"{Path(program.argv[0]).name} {ended}", place)
+        raise _failed(method, f"{Path(program.argv[0]).name} {ended}", context)
 
 
 async def log_out(connection: Connection, *, limit: float) -> bool:
@@ -217,67 +219,67 @@ async def log_out(connection: Connection, *, limit: float) -> bool:
     return True
 
 
-async def _foreign(method: AuthMethod, place: Place) -> Program:
-    own = place.program
+async def _foreign(method: AuthMethod, context: LoginContext) -> Program:
+    own = context.program
     found = find(method.command[0], project=own.cwd, path=own.env.get("PATH"))
     if isinstance(found, CannotRun):
-        raise _failed(method, _shown(found.message), place)
+        raise _failed(method, _shown(found.message), context)
     program = Program("login", (str(found), *method.command[1:]), {**own.env, **method.command_env}, own.cwd)
-    if place.adviser is None:
+    if context.adviser is None:
         raise AuthRequired(
             f'the login "{_shown(method.name)}" is a command that the agent chose: it needs your permission',
-            fix=f"run in a terminal: {place.advice.login(method)}",
+            fix=f"run in a terminal: {context.advice.login(method)}",
         )
-    if not await place.adviser.consents(method, program):
+    if not await context.adviser.consents(method, program):
         raise AuthRequired(
-            f'the login "{_shown(method.name)}" was not run', fix=f"choose another: {place.advice.login()} --list"
+            f'the login "{_shown(method.name)}" was not run', fix=f"choose another: {context.advice.login()} --list"
         )
     return program
 
 
-def _called(wanted: str, agent: str, methods: Sequence[AuthMethod], place: Place) -> AuthMethod:
+def _called(wanted: str, agent: str, methods: Sequence[AuthMethod], context: LoginContext) -> AuthMethod:
     known = {method.id: method for method in methods}
     if wanted in known:
         return known[wanted]
     hint = did_you_mean(wanted, known)
-    raise UsageError(f'{agent} has no login "{wanted}"{hint}', fix=f"{place.advice.login()} --list shows what it has")
+    raise UsageError(f'{agent} has no login "{wanted}"{hint}', fix=f"{context.advice.login()} --list shows what it has")
 
 
 def _is_lacking(variable: Variable, env: Mapping[str, str]) -> bool:
     return not variable.optional and not env.get(variable.name)
 
 
-def _wants_variables(method: AuthMethod, lacking: Sequence[Variable], place: Place) -> AuthRequired:
+def _wants_variables(method: AuthMethod, lacking: Sequence[Variable], context: LoginContext) -> AuthRequired:
     """Return the error for missing variables, with the place where each can be set."""
     names = ", ".join(variable.name for variable in lacking)
     link = [f"{_shown(method.name)}: {_shown(method.link)}"] if method.link else []
-    fix, lines = place.advice.giving(lacking)
+    fix, lines = context.advice.giving(lacking)
     what = f'"{_shown(method.name)}" is not a login: the agent reads {names} from its environment'
     return AuthRequired(what, fix=fix, detail=[*link, *lines])
 
 
-def _unanswered(connection: Connection, place: Place, wanted: AuthRequired) -> AuthRequired:
+def _unanswered(connection: Connection, context: LoginContext, wanted: AuthRequired) -> AuthRequired:
     """Return the error if the user cannot be asked, or there is nothing to choose from."""
-    advice, methods = place.advice, connection.agent.auth_methods
-    fix = advice.wanted(methods, could_show=_could_show(connection, place))
+    advice, methods = context.advice, connection.agent.auth_methods
+    fix = advice.wanted(methods, could_show=_could_show(connection, context))
     if lacking := advice.lacking((wanted.message, *wanted.detail)):
         giving, lines = advice.giving(lacking)
         return AuthRequired(wanted.message, fix=f"{giving}; or {fix}", detail=(*wanted.detail, *lines))
     return AuthRequired(wanted.message, fix=fix, detail=wanted.detail)
 
 
-def _could_show(connection: Connection, place: Place) -> bool:
+def _could_show(connection: Connection, context: LoginContext) -> bool:
     """Whether the agent listed every method: those that need a terminal are listed only to clients that have one."""
-    is_watched = place.adviser is not None and place.in_front is not None
+    is_watched = context.adviser is not None and context.in_front is not None
     return is_watched or connection.offered.terminal_login
 
 
-def _failed(method: AuthMethod, why: str, place: Place, detail: Sequence[str] = ()) -> AuthRequired:
+def _failed(method: AuthMethod, why: str, context: LoginContext, detail: Sequence[str] = ()) -> AuthRequired:
     what = f'the login "{_shown(method.name)}" failed: {why}'
-    if lacking := place.advice.lacking((why, *detail)):
-        fix, lines = place.advice.giving(lacking)
+    if lacking := context.advice.lacking((why, *detail)):
+        fix, lines = context.advice.giving(lacking)
         return AuthRequired(what, fix=fix, detail=tuple(dict.fromkeys((*detail, *lines))))
-    return AuthRequired(what, fix=f"try again, or another way: {place.advice.login()}", detail=detail)
+    return AuthRequired(what, fix=f"try again, or another way: {context.advice.login()}", detail=detail)
 
 
 def name_of(connection: Connection) -> str:

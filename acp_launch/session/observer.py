@@ -1,4 +1,4 @@
-"""What a session tells its front: the console implements this, tests record it."""
+"""The interface of everything that shows a session. The console implements it; tests record the calls."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
@@ -14,7 +14,7 @@ When = Literal["opened", "turn"]
 
 
 class SessionReady(Struct, frozen=True):
-    """A session is open and its history, if any, is behind us. `name` is ours, `session_id` the agent's."""
+    """A session is open, and its history, if any, was replayed. `name` is ours, `session_id` the agent's."""
 
     session_id: str
     name: str
@@ -25,7 +25,7 @@ class SessionReady(Struct, frozen=True):
 
 
 class Permission(Struct, frozen=True):
-    """A permission question and what was answered. `by` names what decided; `option_id` None means `cancelled`."""
+    """A permission question and its answer. `by` names what decided; `option_id` None means `cancelled`."""
 
     title: str
     tool_call: dict[str, Any]
@@ -36,12 +36,12 @@ class Permission(Struct, frozen=True):
 
 
 class TurnEnd(Struct, frozen=True):
-    """How a turn ended; `result` is the whole answer to `session/prompt`."""
+    """The end of a turn; `result` is the whole answer to `session/prompt`."""
 
     stop_reason: str
     usage: dict[str, Any] | None
-    denied: str  # the tool call that the user could not be asked about, when that ended the work; else empty
-    title: str  # of the session, as the agent names it; empty when it does not
+    denied: str  # the tool call that the user could not be asked about, if that ended the work; else empty
+    title: str  # the session's title from the agent; empty if it has none
     result: Raw
 
 
@@ -51,31 +51,33 @@ class Observer(Protocol):
     def ready(self, session: SessionReady) -> None: ...
 
     def update(self, update: Updated) -> None:
-        """Called for every update in wire order; 100,000 times in a long turn, so be quick."""
+        """Show an update. Called in wire order, 100,000 times in a long turn, so it must be fast."""
 
     def permission(self, permission: Permission) -> None: ...
 
     def unasked(self, call: dict[str, Any], by: str) -> None:
-        """A tool call runs that was not asked about, although the policy does not allow it; `by` names the rule."""
+        """Show that a tool call runs without a question, although the policy does not allow it; `by` names the rule."""
 
     def served(self, step: FileServed | TerminalServed) -> None:
-        """The agent had us read or write a file, or run a command."""
+        """Show that we read or wrote a file, or ran a command, for the agent."""
 
     def cancelled(self, calls: Sequence[dict[str, Any]], grace: float) -> None:
-        """The turn is being cancelled, and given up after `grace` seconds; `calls` are the tool calls that were
-        unfinished (C-63)."""
+        """Show that the turn is being cancelled, and abandoned after `grace` seconds.
+
+        `calls` are the tool calls that were unfinished (C-63).
+        """
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
-        """`what` has been awaited for `seconds`; at `limit` it becomes an error."""
+        """Show that `what` has been awaited for `seconds`; at `limit` that becomes an error."""
 
     def note(self, text: str) -> None:
-        """One line a person should read, and a script may skip."""
+        """Show a line that a user should read; scripts may skip it."""
 
     def server(self, change: Change) -> None:
-        """A step in the life of an MCP server. It comes whenever it comes, between any two words of the agent's."""
+        """Show a step in the life of an MCP server. It may come at any time, also within a message of the agent."""
 
     def standing(self, servers: Sequence[Standing], when: When) -> None:
-        """How the servers that the agent was given stand: a session has been opened, its first turn is over."""
+        """Show the state of the agent's servers: after a session has opened, or after its first turn."""
 
     def ended(self, turn: TurnEnd) -> None: ...
 

@@ -1,4 +1,8 @@
-"""Open a session: new, or one from the store, loaded with its history or resumed without (ACP v1 "session setup")."""
+"""
+Opens a session (ACP v1 "session setup"), sets its options, and lists, closes and deletes an agent's sessions.
+
+A session is new, or one from the store: loaded with its history, or resumed without it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -30,18 +34,18 @@ from acp_launch.session.state import SessionState
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
 
-# Silence ends the history of an agent that sends it after its answer to session/load: a short one when it already ended
-# with the agent's words.
+# Some agents send the history after their answer to session/load; silence ends it. A short silence is enough if it
+# already ends with the agent's words.
 QUIET = 0.1  # seconds
 QUIET_UNFINISHED = 0.5
-QUIET_AT_MOST = 10.0  # seconds a replay may go on after the answer
-REFUSAL = 0.5  # seconds an agent has to refuse what it does not know; a few never do
+QUIET_AT_MOST = 10.0  # seconds a replay may continue after the answer
+REFUSAL = 0.5  # seconds an agent has to refuse an unknown request; a few never do
 KNOB = "session"
 OPENING = {"new": "a new session", "load": "the session to be loaded", "resume": "the session to be resumed"}
 
 
 class Stay(Struct, frozen=True):
-    """Where a session lives: sent whole every time it is opened, nothing is remembered by the agent."""
+    """The place of a session, sent whole every time it is opened: agents remember none of it."""
 
     cwd: Path
     directories: tuple[Path, ...]
@@ -49,10 +53,10 @@ class Stay(Struct, frozen=True):
 
 
 def how_to_continue(able: Capabilities, *, replay: bool, name: str) -> How:
-    """`load`, or `resume` when the history is not wanted or cannot be had.
+    """Return `load`, or `resume` if the history is not wanted or not available.
 
     Raises:
-        SessionError: the agent can do neither; never a silent fresh start (docs/session.md).
+        SessionError: the agent can do neither; a new session is never started silently (docs/session.md).
     """
     if able.resume and not (replay and able.load):
         return "resume"
@@ -74,10 +78,10 @@ async def open_session(
     limit: float,
     replay: "Replay" = "",
 ) -> SessionReady:
-    """Open it within `limit` seconds; for a load, wait until its history has come in whole, which is as `replay` says.
+    """Open a session within `limit` seconds. A load also waits until its history is complete, as `replay` defines.
 
     Raises:
-        SessionError: the agent has forgotten the session.
+        SessionError: the agent does not know the session any more.
         AgentError, AuthRequired, WaitExpired: as `Connection.call`.
     """
     client.opening(session_id)
@@ -106,7 +110,8 @@ def _afresh(name: str) -> str:
 
 
 def _forgotten(error: AgentRefused, name: str) -> Exception:
-    """-32002 is "not found"; codex, gemini and opencode say -32603, so their own words come along."""
+    """Return the error for an unknown session: -32002; codex, gemini and
+    opencode send -32603, so their text is kept."""
     if error.code == jsonrpc.NOT_FOUND:
         return SessionError(f'the agent has forgotten the session "{name}"', fix=_afresh(name))
     return SessionError(
@@ -117,10 +122,10 @@ def _forgotten(error: AgentRefused, name: str) -> Exception:
 
 
 async def _is_late(connection: Connection, client: Client) -> bool:
-    """Whether an agent has gone on with the history after its answer to `session/load`.
+    """Whether an agent continued the history after its answer to `session/load`.
 
-    It is asked for what it must refuse: what it still had to say comes before that, and nothing is waited for that
-    will not come.
+    It gets a request that it must refuse: everything still on its way comes before the refusal, and we need not wait
+    for messages that will not come.
     """
     if client.history_late:
         return True
@@ -135,7 +140,7 @@ async def _is_late(connection: Connection, client: Client) -> bool:
 
 
 async def _settled(connection: Connection, quiet: float) -> None:
-    """Return after `quiet` seconds without a word from the agent."""
+    """Return after `quiet` seconds without a message from the agent."""
     loop = asyncio.get_running_loop()
     answered = loop.time()
     while (now := loop.time()) < answered + QUIET_AT_MOST:
@@ -145,14 +150,14 @@ async def _settled(connection: Connection, quiet: float) -> None:
         await asyncio.sleep(left)
 
 
-# What can be done with an agent's sessions besides talking in them: list, close, delete.
+# Listing, closing and deleting an agent's sessions.
 
 
 EMPTY_PAGES = 100  # in a row; a page may be empty when the agent filters after paging
 
 
 async def list_sessions(connection: Connection, *, cwd: str | None, limit: float) -> AsyncIterator[dict[str, Any]]:
-    """Every session the agent knows, page after page; `limit` seconds for each (C-45).
+    """Yield every session that the agent knows, page after page; `limit` seconds for each (C-45).
 
     Raises:
         RemoteProtocolError: a cursor came a second time, or page after page is empty: the list would never end.
@@ -171,7 +176,7 @@ async def list_sessions(connection: Connection, *, cwd: str | None, limit: float
         if cursor is None:
             return
         if cursor in seen:
-            raise RemoteProtocolError("the agent's list of sessions goes in circles: a cursor came twice")
+            raise RemoteProtocolError("the agent's list of sessions repeats itself: it sent the same cursor twice")
         seen.add(cursor)
         empty = 0 if sessions else empty + 1
         if empty == EMPTY_PAGES:
@@ -181,9 +186,9 @@ async def list_sessions(connection: Connection, *, cwd: str | None, limit: float
 async def end_session(
     connection: Connection, how: Literal["close", "delete"], session_id: str, *, limit: float, name: str = "NAME"
 ) -> bool:
-    """Close or delete a session at the agent; False when the agent does not offer it. `name` is ours for it.
+    """Close or delete a session at the agent; False if the agent does not offer it. `name` is our name for it.
 
-    A session the agent does not know is as good as closed or deleted (-32002, C-47).
+    A session that the agent does not know counts as closed or deleted (-32002, C-47).
     """
     able = connection.agent.capabilities
     if not (able.close if how == "close" else able.delete):
@@ -199,14 +204,17 @@ async def end_session(
     return True
 
 
-# Set what the profile and the command line want of a session: mode, then `session.config`, then `--set`.
+# Setting the options that the profile and the command line want: mode, then `session.config`, then `--set`.
 #
-# One after the other, each looked up in the list as the last answer left it, for one change may alter the other options
-# (C-52). What holds already is not sent. What the agent does not offer is an error that says what it offers.
+# One after the other, each looked up in the list of the last answer, because one change may alter other options (C-52).
+# A value that is set already is not sent. An option that the agent does not offer is an error that lists its options.
 
 
 class Setting(Struct, frozen=True):
-    """`option` is an id, a category or a name; `origin` begins every message about it: a place, or `--set …`."""
+    """A wanted option.
+
+    `option` is an id, a category or a name; `origin` begins every message: a place, or `--set …`.
+    """
 
     option: str
     value: Value
@@ -214,7 +222,7 @@ class Setting(Struct, frozen=True):
 
 
 def wished(text: str) -> Setting:
-    """The value of one `--set`: all after the first `=` is the value.
+    """Parse one `--set`: everything after the first `=` is the value.
 
     Raises:
         UsageError: there is no `=`, or nothing before it.
@@ -228,7 +236,7 @@ def wished(text: str) -> Setting:
 def wishes(
     mode: str | None, config: Mapping[str, Value], sets: Sequence[str], *, place: Callable[[KeyPath], str]
 ) -> list[Setting]:
-    """Everything wanted of a session, in the order in which it is set; `place` says where in the profile a key is.
+    """Return everything wanted of a session, in the order in which it is set; `place` locates a key in the profile.
 
     Raises:
         UsageError: as `wished`.
@@ -241,9 +249,9 @@ def wishes(
 async def configure(
     connection: Connection, state: SessionState, session_id: str, wanted: Sequence[Setting], *, limit: float
 ) -> None:
-    """Fulfil every wish, `limit` seconds for each; of two about one option only the later.
+    """Set all wanted options, `limit` seconds for each; of two about one option only the later.
 
-    The observer is told of a wish that does not hold in the end: the agent decides what it says its value is.
+    The observer is told of an option that has another value in the end, which the agent decides.
 
     Raises:
         As `fulfil`.
@@ -259,7 +267,7 @@ async def configure(
 async def fulfil(
     connection: Connection, state: SessionState, session_id: str, wish: Setting, *, limit: float
 ) -> tuple[Option, Value]:
-    """Set one option; gives it as it was, and the value as it was sent.
+    """Set one option. Returns it as it was, and the value as it was sent.
 
     Raises:
         NotOffered: the agent has no such option, or no such value for it.
@@ -284,7 +292,8 @@ async def fulfil(
 
 
 def _check(connection: Connection, state: SessionState, id: str, wish: Setting, value: Value) -> None:
-    """An agent may make another of a value, or change one option with the next; that is worth a word."""
+    """Report an option with another value than wanted: an agent may adjust
+    a value, or change one option with another."""
     found = next((option for option in state.options if option.id == id), None)
     if found is not None and found.current != value:
         wanted = one_line(wish.value) or str(wish.value).lower()
@@ -300,7 +309,7 @@ def _call(connection: Connection, session_id: str, option: Option, value: Value)
 
 
 def _latest(options: Options, wanted: Sequence[Setting]) -> list[Setting]:
-    """Without those that a later one is about too: the command line goes before the profile."""
+    """Drop settings that a later one overrides: the command line comes before the profile."""
     latest: dict[str, Setting] = {}
     for wish in wanted:
         option = match(options, wish.option)

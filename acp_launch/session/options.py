@@ -111,8 +111,8 @@ def in_mode(options: Options, mode_id: str) -> Options:
 
 
 def identity(value: object) -> str | None:
-    """Return `value` if it can be an id: text of a bounded length, without half a surrogate pair, which
-    cannot be sent."""
+    """Return `value` if it can be an id: text of a bounded length, without
+    half a surrogate pair, which cannot be sent."""
     if not isinstance(value, str) or len(value) > ID:
         return None
     return value if value.isascii() or not any("\ud800" <= mark <= "\udfff" for mark in value) else None
@@ -221,7 +221,7 @@ def value_of(option: Option, wanted: Value) -> Value:
     raise _no_value(option, words[0])
 
 
-def spoken(option: Option, choice: Choosable) -> str:
+def typed_name(option: Option, choice: Choosable) -> str:
     """Return what to write for it: its value, or its name if the value is not typeable (copilot's modes are URLs)."""
     if not 0 < len(choice.value) <= TYPED and _called(option, choice.name) == [choice]:
         return choice.name
@@ -256,10 +256,12 @@ def _no_value(option: Option, wanted: str) -> NotOffered:
     if not option.choices:
         return NotOffered(f"the agent offers {message}", fix="leave it out; it offers nothing to choose from")
     meant = _nearest(wanted, [text for choice in option.choices for text in (choice.value, choice.name)])
-    suggested = [spoken(option, choice) for choice in option.choices if meant and meant in (choice.value, choice.name)]
+    suggested = [
+        typed_name(option, choice) for choice in option.choices if meant and meant in (choice.value, choice.name)
+    ]
     return NotOffered(
         f"the agent offers {message}{_did_you_mean(suggested)}",
-        fix=f"use one of {_listed(option.choices, lambda choice: spoken(option, choice))}",
+        fix=f"use one of {_listed(option.choices, lambda choice: typed_name(option, choice))}",
     )
 
 
@@ -277,9 +279,9 @@ def _nearest(word: str, known: Sequence[str]) -> str:
     return next(iter(holding or [by_case[text] for text in get_close_matches(plain, by_case, 1)]), "")
 
 
-def _listed(items: Sequence[T], spoken: Callable[[T], str]) -> str:
+def _listed(items: Sequence[T], shown: Callable[[T], str]) -> str:
     more = f" and {len(items) - LISTED} more" if len(items) > LISTED else ""
-    return ", ".join(map(spoken, items[:LISTED])) + more
+    return ", ".join(map(shown, items[:LISTED])) + more
 
 
 def _id(option: Option) -> str:

@@ -5,7 +5,7 @@ An answer is the truth or a SessionError. Each row carries a checksum over its f
 tree but not a damaged text. "Not found" is reported only after the whole store was checked, because the caller then
 starts a new session where the user meant to continue one. A call that returned survives `kill -9` at any instant.
 
-`Registry` is the store, `continued` chooses the session of a run, `Keeper` writes a run's session into the store.
+`Registry` is the store, `continued` chooses the session of a run, `SessionKeeper` writes a run's session into it.
 """
 
 import os
@@ -277,8 +277,10 @@ class Registry:
     """An open store. Every method may raise SessionError, and has then changed nothing."""
 
     def __init__(self, path: Path, *, patience: float = PATIENCE) -> None:
-        """Open or create the store at `path`, alone in its directory. `patience` bounds each wait for a lock, in
-        seconds."""
+        """Open or create the store at `path`, alone in its directory.
+
+        `patience` bounds each wait for a lock, in seconds.
+        """
         self._path = path
         self._patience = patience
         self._connection = connect(path, patience=patience)
@@ -447,7 +449,7 @@ def continued(registry: Registry, plan: LaunchPlan, name: str, *, latest: bool) 
 TITLE = 80  # characters of the first prompt that stand in for a title
 
 
-class Keeper:
+class SessionKeeper:
     """Keeps one session of `plan` in the store."""
 
     def __init__(self, registry: Registry, plan: LaunchPlan, record: Record | None, prompt: str) -> None:

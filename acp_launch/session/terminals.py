@@ -150,8 +150,10 @@ Tell = Callable[[TerminalServed], None]
 
 class Terminals:
     def __init__(self, cwd: Path, env: Mapping[str, str], *, allowed: Allowed, tell: Tell) -> None:
-        """Serve terminals. `cwd` and `env` are the defaults for a command. `tell` gets a command's output, at most 20
-        times a second."""
+        """Serve terminals.
+
+        `cwd` and `env` are the defaults for a command. `tell` gets a command's output, at most 20 times a second.
+        """
         self._cwd, self._env = cwd, env
         self._allowed, self._tell = allowed, tell
         self._count = 0

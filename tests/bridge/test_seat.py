@@ -191,7 +191,7 @@ def test_guests_stay_when_the_door_closes() -> None:
     run(story)
 
 
-def test_a_shim_is_let_in_and_a_stranger_among_shims_disturbs_none() -> None:
+def test_a_shim_is_accepted_and_a_foreign_connection_does_not_disturb_it() -> None:
     async def story() -> None:
         async with hall() as here:
             argv = [sys.executable, "-I", "-S", str(Path(shim_program.__file__)), str(here.at.path)]
@@ -354,7 +354,7 @@ def test_who_hangs_up_first_is_noted() -> None:
     run(story)
 
 
-def test_who_says_nothing_is_refused_in_the_end_and_keeps_nobody_waiting() -> None:
+def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_others() -> None:
     async def story() -> None:
         async with hall(patience=BRIEF) as here:
             silent, stammering = here.connect(), here.say(here.greeting()[:-1])
@@ -503,7 +503,7 @@ def test_a_launch_that_fails_leaves_nothing(a_place_of_its_own: Path) -> None:
     run(story)
 
 
-def test_a_directory_that_somebody_took_away_is_no_trouble() -> None:
+def test_a_directory_that_was_removed_is_not_an_error() -> None:
     async def story() -> None:
         async with hall() as here:
             here.at.path.unlink()
@@ -512,7 +512,7 @@ def test_a_directory_that_somebody_took_away_is_no_trouble() -> None:
     run(story)
 
 
-def test_a_guest_nobody_can_take_is_closed() -> None:
+def test_a_shim_that_cannot_be_taken_is_closed() -> None:
     """Our own bug, and the loop is told of it; the connection is not left open."""
 
     async def story() -> None:
@@ -563,7 +563,7 @@ def seated() -> AbstractAsyncContextManager[Seat]:
     return seat(NAMES, ShimConnection.close, lambda _: None)
 
 
-def test_whatever_the_umask_nobody_else_comes_in_and_we_do(umask: None) -> None:
+def test_whatever_the_umask_only_our_user_can_connect(umask: None) -> None:
     async def story() -> None:
         async with hall() as here:
             assert modes(here.at.path) == (0o700, 0o600)
@@ -627,7 +627,7 @@ def test_one_that_is_not_private_is_not_used(
     run(story)
 
 
-def test_one_that_belongs_to_somebody_else_is_not_used(
+def test_a_directory_of_another_user_is_not_used(
     runtime: Path, a_place_of_its_own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = os.geteuid()

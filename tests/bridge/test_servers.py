@@ -107,7 +107,7 @@ def test_once_they_are_being_stopped_none_is_restarted() -> None:
     asyncio.run(use())
 
 
-def test_a_server_nobody_has_cannot_be_restarted() -> None:
+def test_an_unknown_server_cannot_be_restarted() -> None:
     async def use() -> None:
         async with served(plan("only")) as (servers, told):
             with pytest.raises(KeyError, match=r"^'onyl'$"):

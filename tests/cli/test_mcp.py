@@ -243,7 +243,7 @@ def test_only_the_secrets_of_that_server_are_looked_up_and_none_is_shown(launch:
         assert (done.code, b"s3cr3t" in done.out, b"***" in done.out) == (0, False, True)
     code, err = failure(launch, "tools", "p", "other")
     assert code == 3
-    assert 'cannot read secret "missing"' in err or 'no secret named "missing"' in err
+    assert 'cannot read secret "missing"' in err or 'secret "missing" is not set' in err
 
 
 # tools

@@ -9,7 +9,7 @@ import pytest
 
 from acp_launch.session.permission.audit import Audit
 from acp_launch.session.permission.policy import remember
-from acp_launch.session.permission.remembered import Shelf, keep
+from acp_launch.session.permission.remembered import AnswerStore, keep
 from tests.cli.launcher import Launcher
 
 RM = {"kind": "execute", "title": "Run rm", "rawInput": {"command": "rm -rf x"}}
@@ -27,8 +27,8 @@ def ruled(launch: Launcher) -> Launcher:
     return launch
 
 
-def shelf(launch: Launcher, profile: str = "p") -> Shelf:
-    return Shelf(Path(launch.env["ACP_LAUNCH_STATE_DIR"]), str(launch.project), profile)
+def shelf(launch: Launcher, profile: str = "p") -> AnswerStore:
+    return AnswerStore(Path(launch.env["ACP_LAUNCH_STATE_DIR"]), str(launch.project), profile)
 
 
 def kept(launch: Launcher, call: dict[str, Any], *, allowed: bool = True) -> None:

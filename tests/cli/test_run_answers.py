@@ -150,7 +150,7 @@ def test_a_session_answer_outlives_the_agent_that_is_started_again(tmp_path: Pat
         terminal.types("a")
         terminal.until("ready ·")
         terminal.types(f"crash{ENTER}")
-        terminal.until("[y] Start it again")
+        terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("the prompt it did not answer is ready")
         terminal.until("ready ·")

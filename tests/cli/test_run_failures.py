@@ -46,7 +46,7 @@ def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Laun
     done = launch("run", "p", "hi")
     assert (done.code, done.err) == (
         4,
-        "acp-launch: this is no ACP agent: it printed text, and no answer to initialize from the agent within"
+        "acp-launch: this is not an ACP agent: it printed text, and no answer to initialize from the agent within"
         f" 0.2 s\n{launch.started()}    it printed: > I do not understand that.\n{ACP_MODE}",
     )
 
@@ -234,7 +234,7 @@ def test_a_command_is_named_without_the_secrets_in_it(launch: Launcher) -> None:
     assert f"    command: {shutil.which('sh')} -c 'exit 3' --api-key ***\n" in done.err
 
 
-def test_whoever_visits_an_agent_that_dies_is_told_its_command(launch: Launcher) -> None:
+def test_every_verb_names_the_command_of_an_agent_that_dies(launch: Launcher) -> None:
     for verb, moment in (
         (["doctor", "p", "--session"], "new"),
         (["doctor", "p"], "initialize"),

@@ -252,7 +252,7 @@ def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-def test_a_call_that_nobody_was_asked_about_is_marked(tmp_path: Path) -> None:
+def test_a_call_allowed_without_a_question_is_marked(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "unasked")
         assert finishes(terminal, "unasked") == [
@@ -288,12 +288,12 @@ def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> N
 def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         sends(terminal, "crash")
-        terminal.until("[y] Start it again and go on with this session  [n] Leave")
+        terminal.until("[y] Restart it and resume this session  [n] Leave")
         begun, died, *command, last, gone = told(terminal, "crash")[:-3]
         assert (begun, last, gone) == (
             "I am about to",
             "      demo agent: crashing as requested",
-            "▐ The agent is gone.",
+            "▐ The agent has ended.",
         )
         assert died == "▐ acp-launch: the agent exited with status 3 before it answered session/prompt"
         assert "".join(command).startswith("      command: /")
@@ -507,7 +507,7 @@ def much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_flood_is_kept_up_with_while_somebody_types(tmp_path: Path, much: None) -> None:
+def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path, much: None) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "flood 100000")
         terminal.until("working ·")

@@ -144,9 +144,9 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
     ]
     assert [line for line in lines if not line.startswith("    fix: ")] == [
         'agent.command: "no-such-command-anywhere" is not on PATH',
-        'agent.env.KEY: no secret named "vault"',
+        'agent.env.KEY: secret "vault" is not set',
         "agent.env.KEY: the environment variable NO_SUCH_VARIABLE is not set",
-        'mcp_servers.docs.headers.A: no secret named "docs"',
+        'mcp_servers.docs.headers.A: secret "docs" is not set',
         "4 problems; nothing was started",
     ]
     assert lines[3] == "    fix: acp-launch secret set vault"
@@ -157,7 +157,7 @@ def test_a_secret_where_none_may_be_is_not_asked_for_as_well(launch: Launcher) -
     done = launch.within("run", "p", "hi")
     assert done.code == 2
     assert "agent.command: a command cannot come from a secret\n" in done.err
-    assert "no secret named" not in done.err
+    assert "is not set" not in done.err
 
 
 def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
@@ -228,7 +228,7 @@ def test_a_tilde_that_the_shell_left_alone_is_the_home_directory(launch: Launche
     done = launch.within("run", "p", "hi", "--cwd=~no-such-user/x")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: --cwd: the home directory is unknown in ~no-such-user/x\n    fix: give an absolute path\n",
+        "acp-launch: --cwd: no home directory is known for ~no-such-user/x\n    fix: give an absolute path\n",
     )
 
 

@@ -61,10 +61,10 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
     said = " ".join(refused.stderr.split())
     assert "this project's profile is not trusted yet: .acp-launch/review.yaml" in said
     assert f"runs {sys.executable} -I -m acp_launch.demo.agent" in said
-    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server written ${{python}} sets TOKEN: " in said
+    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server from ${{python}} sets TOKEN: " in said
     assert 'server docs: http https://docs.example.com/mcp sends X-Team: "a"' in said
     assert "asks permissions.default: allow" in said
-    assert "serves commands" in said
+    assert "commands the agent may run through acp-launch" in said
     assert os.environ["HOME"] not in said.replace(str(project), ""), "names of variables, never their values"
     assert "fix: to trust it: acp-launch trust review; to run it once: --trust" in said
 

@@ -116,12 +116,12 @@ def form(terminal: Terminal) -> None:
 
 def crash(terminal: Terminal) -> None:
     terminal.types(f"crash{ENTER}")
-    terminal.until("[y] Start it again")
+    terminal.until("[y] Restart it")
 
 
 def continued(terminal: Terminal) -> None:
     """What was there before is on the screen by itself."""
-    terminal.until("of its history)")
+    terminal.until("turn)")
 
 
 SCENES = {
@@ -133,7 +133,7 @@ SCENES = {
     "slash": Scene(("/help", "/plan", "show a plan and carry it out"), menu("/", "/plan")),
     "mention": Scene(("look at @", "notes.txt", "check.sh"), menu("look at @", "check.sh")),
     "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Notify", "ada@example.com"), form),
-    "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Start it again"), crash),
+    "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Restart it"), crash),
     "continued": Scene(("> add 20 22", "resumed fix-42", "ready"), continued, (), False),
 }
 

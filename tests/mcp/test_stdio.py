@@ -141,7 +141,7 @@ def test_a_server_that_asks_and_never_reads_fails_what_waits_for_it() -> None:
     assert message == 'the MCP server "x" sends requests and does not read the answers'
 
 
-def test_a_call_that_was_given_up_is_cancelled_and_its_late_answer_belongs_to_nobody() -> None:
+def test_a_call_that_was_given_up_is_cancelled_and_its_late_answer_is_ignored() -> None:
     async def story(connection: Connection) -> tuple[str, ...]:
         await shake_hands(connection, limit=PATIENCE)
         with pytest.raises(WaitExpired) as caught:
@@ -186,7 +186,7 @@ def test_junk_after_the_handshake_is_noted_once() -> None:
     assert (noise, ear.heard) == (0, [noted])
 
 
-def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no_longer(
+def test_a_message_that_breaks_us_costs_only_itself_and_fails_the_request_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A question of the server's, and an answer."""

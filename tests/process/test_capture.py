@@ -14,7 +14,7 @@ from rich.pretty import pretty_repr
 from acp_launch.errors import AgentError, LaunchError
 from acp_launch.process import capture as module
 from acp_launch.process.capture import MOST, Captured, capture
-from acp_launch.process.pidfd import NONE_TO_BE_HAD
+from acp_launch.process.pidfd import NO_PIDFD
 from acp_launch.process.tree import Exit
 from acp_launch.secret.value import MAX_VALUE
 
@@ -32,7 +32,7 @@ def shell(script: str, limit: float = PATIENCE) -> Captured:
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without what only Linux has."""
     if request.param == "no pidfd":
-        monkeypatch.setattr(module, "open_process", lambda process: NONE_TO_BE_HAD)
+        monkeypatch.setattr(module, "open_process", lambda process: NO_PIDFD)
 
 
 def test_what_a_program_prints_and_how_it_ends(either_way: None) -> None:
@@ -92,7 +92,7 @@ def test_a_program_that_has_stopped_itself_is_killed_too() -> None:
     assert shell("kill -STOP $$", BRIEF).timed_out
 
 
-def test_who_prints_more_than_anybody_wants_is_stopped_there(either_way: None) -> None:
+def test_a_program_that_prints_too_much_is_stopped_there(either_way: None) -> None:
     heard = shell("exec yes")
     assert (len(heard.out), heard.timed_out) == (MOST, False)
     assert len(capture(program("chatty", str(MOST - 1)), PATIENCE, env=ENV, cwd=Path("/")).out) == MOST - 1
@@ -104,7 +104,7 @@ def test_the_largest_secret_and_its_line_end_are_heard_whole() -> None:
     assert len(heard.out) == MAX_VALUE + 2
 
 
-def test_a_megabyte_on_stderr_blocks_nobody_and_its_end_is_kept(either_way: None) -> None:
+def test_a_megabyte_on_stderr_does_not_block_and_its_end_is_kept(either_way: None) -> None:
     heard = capture(program("chatty"), PATIENCE, env=ENV, cwd=Path("/"))
     assert (heard.out, len(heard.err), set(heard.err)) == (b"", 50, {"x" * 99})
 
@@ -148,7 +148,7 @@ leave.finish(0)
 
 
 def test_what_a_thread_that_was_given_up_runs_dies_with_us(alive: Liveness) -> None:
-    """The deadline is far away, and nobody waits for the thread."""
+    """The deadline is far away, and the thread is not awaited."""
     with subprocess.Popen(
         [sys.executable, "-c", GIVEN_UP, *program("deaf", "stubborn")],
         env=ENV | alive.env,

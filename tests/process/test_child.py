@@ -266,7 +266,7 @@ def test_a_grandchild_that_floods_the_dead_childs_stdout_is_not_read_for_ever() 
     with_child(["/bin/sh", "-c", "yes & exit"], use, env={"PATH": os.environ["PATH"]})
 
 
-def test_leaving_the_context_kills_what_nobody_stopped(alive: Liveness) -> None:
+def test_leaving_the_context_kills_what_was_not_stopped(alive: Liveness) -> None:
     async def use(child: Child) -> None:
         alive.hear("stubborn")
 
@@ -300,7 +300,7 @@ def test_a_child_that_died_before_it_was_attached_is_noticed() -> None:
 def test_without_pidfds_a_thread_notices_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     """macOS, and kernels before 5.3."""
     monkeypatch.delattr(os, "pidfd_open")
-    assert pidfd.open_pid(os.getpid()) == pidfd.NONE_TO_BE_HAD
+    assert pidfd.open_pid(os.getpid()) == pidfd.NO_PIDFD
 
     async def use(child: Child) -> None:
         await child.write(b"\n")

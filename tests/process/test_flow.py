@@ -56,7 +56,7 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def nobody() -> None:
+def never_called() -> None:
     pytest.fail("this was not to be called")
 
 
@@ -83,7 +83,7 @@ async def _a_byte_through_the_loop() -> None:
     with ends() as witness:
         came = asyncio.Event()
         os.write(witness.writer, b".")
-        inflow = Inflow(witness.reader, lambda _: came.set(), nobody)
+        inflow = Inflow(witness.reader, lambda _: came.set(), never_called)
         await came.wait()
         inflow.close()
 
@@ -132,7 +132,7 @@ def test_a_peer_that_dies_with_something_unread_is_an_end() -> None:
             os.write(pair.reader, b"never read")
             pair.close("writer")
             over = asyncio.Event()
-            Inflow(pair.reader, lambda _: nobody(), over.set)
+            Inflow(pair.reader, lambda _: never_called(), over.set)
             await over.wait()
 
     run(story)
@@ -170,7 +170,7 @@ def test_who_takes_a_chunk_may_pause_and_gets_no_further_one(kind: str) -> None:
                 taken.append(len(chunk))
                 inflow.pause()
 
-            inflow = Inflow(pair.reader, took, nobody)
+            inflow = Inflow(pair.reader, took, never_called)
             await a_turn_of_the_loop()
             fill(pair.writer)
             await a_turn_of_the_loop()
@@ -194,7 +194,7 @@ def test_who_takes_a_chunk_may_close_flow_and_descriptor(kind: str) -> None:
                 pair.close("reader")
 
             fill(pair.writer)
-            inflow = Inflow(pair.reader, took, nobody)
+            inflow = Inflow(pair.reader, took, never_called)
             await a_turn_of_the_loop()
             assert len(taken) == 1
             inflow.resume()
@@ -216,7 +216,7 @@ def test_who_is_told_the_end_may_close() -> None:
                 pair.close("reader")
                 over.set()
 
-            inflow = Inflow(pair.reader, lambda _: nobody(), ended)
+            inflow = Inflow(pair.reader, lambda _: never_called(), ended)
             pair.close("writer")
             await over.wait()
 
@@ -233,7 +233,7 @@ def test_a_flood_leaves_a_turn_to_everybody_else() -> None:
                 fill(pair.writer)
 
             fill(pair.writer)
-            inflow = Inflow(pair.reader, took, nobody)
+            inflow = Inflow(pair.reader, took, never_called)
             await a_turn_of_the_loop()
             inflow.close()
 
@@ -245,7 +245,7 @@ def test_what_a_dead_writer_left_is_taken_at_once_and_its_end_not_told(kind: str
     async def story() -> None:
         with ends(kind) as pair:
             taken = bytearray()
-            inflow = Inflow(pair.reader, taken.extend, nobody)
+            inflow = Inflow(pair.reader, taken.extend, never_called)
             if is_paused:
                 inflow.pause()
             written = fill(pair.writer)
@@ -261,7 +261,7 @@ def test_what_others_still_hold_open_is_not_waited_for_and_read_no_further() -> 
     async def story() -> None:
         with ends() as pair:
             taken: list[bytes] = []
-            inflow = Inflow(pair.reader, taken.append, nobody)
+            inflow = Inflow(pair.reader, taken.append, never_called)
             os.write(pair.writer, b"last words")
             inflow.drain()
             os.write(pair.writer, b"a grandchild's")
@@ -282,7 +282,7 @@ def test_what_floods_after_its_writers_death_is_taken_up_to_the_limit() -> None:
                 fill(pair.writer)
 
             written = fill(pair.writer)
-            inflow = Inflow(pair.reader, took, nobody)
+            inflow = Inflow(pair.reader, took, never_called)
             inflow.drain(3 * written)
             assert taken == [written] * 3
 
@@ -295,7 +295,7 @@ def test_what_floods_after_its_writers_death_is_taken_up_to_the_limit() -> None:
 def test_what_the_reader_takes_is_written_before_send_returns(kind: str) -> None:
     async def story() -> None:
         with ends(kind) as pair:
-            outflow = Outflow(pair.writer, nobody, nobody)
+            outflow = Outflow(pair.writer, never_called, never_called)
             outflow.send(b"one\n")
             outflow.send(b"")
             assert (os.read(pair.reader, CHUNK), outflow.held, outflow.is_full) == (b"one\n", 0, False)
@@ -314,7 +314,7 @@ def test_what_it_does_not_take_is_kept_and_goes_in_order(kind: str) -> None:
             taken = bytearray()
             over = asyncio.Event()
             empty = asyncio.Event()
-            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), nobody)
+            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
             for piece in pieces[:200]:
                 outflow.send(piece)
             Inflow(pair.reader, taken.extend, over.set)
@@ -341,10 +341,10 @@ def test_room_is_told_when_little_is_left_and_again_when_nothing_is(kind: str) -
                 if not outflow.held:
                     empty.set()
 
-            outflow = Outflow(pair.writer, drained, nobody)
+            outflow = Outflow(pair.writer, drained, never_called)
             outflow.send(bytes(FULL))
             assert HIGH < outflow.held < FULL
-            inflow = Inflow(pair.reader, lambda _: None, nobody)
+            inflow = Inflow(pair.reader, lambda _: None, never_called)
             await empty.wait()
             low, none = told
             assert 0 < low <= LOW
@@ -359,7 +359,7 @@ def test_a_little_that_was_kept_tells_only_that_it_has_gone() -> None:
     async def story() -> None:
         with ends() as pair:
             empty = asyncio.Event()
-            outflow = Outflow(pair.writer, empty.set, nobody)
+            outflow = Outflow(pair.writer, empty.set, never_called)
             written = fill(pair.writer)
             outflow.send(b"more")
             assert (outflow.held, outflow.is_full) == (4, False)
@@ -386,9 +386,9 @@ def test_who_is_told_of_room_may_send_again() -> None:
                 if taken == 4 * FULL:
                     all_taken.set()
 
-            outflow = Outflow(pair.writer, lambda: outflow.send(rest.pop()) if rest else None, nobody)
+            outflow = Outflow(pair.writer, lambda: outflow.send(rest.pop()) if rest else None, never_called)
             outflow.send(bytes(FULL))
-            inflow = Inflow(pair.reader, took, nobody)
+            inflow = Inflow(pair.reader, took, never_called)
             await all_taken.wait()
             inflow.close()
             outflow.close()
@@ -410,9 +410,9 @@ def test_a_line_of_50_mb_is_kept_without_a_copy(kind: str) -> None:
                 taken += len(chunk)
 
             tracemalloc.start()
-            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), nobody)
+            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
             outflow.send(line)
-            inflow = Inflow(pair.reader, took, nobody)
+            inflow = Inflow(pair.reader, took, never_called)
             await empty.wait()
             inflow.drain()
             _, peak = tracemalloc.get_traced_memory()
@@ -429,7 +429,7 @@ def test_a_reader_that_has_gone_is_told_once_and_not_from_within_send(kind: str)
         with ends(kind) as pair:
             pair.close("reader")
             told: list[str] = []
-            outflow = Outflow(pair.writer, nobody, lambda: told.append("broken"))
+            outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
             outflow.send(b"one")
             outflow.send(b"two")
             assert told == []
@@ -452,7 +452,7 @@ def test_a_reader_that_goes_while_something_is_kept_is_told_and_it_is_dropped(ki
                 outflow.close()
                 pair.close("writer")
 
-            outflow = Outflow(pair.writer, nobody, broken)
+            outflow = Outflow(pair.writer, never_called, broken)
             outflow.send(bytes(FULL))
             assert outflow.is_full
             pair.close("reader")
@@ -467,13 +467,13 @@ def test_a_reader_that_goes_while_something_is_kept_is_told_and_it_is_dropped(ki
 def test_after_a_close_nothing_is_written_kept_or_told(kind: str) -> None:
     async def story() -> None:
         with ends(kind) as pair:
-            outflow = Outflow(pair.writer, nobody, nobody)
+            outflow = Outflow(pair.writer, never_called, never_called)
             outflow.send(bytes(FULL))
             outflow.close()
             outflow.close()
             outflow.send(b"late")
             assert outflow.held == 0
-            Inflow(pair.reader, lambda _: None, nobody).drain()
+            Inflow(pair.reader, lambda _: None, never_called).drain()
             await a_turn_of_the_loop()
             with pytest.raises(BlockingIOError):
                 os.read(pair.reader, 1)
@@ -485,7 +485,7 @@ def test_a_close_right_after_the_send_that_failed_leaves_nothing_to_tell() -> No
     async def story() -> None:
         with ends() as pair:
             pair.close("reader")
-            outflow = Outflow(pair.writer, nobody, nobody)
+            outflow = Outflow(pair.writer, never_called, never_called)
             outflow.send(b"one")
             outflow.close()
             await a_turn_of_the_loop()
@@ -501,7 +501,7 @@ def test_what_is_gathered_leaves_in_one_piece_when_it_is_released() -> None:
         with reader, writer:
             reader.setblocking(False)
             writer.setblocking(False)
-            outflow = Outflow(writer.fileno(), nobody, nobody)
+            outflow = Outflow(writer.fileno(), never_called, never_called)
             outflow.gather()
             outflow.send(b"one\n")
             outflow.send(b"two\n")
@@ -521,7 +521,7 @@ def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_told(kin
         with ends(kind) as pair:
             taken = bytearray()
             empty = asyncio.Event()
-            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), nobody)
+            outflow = Outflow(pair.writer, lambda: None if outflow.held else empty.set(), never_called)
             pieces = [bytes([number % 251]) * 6000 for number in range(500)]
             for half in (pieces[:250], pieces[250:]):  # the second meets what is kept of the first
                 outflow.gather()
@@ -529,7 +529,7 @@ def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_told(kin
                     outflow.send(piece)
                 outflow.release()
             assert outflow.is_full
-            inflow = Inflow(pair.reader, taken.extend, nobody)
+            inflow = Inflow(pair.reader, taken.extend, never_called)
             await empty.wait()
             inflow.drain()
             assert taken == b"".join(pieces)
@@ -539,12 +539,12 @@ def test_of_what_is_gathered_the_rest_goes_when_it_is_taken_and_room_is_told(kin
 
 
 def test_room_is_told_at_the_release_of_what_was_too_much_to_keep() -> None:
-    """Whoever sent it may have been told to wait, while nothing was written yet."""
+    """Its sender may have been told to wait, while nothing was written yet."""
 
     async def story() -> None:
         with ends("socket") as pair:
             told: list[int] = []
-            outflow = Outflow(pair.writer, lambda: told.append(outflow.held), nobody)
+            outflow = Outflow(pair.writer, lambda: told.append(outflow.held), never_called)
             outflow.gather()
             outflow.send(bytes(LOW + 1))
             outflow.release()
@@ -560,7 +560,7 @@ def test_a_reader_that_has_gone_by_the_release_is_told_once_and_not_from_within(
         with ends(kind) as pair:
             pair.close("reader")
             told: list[str] = []
-            outflow = Outflow(pair.writer, nobody, lambda: told.append("broken"))
+            outflow = Outflow(pair.writer, never_called, lambda: told.append("broken"))
             outflow.gather()
             outflow.send(b"one")
             outflow.release()
@@ -574,7 +574,7 @@ def test_a_reader_that_has_gone_by_the_release_is_told_once_and_not_from_within(
 def test_what_is_gathered_and_never_released_goes_with_the_close() -> None:
     async def story() -> None:
         with ends() as pair:
-            outflow = Outflow(pair.writer, nobody, nobody)
+            outflow = Outflow(pair.writer, never_called, never_called)
             outflow.gather()
             outflow.send(b"one")
             outflow.close()
@@ -591,16 +591,16 @@ def test_one_socket_carries_both_ways() -> None:
         with ends("socket") as pair:
             answer = bytearray()
             answered = asyncio.Event()
-            echo = Outflow(pair.writer, lambda: None, nobody)
-            echoing = Inflow(pair.writer, echo.send, nobody)
+            echo = Outflow(pair.writer, lambda: None, never_called)
+            echoing = Inflow(pair.writer, echo.send, never_called)
 
             def took(chunk: bytes) -> None:
                 answer.extend(chunk)
                 if len(answer) == FULL:
                     answered.set()
 
-            asking = Outflow(pair.reader, lambda: None, nobody)
-            listening = Inflow(pair.reader, took, nobody)
+            asking = Outflow(pair.reader, lambda: None, never_called)
+            listening = Inflow(pair.reader, took, never_called)
             asking.send(random.Random(2).randbytes(FULL))
             await answered.wait()
             assert answer == random.Random(2).randbytes(FULL)

@@ -18,7 +18,7 @@ from acp_launch.process import guard as guard_module
 from acp_launch.process import prepare, spawn
 from acp_launch.process.capture import capture
 from acp_launch.process.child import attach, stop
-from acp_launch.process.guard import Guard, stand_by, stand_down
+from acp_launch.process.guard import Guard, dismiss_guards, start_guards
 from acp_launch.process.leftovers import clear
 from acp_launch.process.pidfd import block_until_gone
 from acp_launch.process.records import LaunchRecord, files, read_all
@@ -234,14 +234,14 @@ def test_what_is_started_has_the_usual_signals(tmp_path: Path) -> None:
     """Neither those that a guard ignores nor those that Python does; those we were told to ignore stay ignored."""
     argv = ["/bin/sh", "-c", "grep SigIgn /proc/self/status"]
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    stand_by()
+    start_guards()
     signal.signal(signal.SIGHUP, before)
     spawned = spawn.spawn(argv, env={}, cwd=Path("/"))
     assert spawned.is_fostered
     select.select([spawned.stdout], [], [], PATIENCE)
     ignored = int(os.read(spawned.stdout, 100).split()[1], 16)
     end_now(spawned)
-    stand_down()
+    dismiss_guards()
     assert ignored & 0x7FFFFFFF == 1 << (signal.SIGHUP - 1)  # glibc's own, 32 and 33, are ignored by posix_spawn
 
 
@@ -296,7 +296,7 @@ def test_the_guards_are_in_no_tree_and_no_sweep_ends_them(guard: Guard, alive: L
     assert processes(guard) == guards
     guard.dismiss()
     assert [prepare.table().read(each.pid) for each in guards] == [None, None]
-    assert spawn.witnesses == []
+    assert spawn.observers == []
     assert spawn.parent is None
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.process import leftovers, prepare, table
-from acp_launch.process.guardian import Remains, end
-from acp_launch.process.leftovers import Left, clear, family, standing
+from acp_launch.process.guardian import LaunchProcesses, end
+from acp_launch.process.leftovers import LeftProcess, clear, launch_state, launch_tree
 from acp_launch.process.records import files, launcher, read_all
 
 from .launches import bury, launched
@@ -36,11 +36,11 @@ def test_what_a_run_left_that_died_with_its_guard_is_ended_by_the_next(tmp_path:
         running.look()
         running.kill_with_guards()
         (launch,) = read_all(tmp_path)
-        assert standing(launch) == "dead"
+        assert launch_state(launch) == "dead"
         (ended,) = clear(tmp_path)
     alive.assert_all_dead()
     assert (ended.profile, ended.verb, ended.survivors) == ("some profile", "run", ())
-    assert Left("child0", running.children[0]) in ended.processes
+    assert LeftProcess("child0", running.children[0]) in ended.processes
     assert files(tmp_path) == []
     assert clear(tmp_path) == []
 
@@ -49,7 +49,7 @@ def test_a_running_launch_is_left_alone(tmp_path: Path, alive: Liveness) -> None
     with launched(tmp_path, alive, program("deaf", "stubborn")):
         alive.hear("stubborn")
         (launch,) = read_all(tmp_path)
-        assert standing(launch) == "running"
+        assert launch_state(launch) == "running"
         assert clear(tmp_path) == []
         assert launch.path.exists()
 
@@ -59,7 +59,7 @@ def test_a_launch_whose_guard_is_at_work_is_left_to_it(tmp_path: Path, alive: Li
     try:
         file = written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
         (launch,) = read_all(tmp_path)
-        assert standing(launch) == "ending"
+        assert launch_state(launch) == "ending"
         assert clear(tmp_path) == []
         assert child.poll() is None
         assert file.exists()
@@ -76,7 +76,7 @@ def test_a_guard_that_was_stopped_is_woken_to_do_its_work(tmp_path: Path, alive:
     until_stopped(guard.pid)
     written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
     (launch,) = read_all(tmp_path)
-    assert standing(launch) == "dead"
+    assert launch_state(launch) == "dead"
     (ended,) = clear(tmp_path)
     assert (guard.wait(PATIENCE), child.wait(PATIENCE)) == (0, -signal.SIGKILL)
     assert [left.pid for left in ended.processes] == [child.pid]
@@ -126,7 +126,7 @@ def started(pid: int) -> float:
     return seen.started
 
 
-def test_a_recycled_pid_and_a_stranger_without_the_mark_are_not_touched(tmp_path: Path, alive: Liveness) -> None:
+def test_a_recycled_pid_and_a_process_without_the_mark_are_not_touched(tmp_path: Path, alive: Liveness) -> None:
     recycled, other = stranger(alive), stranger(alive, ACP_LAUNCH_ID="another.1")
     try:
         when = started(recycled.pid) + 1
@@ -147,7 +147,7 @@ def test_a_recorded_pid_with_its_start_and_an_unknown_one_with_the_mark_are_ende
     written(tmp_path, f"child\t{known.pid}\t{started(known.pid)}\t0\tgithub")
     (ended,) = clear(tmp_path)
     assert [child.wait(PATIENCE) for child in (known, marked)] == [-signal.SIGKILL] * 2
-    assert Left("github", known.pid) in ended.processes
+    assert LeftProcess("github", known.pid) in ended.processes
     assert {left.pid for left in ended.processes} == {known.pid, marked.pid}
     assert files(tmp_path) == []
 
@@ -170,7 +170,7 @@ def test_a_record_of_an_earlier_start_of_the_machine_is_only_removed(tmp_path: P
         line = f"child\t{child.pid}\t{started(child.pid)}\t0\tgithub"
         written(tmp_path, line, where=f"another\t{table.pid_namespace()}")
         (launch,) = read_all(tmp_path)
-        assert (standing(launch), family(launch)) == ("over", None)
+        assert (launch_state(launch), launch_tree(launch)) == ("over", None)
         assert clear(tmp_path) == []
         assert child.poll() is None
         assert files(tmp_path) == []
@@ -182,7 +182,7 @@ def test_a_record_of_an_earlier_start_of_the_machine_is_only_removed(tmp_path: P
 def test_a_record_of_another_container_is_left_to_it(tmp_path: Path) -> None:
     file = written(tmp_path, where=f"{table.boot_id()}\tpid:[1]")
     (launch,) = read_all(tmp_path)
-    assert (standing(launch), family(launch)) == ("foreign", None)
+    assert (launch_state(launch), launch_tree(launch)) == ("foreign", None)
     assert clear(tmp_path) == []
     assert file.exists()
 
@@ -258,7 +258,7 @@ def test_without_proc_known_processes_and_their_descendants_are_found(
     other = stranger_of_old(alive)
     assert child.stdin is not None
     with child.stdin:
-        left = Remains({(child.pid, started(child.pid)), (other.pid, started(child.pid) - 10)}, "mine", 0)
+        left = LaunchProcesses({(child.pid, started(child.pid)), (other.pid, started(child.pid) - 10)}, "mine", 0)
         ended, survivors = end(left)
     assert other.poll() is None
     other.kill()

@@ -334,11 +334,11 @@ HELD = 10.0  # seconds, the default of min_uptime
     [
         pytest.param([(0, Ready()), (HELD, CRASH)], 1, id="ready for long enough"),
         pytest.param([(1, Ready()), (HELD, CRASH)], 3, id="alive for long enough, ready for less"),
-        pytest.param([(0, Answered()), (HELD, CRASH)], 1, id="answered, and nobody asked for more"),
+        pytest.param([(0, Answered()), (HELD, CRASH)], 1, id="answered, and not awaited"),
         pytest.param([(1, Answered()), (HELD, CRASH)], 3, id="answered not long ago"),
         pytest.param([(0, Answered()), (1, Awaited(True)), (HELD, CRASH)], 3, id="answered, then died of a handshake"),
         pytest.param(
-            [(0, Answered()), (1, Awaited(True)), (2, Awaited(False)), (HELD, CRASH)], 1, id="nobody waits any more"
+            [(0, Answered()), (1, Awaited(True)), (2, Awaited(False)), (HELD, CRASH)], 1, id="no longer awaited"
         ),
         pytest.param([(2 * HELD, CRASH)], 3, id="alive and silent"),
         pytest.param([(0, Ready()), (1, Condemned("is wedged")), (HELD, CRASH)], 1, id="condemned after a long life"),
@@ -353,7 +353,7 @@ def test_restarts_are_given_back_to_a_process_that_held(events: list[tuple[float
     assert now.pause == pytest.approx(0.2 * 2 ** (used - 1))
 
 
-def test_the_deadline_runs_while_somebody_waits_and_anew_for_each_process() -> None:
+def test_the_deadline_runs_while_it_is_awaited_and_anew_for_each_process() -> None:
     now = after([(5, Started())])
     assert now.deadline is None
     now = step(now, Awaited(True), 7)

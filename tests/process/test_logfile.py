@@ -13,7 +13,7 @@ from acp_launch.process import logs as logdir
 from acp_launch.process import logs as logfile
 from acp_launch.process import logs as logname
 from acp_launch.process import logs as serverlog
-from acp_launch.process.logs import LogFile, LogName, ServerLogs, began, kept, logs, this_launch, written
+from acp_launch.process.logs import LogFile, LogName, ServerLogs, began, logs, shortened, this_launch, written
 from tests.secret.canaries import knowing
 
 LAUNCH = "20200101T000000.000Z-1"
@@ -160,20 +160,20 @@ def test_a_files_name_tells_whose_it_is(profile: str, server: str) -> None:
     assert len(file) < 255
 
 
-def test_a_name_that_no_file_could_have_is_cut_and_is_still_nobody_elses() -> None:
+def test_a_name_that_no_file_could_have_is_cut_and_is_still_unique() -> None:
     long, other = "x" * 300 + "1", "x" * 300 + "2"
     file = written(LogName(LAUNCH, long, long))
     assert len(file) < 255
-    assert kept(long) != kept(other)
-    assert logname.read(file) == LogName(LAUNCH, kept(long), kept(long))
-    assert kept(kept(long)) == kept(long)
+    assert shortened(long) != shortened(other)
+    assert logname.read(file) == LogName(LAUNCH, shortened(long), shortened(long))
+    assert shortened(shortened(long)) == shortened(long)
 
 
 @pytest.mark.parametrize(
     "file",
     ["20200101-000000-p-1.log", "x.log", f"{LAUNCH}+p.log.1", f"{LAUNCH}+p+q+r.log", "99999999T999999.000Z-1+p.log"],
 )
-def test_other_files_are_nobodys(file: str) -> None:
+def test_other_files_are_not_ours(file: str) -> None:
     assert logname.read(file) is None
 
 
@@ -193,7 +193,7 @@ def test_the_oldest_launches_go_with_all_their_files(tmp_path: Path, monkeypatch
             (tmp_path / f"2020010{day}T000000.000Z-1+{name}").write_bytes(b"")
     (tmp_path / "20200105-000000-p-1.log").write_bytes(b"")  # as an earlier version left it
     (tmp_path / "notes.txt").write_bytes(b"")
-    for file in ("0-mine.log", "2019-notes.log", "20190101T000000.000Z-1.log"):  # nobody's
+    for file in ("0-mine.log", "2019-notes.log", "20190101T000000.000Z-1.log"):  # not ours
         (tmp_path / file).write_bytes(b"")
     (tmp_path / "20190101T000000.000Z-1+p.log").mkdir()
     own = LogFile(tmp_path, "p", launch="20200106T000000.000Z-1")
@@ -203,7 +203,12 @@ def test_the_oldest_launches_go_with_all_their_files(tmp_path: Path, monkeypatch
     own.close()
     server.close()
     kept = sorted(file.name for file in tmp_path.iterdir())
-    assert kept[:4] == ["0-mine.log", "2019-notes.log", "20190101T000000.000Z-1+p.log", "20190101T000000.000Z-1.log"]
+    assert kept[:4] == [
+        "0-mine.log",
+        "2019-notes.log",
+        "20190101T000000.000Z-1+p.log",
+        "20190101T000000.000Z-1.log",
+    ]
     launches = [name[:8] for name in kept[4:]]
     assert launches == ["20200105"] + ["20200105"] * 3 + ["20200106"] * 2 + ["notes.tx"]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.process import logs
-from acp_launch.process.logs import LogFile, Trail
+from acp_launch.process.logs import LogFile, LogReader
 
 LAUNCH = "20200101T000000.000Z-1"
 
@@ -24,8 +24,8 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogFile]:
 
 
 @pytest.fixture
-def trail(tmp_path: Path) -> Iterator[Trail]:
-    made = Trail(tmp_path / f"{LAUNCH}+p.log")
+def trail(tmp_path: Path) -> Iterator[LogReader]:
+    made = LogReader(tmp_path / f"{LAUNCH}+p.log")
     yield made
     made.close()
 
@@ -35,23 +35,23 @@ def say(log: LogFile, *numbers: int) -> None:
         log(b"%04d\n" % number)
 
 
-def read(trail: Trail) -> list[int]:
+def read(trail: LogReader) -> list[int]:
     return [int(line) for line in trail.lines()]
 
 
-def test_what_is_not_there_yet_has_no_lines(log: LogFile, trail: Trail) -> None:
+def test_what_is_not_there_yet_has_no_lines(log: LogFile, trail: LogReader) -> None:
     assert read(trail) == []
     say(log, 1)
     assert read(trail) == [1]
     assert read(trail) == []
 
 
-def test_the_older_file_comes_first(log: LogFile, trail: Trail) -> None:
+def test_the_older_file_comes_first(log: LogFile, trail: LogReader) -> None:
     say(log, *range(6))
     assert read(trail) == [0, 1, 2, 3, 4, 5]
 
 
-def test_nothing_is_lost_or_comes_twice_when_the_file_is_full(log: LogFile, trail: Trail) -> None:
+def test_nothing_is_lost_or_comes_twice_when_the_file_is_full(log: LogFile, trail: LogReader) -> None:
     say(log, 0, 1, 2)
     assert read(trail) == [0, 1, 2]
     say(log, 3, 4)
@@ -60,21 +60,21 @@ def test_nothing_is_lost_or_comes_twice_when_the_file_is_full(log: LogFile, trai
     assert read(trail) == [5, 6, 7, 8, 9]
 
 
-def test_two_full_files_between_two_looks_are_both_read(log: LogFile, trail: Trail) -> None:
+def test_two_full_files_between_two_looks_are_both_read(log: LogFile, trail: LogReader) -> None:
     say(log, 0)
     assert read(trail) == [0]
     say(log, *range(1, 10))
     assert read(trail) == list(range(1, 10))
 
 
-def test_what_went_by_before_anybody_looked_is_skipped(log: LogFile, trail: Trail) -> None:
+def test_what_went_by_before_the_first_look_is_skipped(log: LogFile, trail: LogReader) -> None:
     say(log, 0)
     assert read(trail) == [0]
     say(log, *range(1, 18))
     assert read(trail) == [1, 2, 3, *range(12, 18)]
 
 
-def test_the_moment_between_two_files_is_no_end(log: LogFile, trail: Trail, tmp_path: Path) -> None:
+def test_the_moment_between_two_files_is_no_end(log: LogFile, trail: LogReader, tmp_path: Path) -> None:
     file = tmp_path / f"{LAUNCH}+p.log"
     say(log, 1, 2)
     assert read(trail) == [1, 2]
@@ -84,14 +84,14 @@ def test_the_moment_between_two_files_is_no_end(log: LogFile, trail: Trail, tmp_
     assert read(trail) == [3]
 
 
-def test_the_older_file_alone_is_read_too(trail: Trail, tmp_path: Path) -> None:
+def test_the_older_file_alone_is_read_too(trail: LogReader, tmp_path: Path) -> None:
     (tmp_path / f"{LAUNCH}+p.log.1").write_bytes(b"1\n")
     assert read(trail) == [1]
     (tmp_path / f"{LAUNCH}+p.log").write_bytes(b"2\n")
     assert read(trail) == [2]
 
 
-def test_a_file_that_is_removed_is_read_to_its_end(log: LogFile, trail: Trail, tmp_path: Path) -> None:
+def test_a_file_that_is_removed_is_read_to_its_end(log: LogFile, trail: LogReader, tmp_path: Path) -> None:
     say(log, 1)
     assert read(trail) == [1]
     (tmp_path / f"{LAUNCH}+p.log").unlink()
@@ -99,7 +99,7 @@ def test_a_file_that_is_removed_is_read_to_its_end(log: LogFile, trail: Trail, t
     assert read(trail) == [2]
 
 
-def test_a_line_comes_when_it_is_whole_and_the_last_one_on_request(log: LogFile, trail: Trail) -> None:
+def test_a_line_comes_when_it_is_whole_and_the_last_one_on_request(log: LogFile, trail: LogReader) -> None:
     log(b"ha")
     assert list(trail.lines()) == []
     assert trail.is_within_a_line
@@ -109,11 +109,11 @@ def test_a_line_comes_when_it_is_whole_and_the_last_one_on_request(log: LogFile,
 
 
 @given(st.lists(st.tuples(st.text("ab\n", max_size=9), st.booleans()), max_size=8))
-def test_lines_are_the_same_however_often_somebody_looks(
+def test_lines_are_the_same_however_often_they_are_read(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[tuple[str, bool]]
 ) -> None:
     directory = tmp_path_factory.mktemp("log")
-    trail = Trail(directory / f"{LAUNCH}+p.log")
+    trail = LogReader(directory / f"{LAUNCH}+p.log")
     found: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "LIMIT", 40)  # two of them hold all there can be
@@ -128,7 +128,7 @@ def test_lines_are_the_same_however_often_somebody_looks(
     trail.close()
 
 
-def test_what_is_no_file_has_no_lines_and_is_not_waited_for(trail: Trail, tmp_path: Path) -> None:
+def test_what_is_no_file_has_no_lines_and_is_not_waited_for(trail: LogReader, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / f"{LAUNCH}+p.log")
     (tmp_path / f"{LAUNCH}+p.log.1").symlink_to("/dev/null")
     assert read(trail) == []

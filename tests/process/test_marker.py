@@ -13,7 +13,7 @@ from .liveness import Liveness, program
 
 
 def test_a_daemon_is_ended_with_the_tree_whose_mark_it_carries_while_others_live(alive: Liveness) -> None:
-    """Nobody has seen it before its parents died, and it is in a session nobody knows."""
+    """It was not seen before its parents died, and it is in an unknown session."""
     first = spawn(program("forker", "daemon"), env=alive.env, cwd=Path("/"))
     second = spawn(program("forker", "daemon"), env=alive.env, cwd=Path("/"))
     alive.hear("forker", "daemon", "forker", "daemon")

@@ -1,4 +1,4 @@
-"""What is started outside is nobody's: not our child, in none of our trees, not ended with us. Our promise."""
+"""What is started outside is not ours: not our child, in none of our trees, not ended with us. Our promise."""
 
 import json
 import os

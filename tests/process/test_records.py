@@ -126,7 +126,7 @@ def test_a_process_with_numbers_that_none_can_have_is_passed_over(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "directory", "socket"])
-def test_what_is_no_file_is_none_and_nobody_waits_for_it(kind: str, tmp_path: Path) -> None:
+def test_what_is_no_file_is_none_and_no_wait_expected_for_it(kind: str, tmp_path: Path) -> None:
     file = there(tmp_path)
     with socket.socket(socket.AF_UNIX) as listener:
         match kind:

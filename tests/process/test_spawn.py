@@ -114,7 +114,7 @@ def test_the_popen_inside_neither_warns_nor_reaps_when_it_is_forgotten(alive: Li
     end_now(spawned)
 
 
-def test_a_status_somebody_else_took_is_known_to_be_lost() -> None:
+def test_a_status_that_another_took_is_known_to_be_lost() -> None:
     spawned = spawn(["/bin/true"], env={}, cwd=Path("/"))
     os.waitpid(spawned.pid, 0)
     assert spawned.poll() == STATUS_LOST
@@ -185,7 +185,7 @@ def test_no_descriptor_left_says_so_and_leaves_none_open(tmp_path: Path) -> None
             os.close(descriptor)
 
 
-def test_an_error_nobody_foresaw_keeps_the_systems_words() -> None:
+def test_an_unforeseen_error_keeps_the_systems_words() -> None:
     error = explain(OSError(errno.EIO, "Input/output error"), ["/x"], Path("/"))
     assert error.message == "/x could not be started: input/output error"
 

@@ -186,7 +186,7 @@ def test_a_child_stuck_in_its_own_full_output_can_still_end_politely() -> None:
     assert (names(outcome), outcome.exit) == (["stdin closed"], Exit(7, None))
 
 
-def test_whoever_is_reading_gets_the_last_output_while_it_is_being_stopped() -> None:
+def test_a_reader_gets_the_last_output_while_it_is_being_stopped() -> None:
     async def run() -> bytes:
         argv = ["/bin/sh", "-c", "cat >/dev/null; echo goodbye"]
         async with (
@@ -303,7 +303,7 @@ def test_everything_that_was_spawned_can_be_ended_in_one_go(alive: Liveness) -> 
 @pytest.mark.parametrize("how", ["now", "stop", "cancel"])
 @pytest.mark.parametrize("temper", ["respawn", "daemon", "setsid", "hold"])
 def test_a_launcher_of_its_own_is_left_without_children_or_descriptors(how: str, temper: str, alive: Liveness) -> None:
-    """In a process of its own, where we are the only subreaper and nobody else has children."""
+    """In a process of its own, where we are the only subreaper and the only parent."""
     heard = {"respawn": ["supervisor", "worker"], "setsid": ["loner"]}.get(temper, ["daemon"])
     with subprocess.Popen(
         [sys.executable, str(CHILDREN / "driver.py"), how, *program("forker", temper)],

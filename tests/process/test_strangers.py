@@ -1,4 +1,4 @@
-"""Whoever was there before us is nobody's business: neither a run's end nor its guard touches their orphans."""
+"""Processes that were there before us: neither a run's end nor its guard touches their orphans."""
 
 import os
 import shlex

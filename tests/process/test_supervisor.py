@@ -167,7 +167,7 @@ def test_a_process_that_answers_its_handshake_too_late_is_killed_and_the_next_ha
         async with watched.running():
             await watched.until("started")
             clock.move(100)
-            assert watched.state == "starting", "nobody waits for it"
+            assert watched.state == "starting", "it is not awaited"
             watched.supervisor.expect()
             clock.move(29.9)
             assert clock.rings_in == pytest.approx([0.1])

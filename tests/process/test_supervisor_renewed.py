@@ -205,7 +205,7 @@ def test_what_is_final_may_be_cancelled_without_a_word() -> None:
         await asyncio.wait({task})
         assert watched.story[-2:] == ["failed", "lost: failed"]
         watched.supervisor.renew()
-        assert watched.story[-2:] == ["failed", "lost: failed"], "nobody would start it"
+        assert watched.story[-2:] == ["failed", "lost: failed"], "it is not started"
 
     supervise(use)
 
@@ -232,7 +232,7 @@ def test_a_process_that_heeds_nothing_is_ended_by_the_whole_ladder_before_the_ne
 
 
 def test_a_hurry_cuts_the_ladder_of_a_wish_short(alive: Liveness) -> None:
-    """The launch is over while a stubborn server is being restarted: nobody waits out its grace."""
+    """The launch is over while a stubborn server is being restarted: its grace is cut short."""
 
     async def use() -> None:
         watched = Watched(program("deaf", "stubborn"), env=alive.env)

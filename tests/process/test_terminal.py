@@ -75,7 +75,7 @@ def test_stdout_and_stderr_come_in_the_order_they_were_written() -> None:
     asyncio.run(run())
 
 
-def test_its_input_is_empty_and_no_pipe_so_that_nobody_searches_it() -> None:
+def test_its_input_is_empty_and_not_a_pipe_so_that_no_program_searches_it() -> None:
     async def run() -> None:
         async with running(sh("cat; [ -p /dev/stdin ] || readlink -f /proc/self/fd/0")) as watched:
             assert await watched.it.wait() == Exit(0, None)
@@ -98,7 +98,7 @@ def test_how_it_ended_is_told_once_and_after_all_it_said(script: str, exit_: Exi
     asyncio.run(run())
 
 
-def test_a_flood_is_kept_within_the_limit_told_within_bounds_and_holds_nobody_up() -> None:
+def test_a_flood_is_kept_within_the_limit_told_within_bounds_and_holds_nothing_up() -> None:
     async def run() -> None:
         began = asyncio.get_running_loop().time()
         async with running(["/usr/bin/yes"], limit=1000) as watched:
@@ -196,7 +196,7 @@ def test_ending_it_ends_all_it_started(temper: str, alive: Liveness, monkeypatch
     argv, names = TREES[temper]
 
     async def run() -> None:
-        command = f"{shlex.join(program(*argv))} < /dev/zero"  # whoever ends with its input does not, here
+        command = f"{shlex.join(program(*argv))} < /dev/zero"  # a program that ends with its input does not end here
         async with running(sh(command), env=alive.env) as watched:
             await asyncio.to_thread(alive.hear, *names)
             await watched.it.end()

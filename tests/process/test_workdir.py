@@ -30,7 +30,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_each_server_has_an_empty_one_that_nobody_else_may_enter(state: Path, told: Told) -> None:
+def test_each_server_has_an_empty_one_that_no_other_user_may_enter(state: Path, told: Told) -> None:
     mask = os.umask(0o277)
     try:
         with workdirs(state, ["a", "..", "a/b", "A"], lambda *each: told.append(each)) as made:

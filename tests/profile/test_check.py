@@ -716,8 +716,8 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
 
 def test_tools_that_nobody_can_restrict_are_a_problem() -> None:
     assert complaints(with_server("{command: x, bridge: false, tools: {deny: [a]}}")) == [
-        "f.yaml:4:34: mcp_servers.s.tools: the agent starts this server itself (bridge: false), so acp-launch cannot hide "
-        "its tools\n    fix: remove tools, or bridge: false"
+        "f.yaml:4:34: mcp_servers.s.tools: the agent starts this server itself (bridge: false), so acp-launch cannot "
+        "hide its tools\n    fix: remove tools, or bridge: false"
     ]
 
 

@@ -185,7 +185,7 @@ def test_values_urls_grants_and_references_are_shown_as_they_are_written(clone: 
         "asks permissions.default: allow",
         'rule [0].allow.kind: "execute"',
         'rule [0].allow.path: "${env:AWS_KEY}/**"',
-        "serves files (read and write), commands",
+        "files the agent may read and write through acp-launch commands the agent may run through acp-launch",
     ):
         assert shown in said
 
@@ -297,7 +297,7 @@ def test_doubts_are_told_first_and_accepting_anyway_is_refused(clone: Clone) -> 
     lines = clone.decides("trust", "review", "--yes").stderr.splitlines()
     assert lines[:2] == [
         "acp-launch: .acp-launch/review.yaml would:",
-        "  .acp-launch/review.yaml can be written by everybody",
+        "  .acp-launch/review.yaml can be written by all users",
     ]
     assert lines[-2:] == [
         f"acp-launch: {DOUBTFUL}",

@@ -1,4 +1,4 @@
-"""A D-Bus session of its own, with a real Secret Service (GNOME Keyring): nobody's own keyring is touched."""
+"""A D-Bus session of its own, with a real Secret Service (GNOME Keyring): the user's own keyring is not touched."""
 
 import os
 import shutil
@@ -65,7 +65,7 @@ class Desktop:
 
     @contextmanager
     def _arrival(self, name: str) -> Iterator[None]:
-        """At the end somebody owns `name` on the bus."""
+        """At the end `name` has an owner on the bus."""
         from jeepney import MatchRule, message_bus  # type: ignore[import-untyped]
         from jeepney.io.blocking import Proxy
 

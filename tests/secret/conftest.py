@@ -26,5 +26,5 @@ def desktop(bus: Desktop) -> Desktop:
 
 @pytest.fixture
 def keyring(desktop: Desktop) -> Store:
-    """The store of somebody who set nothing up, with nobody there to answer a dialog."""
+    """The store of a user without any setup, who cannot answer a dialog."""
     return open_keyring(KeyringSettings(), desktop.environ, interactive=False)

@@ -1,4 +1,4 @@
-"""Work that may never end (a keyring that shows a dialog nobody can answer must not hang us)."""
+"""Work that may never end (a keyring that shows a dialog without a user must not hang us)."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ def test_what_the_work_raises_is_raised_here(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit()])
-def test_work_ends_nobody_but_itself(error: BaseException) -> None:
+def test_work_ends_only_itself(error: BaseException) -> None:
     def work() -> None:
         raise error
 
@@ -167,7 +167,7 @@ print(sys.stdin.read())
 
 
 @pytest.mark.parametrize("end", ["in time", "late"])
-def test_our_words_come_out_on_stdout_and_nobody_elses(end: str) -> None:
+def test_only_our_words_come_out_on_stdout(end: str) -> None:
     """In `--output json` they are events; so is the error when it is given up."""
     command = [sys.executable, "-c", SPEAKING, end]
     ended = subprocess.run(

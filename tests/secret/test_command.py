@@ -158,7 +158,7 @@ def test_a_program_that_does_not_answer_is_said() -> None:
 @pytest.mark.parametrize("line_end", [b"", b"\n", b"\r\n"])
 @pytest.mark.parametrize("ending", [Ended(0), Ended(None)])
 def test_more_than_a_secret_may_have_is_too_large(line_end: bytes, ending: Ended) -> None:
-    """Whoever prints that much is killed: how it ended says nothing."""
+    """A program that prints that much is killed: how it ended says nothing."""
     much = Said(b"v" * (MAX_VALUE + 1) + line_end + (b"vv" if ending.status is None else b""), (), ending)
     assert outcome(much) == Outcome(
         "too large",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from acp_launch.secret.detect import Sighting, issued, masked, sightings
 
 MIXED, HEX = "a1B2", "0a1b2c3d"
-RANDOM = "k7Qz" + "Xm2Pv9" + "Lw4RtB8" + "nYc3Hs"  # 23 characters nobody would type
+RANDOM = "k7Qz" + "Xm2Pv9" + "Lw4RtB8" + "nYc3Hs"  # 23 random characters
 JWT = ".".join(
     urlsafe_b64encode(part).decode().rstrip("=") for part in (b'{"alg":"HS256"}', b'{"sub":"somebody"}', b"signature")
 )
@@ -89,7 +89,7 @@ def test_a_known_shape_is_certain_wherever_it_stands(what: str, token: str) -> N
 
 
 @pytest.mark.parametrize(("what", "token"), KNOWN, ids=[token[:12] for _, token in KNOWN])
-def test_a_known_shape_is_certain_in_a_text_nobody_has_read_yet(what: str, token: str) -> None:
+def test_a_known_shape_is_certain_in_an_unread_text(what: str, token: str) -> None:
     text = f"# was: {token} once\nTOKEN: abcd-1234\n"
     assert [(found.what, text[found.start : found.end]) for found in issued(text)] == [(what, token)]
 
@@ -216,7 +216,7 @@ def test_a_placeholder_is_told_from_a_credential(name: str, text: str) -> None:
 
 @pytest.mark.parametrize("token", ["ghp_" + body(28) + "xxxx" + body(4), "sk-" + body(40) + "EXAMPLE"])
 def test_only_the_beginning_of_an_issuers_placeholder_is_shown(token: str) -> None:
-    """The rest may be somebody's after all."""
+    """The rest may be a real secret after all."""
     assert the_only(token).shown == token[: token.index(token.lstrip("ghpsk_-")[:1], 3)] + "..."
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.secret.backend import MACOS, SECRET_SERVICE, WINDOWS, Choice, choose, config_root
+from acp_launch.secret.backend import MACOS, SECRET_SERVICE, WINDOWS, BackendChoice, choose, config_root
 from acp_launch.secret.keyring import open_keyring
 from acp_launch.secret.value import Outcome, Secret, StoreFault
 from acp_launch.settings.model import KeyringSettings
@@ -51,24 +51,26 @@ def read(
 )
 def test_the_platform_has_one_keyring(platform: str, expected: str, tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path), "LOCALAPPDATA": str(tmp_path)}
-    assert choose(UNSET, environ, platform=platform) == Choice(expected)
+    assert choose(UNSET, environ, platform=platform) == BackendChoice(expected)
 
 
 def test_our_settings_win_over_the_librarys_variable_over_its_file(tmp_path: Path) -> None:
     path = configured(tmp_path, "[backend]\ndefault-keyring = a.File\n")
     environ = {"HOME": str(tmp_path)}
-    assert choose(UNSET, environ) == Choice("a.File", str(path), f"remove default-keyring from {path}")
+    assert choose(UNSET, environ) == BackendChoice("a.File", str(path), f"remove default-keyring from {path}")
     environ["PYTHON_KEYRING_BACKEND"] = "a.Variable"
-    assert choose(UNSET, environ) == Choice("a.Variable", "PYTHON_KEYRING_BACKEND", "unset PYTHON_KEYRING_BACKEND")
+    assert choose(UNSET, environ) == BackendChoice(
+        "a.Variable", "PYTHON_KEYRING_BACKEND", "unset PYTHON_KEYRING_BACKEND"
+    )
     place = "secrets.keyring.backend in your settings"
-    ours = Choice("a.Setting", place, f"remove {place}", ours=True)
+    ours = BackendChoice("a.Setting", place, f"remove {place}", ours=True)
     assert choose(KeyringSettings(backend="a.Setting"), environ) == ours
 
 
 @pytest.mark.parametrize("text", ["", "[other]\n", "[backend]\n", "[backend]\ndefault-keyring =\n"])
 def test_a_file_that_names_no_backend_leaves_the_platforms(tmp_path: Path, text: str) -> None:
     configured(tmp_path, text)
-    assert choose(UNSET, {"HOME": str(tmp_path)}, platform="linux") == Choice(SECRET_SERVICE)
+    assert choose(UNSET, {"HOME": str(tmp_path)}, platform="linux") == BackendChoice(SECRET_SERVICE)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_a_project_chooses_no_backend(
     configured(tmp_path, "[backend]\ndefault-keyring = theirs.Keyring\nkeyring-path = .\n")
     monkeypatch.chdir(tmp_path)
     elsewhere = {"HOME": str(tmp_path / "empty"), **environ}
-    assert choose(UNSET, elsewhere, platform="linux") == Choice(SECRET_SERVICE)
+    assert choose(UNSET, elsewhere, platform="linux") == BackendChoice(SECRET_SERVICE)
     root = Path(elsewhere["HOME"]) if elsewhere["HOME"] != "." else a_home_of_its_own
     assert config_root(elsewhere, platform="linux") == root / ".config" / "python_keyring"
 
@@ -111,7 +113,7 @@ def test_a_project_chooses_no_backend(
 def test_on_windows_a_project_chooses_none_either() -> None:
     assert config_root({"LOCALAPPDATA": ".", "ProgramData": "data"}, platform="win32") is None
     assert config_root({}, platform="win32") is None
-    assert choose(UNSET, {}, platform="win32") == Choice(WINDOWS)
+    assert choose(UNSET, {}, platform="win32") == BackendChoice(WINDOWS)
 
 
 def test_a_folder_in_the_librarys_file_is_meant_from_there(tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_naming_the_librarys_secret_service_takes_the_same_way(desktop: Desktop,
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """A distribution that offers a backend to whoever discovers them, as keyrings.alt does; it leaves a mark."""
+    """A distribution that offers a backend for discovery, as keyrings.alt does; it leaves a mark."""
     folder = tmp_path / "site"
     (folder / "acp_launch_alt-1.0.dist-info").mkdir(parents=True)
     (folder / "acp_launch_alt-1.0.dist-info" / "METADATA").write_text(

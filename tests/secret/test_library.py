@@ -53,7 +53,7 @@ def test_the_library_cannot_list() -> None:
     assert store("Memory").names() is None
 
 
-def test_whoever_wants_a_list_is_told_that_the_backend_cannot_be_used() -> None:
+def test_a_list_fails_when_the_backend_cannot_be_used() -> None:
     """`secret set` asks for it before it asks a person for a value."""
     with pytest.raises(StoreFault) as raised:
         store("Nobody").names()
@@ -214,7 +214,7 @@ def test_a_backend_that_asks_gets_no_answer_and_stdin_stays_unread(
 ) -> None:
     stdin = io.StringIO('{"jsonrpc": "2.0"}\n')
     monkeypatch.setattr("sys.stdin", stdin)
-    monkeypatch.setattr("getpass.getpass", lambda prompt="": pytest.fail("somebody was asked"))
+    monkeypatch.setattr("getpass.getpass", lambda prompt="": pytest.fail("the user was asked"))
     with pytest.raises(StoreFault) as raised:
         store(backend).read(["github"])
     assert raised.value.reason == (

@@ -20,14 +20,14 @@ def redactor(monkeypatch: pytest.MonkeyPatch) -> Redactor:
     return fresh
 
 
-def nobody_waits(what: str, waited: float, limit: float) -> None:
+def no_wait_expected(what: str, waited: float, limit: float) -> None:
     raise AssertionError(f"waited for {what}")
 
 
 def asked(
     names: Sequence[str], shelf: Shelf, environ: Mapping[str, str] | None = None, *, limit: float = 5
 ) -> dict[str, Outcome]:
-    return look_up(names, environ=environ or {}, store=lambda: shelf, limit=limit, waiting=nobody_waits)
+    return look_up(names, environ=environ or {}, store=lambda: shelf, limit=limit, waiting=no_wait_expected)
 
 
 def never() -> Store:
@@ -61,7 +61,7 @@ def test_the_environment_comes_before_the_store() -> None:
 
 @pytest.mark.parametrize("names", [[], ["a"]])
 def test_a_store_that_is_not_needed_is_not_opened(names: list[str]) -> None:
-    outcomes = look_up(names, environ={"ACP_LAUNCH_SECRET_A": "x"}, store=never, limit=5, waiting=nobody_waits)
+    outcomes = look_up(names, environ={"ACP_LAUNCH_SECRET_A": "x"}, store=never, limit=5, waiting=no_wait_expected)
     assert list(outcomes) == names
 
 
@@ -121,7 +121,7 @@ def test_a_store_without_a_dialog_is_not_said_to_show_one() -> None:
     assert outcomes["a"].reason == "the sealed file (x) did not answer within 0.05 s"
 
 
-def test_nobody_is_told_to_wait_longer_than_can_be_chosen() -> None:
+def test_no_user_is_told_to_wait_longer_than_can_be_chosen() -> None:
     assert lookup._late("keyring", 301).fix == "answer it and try again"
 
 

@@ -211,19 +211,19 @@ def test_ctrl_c_leaves_the_terminal_as_it_was() -> None:
     assert answer_to("hunt\x03") == ["interrupted"]
 
 
-def test_a_terminal_that_is_closed_is_nobody_to_ask() -> None:
+def test_a_closed_terminal_has_no_user_to_ask() -> None:
     with asked("hang up") as person:
         person.terminal.until(PROMPT)
         person.hang_up()
         assert person.answer() is None
 
 
-def test_in_the_background_nobody_is_asked_and_nothing_stops() -> None:
+def test_in_the_background_no_user_is_asked_and_nothing_stops() -> None:
     with asked("background") as person:
         assert person.answer() is None
 
 
-def test_without_a_terminal_nobody_is_asked() -> None:
+def test_without_a_terminal_no_user_is_asked() -> None:
     code = (
         "from acp_launch.secret.hidden_input import ask_hidden; import sys;"
         " print(ask_hidden('Word: '), sys.stdin.read())"
@@ -320,7 +320,7 @@ def job() -> Iterator[Job]:
 
 
 def test_after_ctrl_z_and_fg_the_prompt_comes_again_and_nothing_is_seen() -> None:
-    """What was typed before is dropped: whoever sees the prompt again types it all again."""
+    """What was typed before is dropped: a user who sees the prompt again types it all again."""
     with job() as person:
         for time in range(1, 4):
             person.begins()
@@ -335,7 +335,7 @@ def test_after_ctrl_z_and_fg_the_prompt_comes_again_and_nothing_is_seen() -> Non
         assert person.terminal.text == (PROMPT + "\a") * 3 + PROMPT + "\n"
 
 
-def test_after_a_stop_that_nobody_can_catch_it_is_the_same() -> None:
+def test_after_a_stop_that_cannot_be_caught_it_is_the_same() -> None:
     with job() as person:
         person.begins()
         person.sends(signal.SIGSTOP)
@@ -423,7 +423,7 @@ def test_on_windows_keys_that_are_no_characters_are_not_part_of_it(monkeypatch: 
     assert console.shown == "▐ Word: " + "\a" * 4 + "\n"
 
 
-def test_on_windows_without_a_console_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_windows_without_a_console_no_user_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     on_windows(monkeypatch, "x\r", console="/nowhere/at/all")
     assert ask_hidden("Word: ") is None
 

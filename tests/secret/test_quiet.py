@@ -1,4 +1,4 @@
-"""While a keyring backend works, nobody is asked and no stdin is read (issue "Secrets": never a prompt on stdin)."""
+"""While a keyring backend works, it cannot ask the user or read stdin (issue "Secrets": never a prompt on stdin)."""
 
 import getpass
 import io
@@ -18,7 +18,7 @@ from acp_launch.secret.isolate import without_prompts
 
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> TextIO:
-    """What the process was given: an answer for whoever asks, and then somebody's JSON."""
+    """What the process was given: an answer for a prompt, and then JSON."""
     given = io.StringIO('hunter2\n{"jsonrpc": "2.0"}\n')
     monkeypatch.setattr("sys.stdin", given)
     return given
@@ -40,21 +40,21 @@ def test_stdin_is_at_its_end(stdin: TextIO, read: Callable[[], object]) -> None:
     assert sys.stdin is stdin
 
 
-def test_input_finds_nobody(stdin: TextIO) -> None:
+def test_input_finds_no_user(stdin: TextIO) -> None:
     with without_prompts(), pytest.raises(EOFError):
         input()
     assert stdin.tell() == 0
 
 
-def test_getpass_asks_nobody_on_the_terminal_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("getpass.getpass", lambda prompt="Password: ": pytest.fail("somebody was asked"))
+def test_getpass_does_not_ask_on_the_terminal_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda prompt="Password: ": pytest.fail("the user was asked"))
     before = getpass.getpass
     with without_prompts(), pytest.raises(EOFError, match="acp-launch does not allow password prompts here"):
         getpass.getpass()
     assert getpass.getpass is before
 
 
-def test_a_getpass_that_was_kept_asks_nobody_in_a_later_thread_and_works_outside(
+def test_a_getpass_that_was_kept_does_not_ask_in_a_later_thread_and_works_outside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`from getpass import getpass` in a backend that is imported while it is replaced."""
@@ -68,12 +68,12 @@ def test_a_getpass_that_was_kept_asks_nobody_in_a_later_thread_and_works_outside
             try:
                 seen.append(kept("asked"))
             except EOFError:
-                seen.append("nobody")
+                seen.append("no user")
 
     thread = threading.Thread(target=later)
     thread.start()
     thread.join(5)
-    assert seen == ["nobody"]
+    assert seen == ["no user"]
     assert kept("the question") == "answer to the question"
 
 
@@ -111,7 +111,7 @@ def test_a_thread_that_ends_first_does_not_open_stdin_to_the_other(
             heard.append(sys.stdin.read())
             with pytest.raises(EOFError):
                 getpass.getpass()
-            heard.append("nobody")
+            heard.append("no user")
 
     thread = threading.Thread(target=other)
     with without_prompts():
@@ -119,7 +119,7 @@ def test_a_thread_that_ends_first_does_not_open_stdin_to_the_other(
         assert entered.wait(5)
     first_is_out.set()
     thread.join(5)
-    assert heard == ["", "nobody"]
+    assert heard == ["", "no user"]
     assert (sys.stdin.readline(), getpass.getpass()) == ("hunter2\n", "typed")
 
 

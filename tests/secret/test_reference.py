@@ -165,7 +165,7 @@ def test_the_fix_is_a_reference_to_write(text: str, fix: str) -> None:
     ],
 )
 def test_no_profile_can_ask_for_what_is_for_acp_launch_alone(text: str, shown: str, fix: str) -> None:
-    """A profile from a stranger could hand the user's passphrase to any program."""
+    """A profile from an unknown author could hand the user's passphrase to any program."""
     with pytest.raises(BadReference) as caught:
         parse(f"a {text}")
     assert str(caught.value) == f"{shown} is reserved for acp-launch; a profile cannot use it"

@@ -59,7 +59,7 @@ def sealed(values: Values, kdf: Kdf = QUICK) -> bytes:
 
 
 def opened(data: bytes) -> Values:
-    """As whoever knows the passphrase opens a file: with the salt and the parameters that stand in it."""
+    """As any program that knows the passphrase opens a file: with the salt and the parameters that stand in it."""
     there = parse(data)
     entries = unseal(there, key(there.kdf))
     return {name: (entry.value.expose(), entry.set) for name, entry in entries.items()}
@@ -72,7 +72,7 @@ def kind(data: bytes) -> str:
 
 
 def resealed(plain: bytes) -> bytes:
-    """A file anybody who has the key can make, with any content."""
+    """A file that any holder of the key can make, with any content."""
     there = parse(sealed({}))
     return with_checksum(
         msgspec.structs.replace(there, sealed=key(there.kdf).encrypt(there.nonce, plain, _head(there)))
@@ -178,7 +178,7 @@ FORGED = st.fixed_dictionaries(
 
 @calm
 @given(FORGED)
-def test_whoever_changes_a_part_and_corrects_the_checksum_is_noticed(parts: dict[str, object]) -> None:
+def test_a_changed_part_with_a_correct_checksum_is_noticed(parts: dict[str, object]) -> None:
     there = parse(FILE)
     forged = msgspec.structs.replace(there, **parts)
     if forged == there:

@@ -21,7 +21,7 @@ GIVEN = {"ACP_LAUNCH_PASSPHRASE": PASSPHRASE}
 BY_KEY_FILE = FileSettings(key_file="key")
 
 
-def nobody(prompt: str) -> str | None:
+def no_user(prompt: str) -> str | None:
     raise AssertionError(f"asked {prompt!r}")
 
 
@@ -29,7 +29,7 @@ def store(
     config: Path,
     environ: Mapping[str, str] = GIVEN,
     settings: FileSettings = FileSettings(),  # noqa: B008 - frozen
-    ask: Callable[[str], str | None] = nobody,
+    ask: Callable[[str], str | None] = no_user,
 ) -> SealedFile:
     return open_file(settings, config, environ, ask)
 
@@ -84,7 +84,7 @@ def test_an_outcome_names_the_file(path: Path, config: Path) -> None:
     }
 
 
-def test_without_a_file_all_is_missing_nobody_is_asked_and_nothing_is_made(config: Path) -> None:
+def test_without_a_file_all_is_missing_no_user_is_asked_and_nothing_is_made(config: Path) -> None:
     for settings in (FileSettings(), BY_KEY_FILE):
         there = store(config, {}, settings)
         there.prepare()
@@ -210,7 +210,7 @@ def test_a_file_we_do_not_understand_is_said_and_never_replaced(
         lambda: there.write("github", Secret("gho_2")),
         lambda: there.remove("github"),
         there.names,
-        store(config, {}).prepare,  # before anybody is asked
+        store(config, {}).prepare,  # before the user is asked
     ]
     for work in works:
         state, reason, what_to_do = fault(work)
@@ -227,7 +227,7 @@ def test_beginning_anew_is_a_command(config: Path) -> None:
     assert fix == f"restore a backup, or start over: mv '{path}' '{path}'.damaged"
 
 
-def test_what_is_no_file_hangs_nobody(config: Path) -> None:
+def test_what_is_not_a_file_does_not_hang(config: Path) -> None:
     config.mkdir()
     os.mkfifo(config / "secrets.sealed")
     there = store(config)
@@ -236,7 +236,7 @@ def test_what_is_no_file_hangs_nobody(config: Path) -> None:
     assert fault(lambda: there.write("a", Secret("1"))) == expected
 
 
-def test_a_file_nobody_would_write_is_not_read(config: Path) -> None:
+def test_a_file_of_an_absurd_size_is_not_read(config: Path) -> None:
     config.mkdir()
     with (config / "secrets.sealed").open("wb") as file:
         file.truncate(17 * 1024 * 1024)

@@ -37,7 +37,7 @@ def items(desktop: Desktop, **attributes: str) -> list[tuple[dict[str, str], byt
 def put(desktop: Desktop, value: bytes, **attributes: str) -> None:
     """An item that another program wrote; always one more."""
     with closing(desktop.connection()) as connection:
-        collection(connection).create_item("written by somebody else", attributes, value, replace=False)
+        collection(connection).create_item("written by another program", attributes, value, replace=False)
 
 
 def lock(desktop: Desktop) -> None:
@@ -96,7 +96,7 @@ def test_setting_again_replaces_and_never_leaves_two_items(keyring: Store, deskt
     assert [value for _, value in items(desktop, service="acp-launch")] == [b"ghp_0123456789"]
 
 
-def test_setting_replaces_every_item_that_somebody_else_made_for_the_name(keyring: Store, desktop: Desktop) -> None:
+def test_setting_replaces_every_item_that_another_program_made_for_the_name(keyring: Store, desktop: Desktop) -> None:
     """secret-tool sets no `application`; to the Secret Service that is another item."""
     put(desktop, b"one", service="acp-launch", username="github")
     put(desktop, b"two", service="acp-launch", username="github", application="Python keyring library")
@@ -207,7 +207,7 @@ def test_names_are_those_of_our_service_with_the_time_they_were_set(keyring: Sto
 
 
 @each_verb
-def test_a_locked_keyring_is_locked_at_once_when_nobody_is_there(
+def test_a_locked_keyring_is_locked_at_once_without_a_user(
     keyring: Store, desktop: Desktop, monkeypatch: pytest.MonkeyPatch, verb: Callable[[Store], object]
 ) -> None:
     keyring.write("github", TOKEN)
@@ -233,7 +233,7 @@ def test_names_are_known_while_the_keyring_is_locked(
 def test_a_locked_keyring_stays_locked_without_a_screen_for_its_dialog(
     keyring: Store, desktop: Desktop, verb: Callable[[Store], object]
 ) -> None:
-    """The real thing: GNOME Keyring finds nobody to show its dialog and says it was dismissed."""
+    """The real thing: GNOME Keyring cannot show its dialog and says it was dismissed."""
     keyring.write("github", TOKEN)
     lock(desktop)
     assert fault(lambda: verb(opened(desktop.environ, interactive=True))) == (
@@ -255,7 +255,7 @@ def test_a_dialog_that_goes_away_on_a_screen_was_cancelled(keyring: Store, deskt
     )
 
 
-def test_a_locked_keyring_is_read_once_somebody_has_unlocked_it(
+def test_a_locked_keyring_is_read_once_the_user_has_unlocked_it(
     keyring: Store, desktop: Desktop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answered(self: Any) -> bool:
@@ -313,7 +313,7 @@ def test_a_lock_of_one_item_is_a_problem_of_that_name_only(
 
 
 @each_verb
-def test_a_lock_of_one_item_is_opened_when_somebody_answers(
+def test_a_lock_of_one_item_is_opened_when_the_user_answers(
     keyring: Store, desktop: Desktop, monkeypatch: pytest.MonkeyPatch, verb: Callable[[Store], object]
 ) -> None:
     from secretstorage import Item, LockedException
@@ -351,7 +351,7 @@ def _paths(desktop: Desktop, name: str) -> Sequence[Any]:
 
 @pytest.fixture
 def bare(bus: Desktop) -> Desktop:
-    """A keyring that somebody just installed: no collection yet."""
+    """A keyring that was just installed: no collection yet."""
     bus.start_keyring(unlocked=False)
     return bus
 
@@ -384,8 +384,8 @@ def test_without_any_collection_everything_is_missing_and_no_dialog_is_shown(
             True,
             (
                 "unavailable",
-                "the desktop keyring is not set up: it has no default collection, and there is no screen for the"
-                " dialog that makes one",
+                "the desktop keyring is not set up: it has no default collection, and the dialog that"
+                " creates one needs a display",
                 FILE,
             ),
         ),
@@ -395,9 +395,9 @@ def test_without_any_collection_everything_is_missing_and_no_dialog_is_shown(
             ("denied", "the dialog of the desktop keyring was cancelled", "try again, and answer it"),
         ),
     ],
-    ids=["nobody", "no screen", "cancelled"],
+    ids=["no user", "no screen", "cancelled"],
 )
-def test_the_first_secret_needs_somebody_to_make_the_collection(
+def test_the_first_secret_needs_a_user_to_make_the_collection(
     bare: Desktop, screen: dict[str, str], interactive: bool, expected: tuple[str, str, str]
 ) -> None:
     store = opened(bare.environ | screen, interactive=interactive)
@@ -405,7 +405,7 @@ def test_the_first_secret_needs_somebody_to_make_the_collection(
     assert store.names() == {}
 
 
-def test_the_first_secret_makes_the_collection_when_somebody_answers(
+def test_the_first_secret_makes_the_collection_when_the_user_answers(
     bare: Desktop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stands in for the dialog: GNOME Keyring's own door makes the default collection with a password."""
@@ -558,7 +558,7 @@ def test_a_package_that_is_not_installed_is_said(missing: str, monkeypatch: pyte
     assert missing in reason
 
 
-def test_a_value_over_the_limit_is_refused_before_anybody_is_asked() -> None:
+def test_a_value_over_the_limit_is_refused_before_the_user_is_asked() -> None:
     assert fault(lambda: opened({}).write("github", Secret("é" * (MAX_VALUE // 2) + "x"))) == (
         "too large",
         "the value has 65,537 bytes; a secret may have at most 65,536",
@@ -566,7 +566,7 @@ def test_a_value_over_the_limit_is_refused_before_anybody_is_asked() -> None:
     )
 
 
-def test_a_value_that_is_not_text_is_refused_before_anybody_is_asked() -> None:
+def test_a_value_that_is_not_text_is_refused_before_the_user_is_asked() -> None:
     assert fault(lambda: opened({}).write("github", Secret("half \ud83d"))) == (
         "unavailable",
         "the value is not UTF-8 text",

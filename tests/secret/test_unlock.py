@@ -66,7 +66,7 @@ def key_file(config: Path) -> Path:
     return config / "key"
 
 
-def test_the_variable_comes_first_and_nobody_is_asked(path: Path, config: Path) -> None:
+def test_the_variable_comes_first_and_no_user_is_asked(path: Path, config: Path) -> None:
     person = Person("wrong")
     there = store(config, environ=GIVEN, person=person)
     there.prepare(writing=True)
@@ -126,7 +126,7 @@ def test_a_wrong_passphrase_in_the_variable_is_said_and_changes_nothing(path: Pa
     assert path.read_bytes() == before
 
 
-def test_without_anybody_to_ask_it_is_locked(path: Path, config: Path) -> None:
+def test_without_a_user_to_ask_it_is_locked(path: Path, config: Path) -> None:
     expected = (
         "locked",
         f"the sealed file {path} needs its passphrase",
@@ -208,7 +208,7 @@ def test_a_new_passphrase_has_at_least_eight_characters(config: Path) -> None:
     assert (config / "secrets.sealed").exists()
 
 
-def test_somebody_who_leaves_after_a_mistake_is_nobody_to_ask(path: Path, config: Path) -> None:
+def test_a_user_who_leaves_after_a_mistake_cannot_be_asked(path: Path, config: Path) -> None:
     assert fault(store(config, person=Person("wrong")).prepare)[0] == "locked"
     path.unlink()
     assert fault(lambda: store(config, person=Person("short")).prepare(writing=True))[0] == "locked"

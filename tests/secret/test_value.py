@@ -1,4 +1,4 @@
-"""A `Secret` shows itself to nobody by accident."""
+"""A `Secret` never shows itself by accident."""
 
 import copy
 import json

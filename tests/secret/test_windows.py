@@ -61,7 +61,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[Credentials]:
     monkeypatch.setitem(sys.modules, "win32ctypes", ModuleType("win32ctypes"))
     monkeypatch.setitem(sys.modules, "win32ctypes.pywin32", package)
     monkeypatch.delitem(sys.modules, "keyring.backends.Windows", raising=False)
-    import_module("keyring.backends.Windows")  # finds the above; nobody else may
+    import_module("keyring.backends.Windows")  # finds the above; no other module may
     yield win32cred
     del sys.modules["keyring.backends.Windows"]
 

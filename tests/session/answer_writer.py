@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from acp_launch.session.permission.policy import Remembered
-from acp_launch.session.permission.remembered import Shelf, keep
+from acp_launch.session.permission.remembered import AnswerStore, keep
 
 ANSWERS = 20
 
@@ -33,7 +33,7 @@ def main(state: str, who: str, rounds: str) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     for number in (number for _ in range(int(rounds)) for number in range(ANSWERS)):
-        keep(Shelf(Path(state), "/p", "work"), answer(who, number))
+        keep(AnswerStore(Path(state), "/p", "work"), answer(who, number))
         print(number, flush=True)
 
 

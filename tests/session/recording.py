@@ -117,7 +117,7 @@ class Agent:
         return message
 
     async def hears_unjudged(self, mark: bytes) -> None:
-        """Read until the client has written `mark`: an agent whose ids are none has answers that nobody can judge."""
+        """Read until the client has written `mark`: an agent without valid ids has answers that cannot be judged."""
         heard = self._held
         while mark not in heard:
             chunk = await self._transport.read()

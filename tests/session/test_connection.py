@@ -269,7 +269,7 @@ def test_a_program_that_prints_and_then_waits_is_no_agent_and_is_quoted() -> Non
             with pytest.raises(AgentError) as caught:
                 await handshake
             assert caught.value.message == (
-                "this is no ACP agent: it printed text, and no answer to initialize from the agent within 0.5 s"
+                "this is not an ACP agent: it printed text, and no answer to initialize from the agent within 0.5 s"
             )
             assert (caught.value.fix, caught.value.detail) == (ACP_MODE, ("it printed: login:",))
             assert recorder.of("note") == []
@@ -277,7 +277,7 @@ def test_a_program_that_prints_and_then_waits_is_no_agent_and_is_quoted() -> Non
     asyncio.run(story())
 
 
-def test_a_line_over_the_cap_is_an_error_for_whoever_waits() -> None:
+def test_a_line_over_the_cap_is_an_error_for_the_waiting_call() -> None:
     """C-5."""
 
     async def story() -> None:
@@ -379,7 +379,7 @@ def test_permission_questions_are_answered_while_a_call_is_open() -> None:
 
 
 class BugError(Exception):
-    """One of ours, which nobody foresaw."""
+    """One of ours, unforeseen."""
 
 
 def bug(*args: object, **members: object) -> NoReturn:
@@ -452,7 +452,7 @@ def test_a_request_that_breaks_us_is_answered_all_the_same(monkeypatch: pytest.M
     asyncio.run(story())
 
 
-def test_a_question_that_nobody_can_be_asked_for_a_bug_is_cancelled() -> None:
+def test_a_question_that_cannot_be_asked_for_a_bug_is_cancelled() -> None:
     async def story() -> None:
         async def ask(question: ToolQuestion) -> NoReturn:
             bug()

@@ -14,7 +14,7 @@ from acp_launch.process.tree import Exit
 from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session import login
 from acp_launch.session.connection import Connection, negotiate
-from acp_launch.session.login import Begun, Place, begin, log_in, log_out, prepare, run_on_terminal
+from acp_launch.session.login import LoginContext, StartedLogin, begin, log_in, log_out, prepare, run_on_terminal
 from tests.secret.canaries import knowing
 from tests.session.recording import Agent, connected
 
@@ -28,7 +28,7 @@ WANTED = AuthRequired("the agent wants a login first: no", fix="of old", detail=
 
 @dataclass
 class Part:
-    """Somebody who picks a method by its id, and allows what they are asked to allow, or not."""
+    """A user who picks a method by its id, and allows what they are asked to allow, or not."""
 
     picks: str | None = None
     allows: bool = False
@@ -61,8 +61,8 @@ class Terminal:
         return self.ended
 
 
-def place(adviser: Part | None = None, terminal: Terminal | None = None, program: Program = AGENT) -> Place:
-    return Place(program=program, profile="my p", adviser=adviser, in_front=terminal)
+def place(adviser: Part | None = None, terminal: Terminal | None = None, program: Program = AGENT) -> LoginContext:
+    return LoginContext(program=program, profile="my p", adviser=adviser, in_front=terminal)
 
 
 @asynccontextmanager
@@ -117,7 +117,7 @@ def test_in_a_run_a_program_on_the_terminal_means_reconnecting() -> None:
         (Part(picks=None), [BROWSER, TTY], "acp-launch login 'my p'"),
         (Part(), [], "log in with the agent's own command, then run this again"),
     ],
-    ids=["nobody", "declined", "no way"],
+    ids=["no user", "declined", "no way"],
 )
 def test_in_a_run_where_nothing_can_be_done_the_way_out_is_named(
     adviser: Part | None, methods: list[object], fix: str
@@ -134,7 +134,7 @@ def test_in_a_run_where_nothing_can_be_done_the_way_out_is_named(
 def test_without_a_profile_there_is_no_command_of_ours_to_advise() -> None:
     async def story() -> None:
         async with offering(BROWSER) as (connection, _):
-            adhoc = Place(program=AGENT, profile="", adviser=None, in_front=None)
+            adhoc = LoginContext(program=AGENT, profile="", adviser=None, in_front=None)
             with pytest.raises(AuthRequired) as raised:
                 await log_in(connection, adhoc, WANTED)
             assert raised.value.fix == "log in with the agent's own command, then run this again"
@@ -142,7 +142,7 @@ def test_without_a_profile_there_is_no_command_of_ours_to_advise() -> None:
     asyncio.run(story())
 
 
-def test_a_login_that_was_asked_for_by_name_asks_nobody() -> None:
+def test_a_login_that_was_asked_for_by_name_asks_no_user() -> None:
     async def story() -> None:
         person, terminal = Part(), Terminal()
         async with offering(BROWSER, TTY) as (connection, agent):
@@ -150,7 +150,7 @@ def test_a_login_that_was_asked_for_by_name_asks_nobody() -> None:
             assert (begun.method.id, begun.program and begun.program.argv[-1]) == ("tty", "--login")
             beginning = asyncio.create_task(begin(connection, "browser", place(person, terminal)))
             await agent.answers(await agent.hears("authenticate"), {})
-            assert await beginning == Begun(connection.agent.auth_methods[0], None)
+            assert await beginning == StartedLogin(connection.agent.auth_methods[0], None)
             with pytest.raises(UsageError, match='the agent has no login "Browser"; did you mean "browser"'):
                 await begin(connection, "Browser", place(person, terminal))
         assert person.heard == [("waiting", "browser"), "over"]
@@ -215,7 +215,7 @@ def test_an_agent_that_dies_or_stays_silent_in_its_login_is_no_hang(monkeypatch:
     asyncio.run(story())
 
 
-def prepared(method: object, there: Place) -> Program | None:
+def prepared(method: object, there: LoginContext) -> Program | None:
     (found,) = read([method])
     return asyncio.run(prepare(found, there))
 
@@ -232,7 +232,7 @@ def test_variables_that_are_missing_become_a_secret_and_a_line_of_the_profile_ea
     assert prepared(KEY, place(program=whole)) is None  # C-28: then it is the agent's, like any other
 
 
-def test_a_command_of_the_agents_choosing_needs_somebody_who_allows_it() -> None:
+def test_a_command_of_the_agents_choosing_needs_a_user_who_allows_it() -> None:
     allowing, refusing = Part(allows=True), Part(allows=False)
     program = prepared(OLD, place(allowing, Terminal()))
     assert program is not None
@@ -248,7 +248,7 @@ def test_a_command_of_the_agents_choosing_needs_somebody_who_allows_it() -> None
         assert raised.value.message == said
 
 
-def test_a_command_of_the_agents_choosing_that_is_not_there_is_said_before_anybody_is_asked() -> None:
+def test_a_command_of_the_agents_choosing_that_is_not_there_is_said_before_the_user_is_asked() -> None:
     person = Part(allows=True)
     gone = {"id": "old", "name": "Old", "_meta": {"terminal-auth": {"command": "no-such-agent"}}}
     with pytest.raises(AuthRequired) as raised:
@@ -278,5 +278,5 @@ def test_logging_out_is_asked_of_an_agent_that_offers_it_only() -> None:
 def test_the_program_of_a_login_shows_neither_its_arguments_nor_its_environment() -> None:
     program = prepared(TTY, place(terminal=Terminal()))
     assert repr(program) == "Program('login')"
-    assert "acp" not in repr(Begun(AuthMethod("a", "A"), program))
+    assert "acp" not in repr(StartedLogin(AuthMethod("a", "A"), program))
     assert "acp" not in repr(place())

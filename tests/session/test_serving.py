@@ -102,7 +102,7 @@ def test_a_withdrawn_request_is_stopped_and_answered_once() -> None:
             await agent.says({"id": 5, "method": "terminal/wait_for_exit", "params": params})
             await begun.wait()
             before = asyncio.get_running_loop().time()
-            assert client.alive() >= before, "while we serve, nobody is silent"
+            assert client.alive() >= before, "while we serve, the agent is not silent"
             await agent.says({"method": "$/cancel_request", "params": {"requestId": 5}})
             assert (await agent.hears())["error"]["code"] == -32800
             await stopped.wait()

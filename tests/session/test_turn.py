@@ -369,7 +369,7 @@ def test_nothing_to_reject_with_is_answered_cancelled() -> None:
     asyncio.run(story())
 
 
-def test_a_denial_nobody_could_prevent_is_forgotten_when_the_work_goes_on() -> None:
+def test_a_denial_no_user_could_prevent_is_forgotten_when_the_work_goes_on() -> None:
     async def story() -> None:
         async with negotiated() as (connection, agent, _, client):
             _, running, request = await in_turn(connection, agent, client)
@@ -426,7 +426,7 @@ def test_a_person_is_asked_about_several_things_and_one_may_be_withdrawn() -> No
     asyncio.run(story())
 
 
-def test_a_person_who_is_asked_makes_nobody_silent() -> None:
+def test_the_agent_is_not_silent_while_the_user_is_asked() -> None:
     """The deadline of a turn's silence stands still while we wait for a person."""
 
     async def story() -> None:

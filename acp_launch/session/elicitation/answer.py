@@ -31,8 +31,10 @@ class Option(Struct, frozen=True):
 
 
 class Field(Struct, frozen=True, kw_only=True):
-    """One value of a form. `least` and `most` bound a number, the characters of a text (a choice is one too), or how
-    many are chosen."""
+    """One value of a form.
+
+    `least` and `most` bound a number, the characters of a text (a choice is one too), or how many are chosen.
+    """
 
     name: str
     kind: Kind

@@ -239,8 +239,10 @@ class Elicitation:
         return {"elicitation/create": self._create} if self._forms or self._urls else {}
 
     def completed(self, elicitation_id: str) -> None:
-        """Note that the agent reports a link as completed. Ids that are unknown or already completed are ignored
-        (C-75)."""
+        """Note that the agent reports a link as completed.
+
+        Ids that are unknown or already completed are ignored (C-75).
+        """
         about = self._open.pop(elicitation_id, None)
         if about is not None:
             self._note(f"{self._agent_name} says that this is done: {about}")

@@ -62,8 +62,10 @@ How = Literal["asked", "unasked", "service"]
 
 
 class Audit:
-    """Writes one run's entries. The file is created with its first line; `note` is called once if it cannot
-    be written."""
+    """Writes one run's entries.
+
+    The file is created with its first line; `note` is called once if it cannot be written.
+    """
 
     def __init__(
         self,
@@ -97,8 +99,8 @@ class Audit:
         session: str,
         cwd: str = "/",
     ) -> None:
-        """Log an answer: to a question of the agent (`asked`), to our own before we serve it (`service`), or a call
-        that ran without a question (`unasked`)."""
+        """Log an answer: to a question of the agent (`asked`), to our own before we serve it
+        (`service`), or a call that ran without a question (`unasked`)."""
         answer = "ran" if how == "unasked" else "allow" if allowed else "deny"
         if not self._has_room():
             self._count((session, how, answer, by, acp.text(call.get("kind"))))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from acp_launch.protocol import acp
 from acp_launch.session.permission.globs import Links, real
-from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, judge, remember, serves
+from acp_launch.session.permission.policy import Policy, Remembered, Verdict, choose, covers_service, judge, remember
 from acp_launch.session.permission.subject import Subject, subject
 from acp_launch.session.person import Ask, Holds, ToolQuestion
 
@@ -29,9 +29,11 @@ Change = tuple[str, str]  # the text that goes, the text that comes
 KINDS = frozenset({"edit", "execute"})
 
 
-class Grant(Struct, frozen=True):
-    """A call that was allowed. `changes` are those that were shown, by path; `cwd` is where its command runs,
-    if known."""
+class TurnGrant(Struct, frozen=True):
+    """A call that was allowed.
+
+    `changes` are those that were shown, by path; `cwd` is where its command runs, if known.
+    """
 
     kind: str
     about: Subject
@@ -71,9 +73,9 @@ class Grant(Struct, frozen=True):
         return before == after
 
 
-def grant(call: Mapping[str, Any], about: Subject, links: Links = ()) -> Grant:
+def turn_grant(call: Mapping[str, Any], about: Subject, links: Links = ()) -> TurnGrant:
     """Return what allowing `call` allows."""
-    return Grant(acp.text(call.get("kind")), about, _changes(call, links), _directory(call, links))
+    return TurnGrant(acp.text(call.get("kind")), about, _changes(call, links), _directory(call, links))
 
 
 def _changes(call: Mapping[str, Any], links: Links) -> dict[str, tuple[Change, ...]]:
@@ -93,7 +95,7 @@ def _directory(call: Mapping[str, Any], links: Links) -> str:
 
 Call = dict[str, Any]
 How = Literal["asked", "unasked", "service"]
-NOBODY = "and no terminal to ask on"
+NO_TERMINAL = "and no terminal to ask on"
 READ = "read"
 GRANTS = 1_000  # grants known at a time; older ones are asked about again
 SERVICE_OPTIONS = [
@@ -106,8 +108,10 @@ SERVICE_OPTIONS = [
 
 
 class Decision(Struct, frozen=True):
-    """The answer to a question. `option_id` None answers `cancelled`; `is_unasked`: denied because no user could be
-    asked."""
+    """The answer to a question.
+
+    `option_id` None answers `cancelled`; `is_unasked`: denied because no user could be asked.
+    """
 
     allowed: bool
     option_id: str | None
@@ -131,7 +135,7 @@ class Gate:
         self.policy = policy
         self._ask = ask
         self._books = books
-        self._granted: deque[Grant] = deque(maxlen=GRANTS)  # in this turn
+        self._granted: deque[TurnGrant] = deque(maxlen=GRANTS)  # in this turn
         self._latest: tuple[Call, Subject] | None = None  # the call judged last
 
     def enter(self, session: str) -> None:
@@ -152,7 +156,7 @@ class Gate:
 
     async def asked(self, call: Call, options: list[Any], how: How = "asked", announced: str = "") -> Decision:
         """Ask the user. `announced` is the call's title before the question changed it."""
-        assert self._ask is not None, "decided says whether there is somebody"
+        assert self._ask is not None, "decided returns None only if there is a user to ask"
         session = self.policy.session
         keepable = self._books is not None and self._remembered(call) is not None
         question = ToolQuestion(call=call, options=options, announced=announced, is_keepable=keepable)
@@ -210,7 +214,7 @@ class Gate:
 
     def _concluded(self, call: Call, options: list[Any], verdict: Verdict, how: How = "asked") -> Decision:
         allowed, is_unasked = verdict.answer == "allow", verdict.answer == "ask"
-        by = f"{verdict.by}, {NOBODY}" if is_unasked else verdict.by
+        by = f"{verdict.by}, {NO_TERMINAL}" if is_unasked else verdict.by
         option_id = choose(allowed, options)
         return self._noted(how, call, options, Decision(allowed and option_id is not None, option_id, by, is_unasked))
 
@@ -220,7 +224,7 @@ class Gate:
         if self._books:
             self._books.record(how, call, options, decision, self.policy.session)
         if decision.allowed and is_grant:
-            self._granted.append(grant(call, self.about(call), self.policy.links))
+            self._granted.append(turn_grant(call, self.about(call), self.policy.links))
         return decision
 
     def _is_granted(self, call: Call) -> str:
@@ -232,7 +236,7 @@ class Gate:
         is_known = any(known.covers(call, about, cwd=cwd, links=links) for known in self._granted)
         if is_known:
             return "allowed in this turn"
-        kept = next((kept for kept in self.policy.kept if serves(kept, about, cwd=cwd)), None)
+        kept = next((kept for kept in self.policy.kept if covers_service(kept, about, cwd=cwd)), None)
         return f"your earlier answer: {kept}" if kept else ""
 
     def _judged(self, call: Call) -> Verdict:

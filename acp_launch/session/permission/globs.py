@@ -168,8 +168,10 @@ def _walks(glob: Sequence[str], steps: Sequence[str]) -> bool:
 
 @cache
 def _strict(glob: str) -> re.Pattern[str]:
-    """Compile a glob. Each inner piece matches where it first fits, as in `fnmatch`, so that no command makes this
-    slow."""
+    """Compile a glob.
+
+    Each inner piece matches where it first fits, as in `fnmatch`, so that no command makes this slow.
+    """
     pieces = [""]
     for token in _TOKEN.findall(glob.strip()):
         if token.startswith("*"):

@@ -31,7 +31,7 @@ from acp_launch.plan.model import LaunchPlan, Origin, RulePlan
 from acp_launch.profile.model import Approval
 from acp_launch.session.permission import links
 from acp_launch.session.permission.globs import Links, in_path, in_text, is_allowed, is_caught, real, spellings, within
-from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, command, likeness, paths, subject
+from acp_launch.session.permission.subject import NOTHING, UNKNOWN, Subject, command, input_digest, paths, subject
 from acp_launch.session.person import Holds
 
 # Answers that hold longer than once: how long, and for which tool calls.
@@ -63,7 +63,7 @@ def holds(kind: str, name: str) -> Holds:
 class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A stored answer, and the call it was given to.
 
-    It holds for calls with the same kind, tool, command, directory, address and other input that counts (`likeness`),
+    It holds for calls with the same kind, tool, command, directory, address and other relevant input (`input_digest`),
     which name no other file. The title counts if the tool has no name, or if nothing else says what would be done.
     `input` is None for an outdated answer, which only holds if it was a no: from before inputs counted, or before users
     were told that an answer is permanent. `session` is the one it holds in, by our name; None if it is permanent.
@@ -90,7 +90,7 @@ class Remembered(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def covers(kept: Remembered, about: Subject, input: str) -> bool:
-    """Whether an answer holds for this call; `input` is its `likeness`."""
+    """Whether an answer holds for this call; `input` is its `input_digest`."""
     is_no = kept.answer == "deny"  # given before we knew where an agent names its tools: it holds for any
     return (
         kept.kind == about.kind
@@ -105,7 +105,7 @@ def covers(kept: Remembered, about: Subject, input: str) -> bool:
     )
 
 
-def serves(kept: Remembered, about: Subject, *, cwd: str) -> bool:
+def covers_service(kept: Remembered, about: Subject, *, cwd: str) -> bool:
     """Whether an answer to a call of the agent's also holds for the file or command that we serve to carry it out.
 
     That request comes without the agent's title and tool: its kind, its file or its command in the same directory must
@@ -133,7 +133,7 @@ def remember(
     if not is_clear or (allowed and about.kind in ("switch_mode", "think")):
         return None
     is_specific = bool(about.paths or about.commands or about.addresses)
-    input = likeness(call, about)
+    input = input_digest(call, about)
     is_titled = about.kind in VAGUE | READS and about.title not in ("", about.tool)
     if not (is_specific or input or is_titled):
         return None
@@ -190,8 +190,10 @@ class Policy(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """The decision. `by` names its cause for the user; `origin` is where that is written; `is_default`: no rule
-    matched."""
+    """The decision.
+
+    `by` names its cause for the user; `origin` is where that is written; `is_default`: no rule matched.
+    """
 
     answer: Approval
     by: str
@@ -231,7 +233,7 @@ def _about(policy: Policy, call: dict[str, Any]) -> Subject:
 
 def _kept(policy: Policy, call: dict[str, Any], about: Subject) -> Remembered | None:
     """Return the latest answer that holds for this call."""
-    input = likeness(call, about) if policy.remembered else NOTHING
+    input = input_digest(call, about) if policy.remembered else NOTHING
     return next((kept for kept in reversed(policy.kept) if covers(kept, about, input)), None)
 
 

@@ -43,9 +43,11 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True):
     answers: Answers
 
 
-class Shelf(Struct, frozen=True):
-    """The owner of answers: `profile` in `project`, below the user's `state` directory. `called` is its name in
-    commands, if different."""
+class AnswerStore(Struct, frozen=True):
+    """The owner of answers: `profile` in `project`, below the user's `state` directory.
+
+    `called` is its name in commands, if different.
+    """
 
     state: Path
     project: str
@@ -58,39 +60,39 @@ class Shelf(Struct, frozen=True):
         return self.state / "permissions" / name
 
 
-def load(shelf: Shelf) -> Answers:
+def load(store: AnswerStore) -> Answers:
     """Return the stored answers, the oldest first.
 
     Raises:
         StateError: the file cannot be read, or is damaged.
     """
-    with _explained(shelf):
-        return _read(shelf) if _may_be_there(shelf) else ()
+    with _explained(store):
+        return _read(store) if _may_be_there(store) else ()
 
 
-def _may_be_there(shelf: Shelf) -> bool:
-    """Whether the file may exist, by the readable part of its name: the rest needs OpenSSL, and most profiles have no
-    file."""
-    begin = f"{of_profile(shelf.profile)}-"
+def _may_be_there(store: AnswerStore) -> bool:
+    """Whether the file may exist, by the readable part of its name: the rest
+    needs OpenSSL, and most profiles have no file."""
+    begin = f"{of_profile(store.profile)}-"
     try:
-        return any(file.name.startswith(begin) for file in (shelf.state / "permissions").iterdir())
+        return any(file.name.startswith(begin) for file in (store.state / "permissions").iterdir())
     except FileNotFoundError:
         return False
     except OSError:  # reading it reports the fault
         return True
 
 
-def keep(shelf: Shelf, answer: Remembered) -> None:
+def keep(store: AnswerStore, answer: Remembered) -> None:
     """Store an answer, replacing an earlier one to the same call.
 
     Raises:
         StateError: it cannot be stored; nothing was changed.
     """
     _check(answer)
-    _change(shelf, lambda answers: (*(each for each in answers if not _is_same(each, answer)), answer))
+    _change(store, lambda answers: (*(each for each in answers if not _is_same(each, answer)), answer))
 
 
-def forget(shelf: Shelf, numbers: Collection[int] | None = None) -> Answers:
+def forget(store: AnswerStore, numbers: Collection[int] | None = None) -> Answers:
     """Forget the answers with these numbers, counted from 1 in the order of `load`, or all. Returns them.
 
     Raises:
@@ -102,13 +104,13 @@ def forget(shelf: Shelf, numbers: Collection[int] | None = None) -> Answers:
         chosen = range(1, len(answers) + 1) if numbers is None else numbers
         if unknown := [number for number in chosen if not 1 <= number <= len(answers)]:
             raise StateError(
-                f'"{shelf.profile}" has no remembered answer {unknown[0]}; there are {len(answers)}',
-                fix=ours("permission", "list", shelf.called or shelf.profile),
+                f'"{store.profile}" has no remembered answer {unknown[0]}; there are {len(answers)}',
+                fix=ours("permission", "list", store.called or store.profile),
             )
         gone.extend(answer for number, answer in enumerate(answers, 1) if number in chosen)
         return tuple(answer for number, answer in enumerate(answers, 1) if number not in chosen)
 
-    _change(shelf, without)
+    _change(store, without)
     return tuple(gone)
 
 
@@ -124,27 +126,27 @@ def _check(answer: Remembered) -> None:
         raise StateError("cannot remember the answer: its call holds a secret", fix=fix)
 
 
-def _change(shelf: Shelf, change: Callable[[Answers], Answers]) -> None:
-    with _explained(shelf):
-        make_private(shelf.file.parent)
-        with locked(shelf.file.with_suffix(".lock"), PATIENCE):
-            before = _read(shelf)
+def _change(store: AnswerStore, change: Callable[[Answers], Answers]) -> None:
+    with _explained(store):
+        make_private(store.file.parent)
+        with locked(store.file.with_suffix(".lock"), PATIENCE):
+            before = _read(store)
             after = change(before)
             if len(after) > MOST:
-                fix = ours("permission", "forget", shelf.called or shelf.profile, "N")
-                raise StateError(f'"{shelf.profile}" has {MOST} remembered answers, the most there can be', fix=fix)
+                fix = ours("permission", "forget", store.called or store.profile, "N")
+                raise StateError(f'"{store.profile}" has {MOST} remembered answers, the most there can be', fix=fix)
             if after != before:
-                _write(shelf, after)
+                _write(store, after)
 
 
-def _read(shelf: Shelf) -> Answers:
-    found = read_bounded(shelf.file, _SIZE)
+def _read(store: AnswerStore) -> Answers:
+    found = read_bounded(store.file, _SIZE)
     if found is None:
         return ()
     kept = msgspec.json.decode(found[0], type=_Kept)
     if kept.version not in TAKEN:
         raise Unfit(f"is of version {kept.version}, and this acp-launch knows {VERSION}")
-    if (kept.project, kept.profile) != (shelf.project, shelf.profile):
+    if (kept.project, kept.profile) != (store.project, store.profile):
         raise Unfit("belongs to another profile")
     return kept.answers if kept.version == VERSION else tuple(map(_old, kept.answers))
 
@@ -154,11 +156,11 @@ def _old(answer: Remembered) -> Remembered:
     return msgspec.structs.replace(answer, input=None) if answer.answer == "allow" else answer
 
 
-def _write(shelf: Shelf, answers: Answers) -> None:
-    for left in shelf.file.parent.glob(f".{shelf.file.name}.*"):  # left by a writer that was killed; we hold the lock
+def _write(store: AnswerStore, answers: Answers) -> None:
+    for left in store.file.parent.glob(f".{store.file.name}.*"):  # left by a writer that was killed; we hold the lock
         left.unlink(missing_ok=True)
-    content = msgspec.json.encode(_Kept(VERSION, shelf.project, shelf.profile, answers))
-    replace(shelf.file, msgspec.json.format(content, indent=1) + b"\n")
+    content = msgspec.json.encode(_Kept(VERSION, store.project, store.profile, answers))
+    replace(store.file, msgspec.json.format(content, indent=1) + b"\n")
 
 
 def _is_same(one: Remembered, other: Remembered) -> bool:
@@ -168,11 +170,11 @@ def _is_same(one: Remembered, other: Remembered) -> bool:
 
 
 @contextmanager
-def _explained(shelf: Shelf) -> Iterator[None]:
+def _explained(store: AnswerStore) -> Iterator[None]:
     try:
         yield
     except (Unfit, msgspec.MsgspecError, UnicodeDecodeError, OSError) as fault:  # a TimeoutError is an OSError
-        raise _explanation(shelf.file, fault) from fault
+        raise _explanation(store.file, fault) from fault
 
 
 def _explanation(file: Path, fault: Exception) -> StateError:

@@ -6,7 +6,7 @@ command, but cannot be read, counts as one that no rule allows. Nothing is looke
 without `.` and `..`. Links are not resolved, except those through which the session's own directories are reached,
 which are given.
 
-`subject` reads a call; `likeness` is the digest that identifies the rest of its input for a remembered answer.
+`subject` reads a call; `input_digest` is the digest that identifies the rest of its input for a remembered answer.
 """
 
 import json
@@ -234,7 +234,7 @@ _CONTENT = re.compile(  # of a file, and which part of it
 )
 
 
-def likeness(call: dict[str, Any], about: Subject) -> str:
+def input_digest(call: dict[str, Any], about: Subject) -> str:
     """Return the same digest for two calls with equivalent inputs."""
     given = call.get("rawInput")
     if UNKNOWN in about.paths:  # perhaps nested without end; no answer to it is stored

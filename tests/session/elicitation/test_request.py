@@ -492,13 +492,13 @@ HOW_MANY = "has 200,000 entries; at most"
     ],
     ids=["fields", "required", "enum", "oneOf", "anyOf", "title", "name", "option", "description"],
 )
-def test_what_nobody_would_fill_in_is_refused_before_it_is_looked_at(schema: dict[str, Any], what: str) -> None:
+def test_what_no_user_would_fill_in_is_refused_before_it_is_looked_at(schema: dict[str, Any], what: str) -> None:
     with pytest.raises(Refusal) as caught:
         read(asked(schema))
     assert (caught.value.code, caught.value.message) == (-32602, what)
 
 
-def test_a_message_nobody_would_read_is_refused() -> None:
+def test_a_message_no_user_would_read_is_refused() -> None:
     with pytest.raises(Refusal) as caught:
         read(asked({}, message="x" * 20_001))
     what = "the request: message has 20,001 characters; at most 20,000 are allowed"

@@ -160,7 +160,7 @@ def test_where_nothing_is_offered_there_is_no_such_method() -> None:
     assert Stage(forms=False, urls=False).elicitation.services() == {}
 
 
-def test_malformed_params_reach_nobody() -> None:
+def test_malformed_params_reach_no_user() -> None:
     async def scenario() -> None:
         stage = Stage()
         with pytest.raises(Refusal) as refused:

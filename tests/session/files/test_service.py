@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acp_launch.session import files as service
-from acp_launch.session.files import BOM, FileBox, Files, aside, fitted
+from acp_launch.session.files import BOM, Files, SessionFiles, fitted, run_in_thread
 from acp_launch.session.service import FileServed, Refusal
 
 PATIENCE = 15  # seconds; only ever waited for in full when a test fails
@@ -199,7 +199,7 @@ def test_a_missing_file_is_said_with_its_path(desk: Desk) -> None:
 
 @pytest.mark.parametrize("method", [READ, WRITE])
 def test_what_is_no_regular_file_is_refused_without_being_opened(desk: Desk, method: str) -> None:
-    """Nobody waits for a FIFO's other end; nothing happens to a device."""
+    """A FIFO's other end is not awaited; nothing happens to a device."""
     os.mkfifo(desk.root / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(desk.root / "socket"))
@@ -356,7 +356,7 @@ def test_line_ends_and_mark_of_the_file_are_kept(desk: Desk) -> None:
     [
         (None, "a\n", "a\n"),
         ("a\n", "b\n", "b\n"),
-        ("a\r\nb\n", "c\n", "c\n"),  # mixed: nobody knows
+        ("a\r\nb\n", "c\n", "c\n"),  # mixed: unknown
         ("a", "b\nc", "b\nc"),
         ("a\r\n", "b\r\nc\n", "b\r\nc\n"),  # it has ends of its own
         ("a\r\n", "", ""),
@@ -404,34 +404,34 @@ def test_other_names_of_a_file_keep_the_old_text(desk: Desk) -> None:
     assert ((desk.root / "a").read_text(), (desk.root / "b").read_text()) == ("new", "old")
 
 
-def test_a_file_that_changed_while_somebody_was_asked_is_left_alone(desk: Desk) -> None:
+def test_a_file_that_changed_while_the_user_was_asked_is_left_alone(desk: Desk) -> None:
     path = desk.root / "a"
     path.write_text("old")
 
     class Slow(Desk):
         async def allowed(self, call: dict[str, Any]) -> str:
-            path.write_text("somebody else's")
+            path.write_text("another's")
             return ""
 
     refusal = Slow(desk.root).refuses(WRITE, str(path), content="new")
     assert said(refusal) == (-32603, f'"{path}" has changed since it was read; read it again')
-    assert path.read_text() == "somebody else's"
+    assert path.read_text() == "another's"
     assert list(desk.root.iterdir()) == [path]
 
 
-def test_a_file_that_appeared_while_somebody_was_asked_is_left_alone(desk: Desk) -> None:
+def test_a_file_that_appeared_while_the_user_was_asked_is_left_alone(desk: Desk) -> None:
     path = desk.root / "a"
 
     class Slow(Desk):
         async def allowed(self, call: dict[str, Any]) -> str:
-            path.write_text("somebody else's")
+            path.write_text("another's")
             return ""
 
     assert Slow(desk.root).refuses(WRITE, str(path), content="new").code == -32603
-    assert path.read_text() == "somebody else's"
+    assert path.read_text() == "another's"
 
 
-def test_a_link_that_appeared_while_somebody_was_asked_leads_nowhere(desk: Desk) -> None:
+def test_a_link_that_appeared_while_the_user_was_asked_leads_nowhere(desk: Desk) -> None:
     (desk.root / "src").mkdir()
     path = desk.root / "src" / "outside"
 
@@ -485,7 +485,7 @@ def test_a_full_disk_is_said_wherever_it_is_noticed(desk: Desk, call: str, monke
 
 
 @contextmanager
-def as_anybody() -> Iterator[None]:
+def as_ordinary_user() -> Iterator[None]:
     """Without root's way past permission bits: threads that are started meanwhile have it from us."""
     if os.geteuid() != 0:
         yield
@@ -507,7 +507,7 @@ def test_what_is_read_only_stays(desk: Desk) -> None:
     path = desk.root / "a"
     path.write_text("old")
     path.chmod(0o444)
-    with as_anybody():
+    with as_ordinary_user():
         assert desk.read(path) == "old"
         refusal = desk.refuses(WRITE, str(path), content="new")
     assert said(refusal) == (-32603, f'cannot write "{path}": permission denied')
@@ -519,7 +519,7 @@ def test_a_directory_that_may_not_be_written_to_is_said(desk: Desk) -> None:
     path.write_text("old")
     desk.root.chmod(0o555)
     try:
-        with as_anybody():
+        with as_ordinary_user():
             for target in (path, desk.root / "b", desk.root / "c" / "d"):
                 refusal = desk.refuses(WRITE, str(target), content="new")
                 assert said(refusal) == (-32603, f'cannot write "{target}": permission denied')
@@ -532,7 +532,7 @@ def test_a_file_that_may_not_be_read_is_said(desk: Desk) -> None:
     path = desk.root / "a"
     path.write_text("old")
     path.chmod(0o200)
-    with as_anybody():
+    with as_ordinary_user():
         assert said(desk.refuses(READ, str(path))) == (-32603, f'cannot read "{path}": permission denied')
 
 
@@ -543,7 +543,7 @@ def test_a_directory_that_may_be_passed_but_not_listed_is_passed(desk: Desk) -> 
     (desk.root / "x" / "a").write_text("text")
     (desk.root / "x").chmod(0o111)
     try:
-        with as_anybody():
+        with as_ordinary_user():
             assert desk.read(desk.root / "x" / "a") == "text"
     finally:
         (desk.root / "x").chmod(0o755)
@@ -553,7 +553,7 @@ EXCHANGE = getattr(ctypes.CDLL(None), "renameat2", None)
 
 
 @pytest.mark.skipif(EXCHANGE is None, reason="needs renameat2")
-def test_whoever_swaps_a_directory_for_a_link_gets_nothing_from_outside(desk: Desk, tmp_path: Path) -> None:
+def test_a_directory_swapped_for_a_link_gives_nothing_from_outside(desk: Desk, tmp_path: Path) -> None:
     """C-70, against a race: what is checked is what is opened."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "a").write_text("not yours")
@@ -663,7 +663,7 @@ def test_a_disk_that_does_not_answer_holds_up_neither_others_nor_the_exit(
         return real(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FileBox, "read", lambda *args: hang(0))
+        patch.setattr(SessionFiles, "read", lambda *args: hang(0))
         refusal = desk.refuses(READ, str(desk.root / "a"))
     assert said(refusal) == (-32603, "the disk did not answer within 0.05 s")
     stuck.set()
@@ -682,7 +682,7 @@ def test_no_thread_for_the_disk_is_an_answer(desk: Desk, monkeypatch: pytest.Mon
     assert said(refusal) == (-32603, "cannot use the disk: no more threads are allowed")
 
 
-def test_work_that_was_given_up_is_heard_of_by_nobody(desk: Desk) -> None:
+def test_work_that_was_given_up_is_never_heard_of(desk: Desk) -> None:
     """Neither its result nor its error comes to a loop that is closed."""
     going, done = threading.Event(), threading.Event()
 
@@ -692,7 +692,7 @@ def test_work_that_was_given_up_is_heard_of_by_nobody(desk: Desk) -> None:
         raise OSError("too late")
 
     async def run() -> None:
-        await aside(work, name="given up", limit=0.01)
+        await run_in_thread(work, name="given up", limit=0.01)
 
     with pytest.raises(TimeoutError):
         asyncio.run(run())

@@ -157,7 +157,7 @@ def test_an_answer_without_a_list_means_that_the_value_is_set() -> None:
 
 
 def test_a_list_that_came_with_the_answer_and_has_the_value_is_not_replaced_by_it() -> None:
-    """Both may be handled before whoever asked wakes up, so the list of the update may be the newer one."""
+    """Both may be handled before the caller wakes up, so the list of the update may be the newer one."""
     state = SessionState()
     state.opened({"configOptions": [select("model", "a", "a", "b")]})
     option = state.options[0]

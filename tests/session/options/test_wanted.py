@@ -142,7 +142,7 @@ def test_a_name_that_several_values_have_is_refused_with_those_values() -> None:
     )
 
 
-def test_a_value_nobody_types_is_listed_by_its_name_where_that_is_unmistakable() -> None:
+def test_an_untypeable_value_is_listed_by_its_name_where_that_is_unmistakable() -> None:
     assert refused(URLS, "mode", "agnet") == (
         'the agent offers no mode "agnet"; did you mean "Agent"?',
         "use one of Agent, Plan, https://agent.example/protocol/session-modes#p2, https://agent.example/protocol/session-modes#p3",

@@ -172,7 +172,7 @@ def test_what_is_no_file_is_not_written_to(tmp_path: Path, make: Callable[[Path]
     log.file.parent.mkdir()
     make(log.file)
     record(log)
-    assert len(notes) == 1 and "cannot be written" in notes[0]
+    assert len(notes) == 1 and "cannot write the permission log" in notes[0]
 
 
 HALF = """
@@ -313,7 +313,7 @@ def test_several_runs_go_on_in_the_new_file_and_lose_nothing(tmp_path: Path, mon
 
 
 def test_a_file_that_another_run_is_turning_over_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that was stopped in the midst of it keeps nobody waiting."""
+    """A run that was stopped in the midst of it does not keep the user waiting."""
     import fcntl
 
     log = audit(tmp_path)

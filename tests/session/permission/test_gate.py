@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from acp_launch.plan.model import Origin, RulePlan
 from acp_launch.profile.model import Match
-from acp_launch.session.permission.gate import NOBODY, Call, Decision, Gate, How
+from acp_launch.session.permission.gate import NO_TERMINAL, Call, Decision, Gate, How
 from acp_launch.session.permission.policy import Policy, Remembered, remember
 from acp_launch.session.person import Answer, Holds, ToolQuestion
 
@@ -69,9 +69,9 @@ def test_the_policy_answers_at_once_and_says_by_which_rule() -> None:
     assert books.entries == [("asked", "Edit a", Decision(False, "no", by), "work")]
 
 
-def test_where_nobody_can_be_asked_the_answer_is_no_and_says_why() -> None:
+def test_where_no_user_can_be_asked_the_answer_is_no_and_says_why() -> None:
     decision = Gate(Policy("ask")).decided(EDIT, OPTIONS)
-    assert decision == Decision(False, "no", f"permissions.default: ask, {NOBODY}", is_unasked=True)
+    assert decision == Decision(False, "no", f"permissions.default: ask, {NO_TERMINAL}", is_unasked=True)
 
 
 def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> None:
@@ -109,7 +109,7 @@ def test_another_session_of_the_same_name_has_none_of_its_answers() -> None:
 
 
 def test_an_answer_for_a_session_is_of_the_one_it_was_asked_in() -> None:
-    """Whoever answers late has not answered for where they are by then."""
+    """A late answer is not one for where the user is by then."""
 
     async def late(question: ToolQuestion) -> Answer:
         gate.enter("two")

@@ -15,7 +15,7 @@ from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.secret.value import Secret
 from acp_launch.session.permission import remembered
 from acp_launch.session.permission.policy import Remembered
-from acp_launch.session.permission.remembered import Shelf, forget, keep, load
+from acp_launch.session.permission.remembered import AnswerStore, forget, keep, load
 from tests.session.answer_writer import answer
 from tests.session.programs import line, programs, tell
 
@@ -24,11 +24,11 @@ FIX = answer("w", 1)
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    return Shelf(tmp_path / "state", "/p", "work")
+def shelf(tmp_path: Path) -> AnswerStore:
+    return AnswerStore(tmp_path / "state", "/p", "work")
 
 
-def refusal(shelf: Shelf) -> tuple[str, str]:
+def refusal(shelf: AnswerStore) -> tuple[str, str]:
     with pytest.raises(LaunchError) as caught:
         load(shelf)
     with pytest.raises(LaunchError) as kept:
@@ -37,7 +37,7 @@ def refusal(shelf: Shelf) -> tuple[str, str]:
     return caught.value.message, caught.value.fix
 
 
-def test_what_was_kept_is_loaded_in_its_order(shelf: Shelf) -> None:
+def test_what_was_kept_is_loaded_in_its_order(shelf: AnswerStore) -> None:
     full = Remembered(
         answer="deny",
         kind="edit",
@@ -57,7 +57,7 @@ def test_what_was_kept_is_loaded_in_its_order(shelf: Shelf) -> None:
     assert load(shelf) == (FIX, full)
 
 
-def test_a_later_answer_to_the_same_call_takes_the_place_of_the_earlier(shelf: Shelf) -> None:
+def test_a_later_answer_to_the_same_call_takes_the_place_of_the_earlier(shelf: AnswerStore) -> None:
     keep(shelf, FIX)
     keep(shelf, answer("w", 2))
     later = replace(FIX, answer="deny", since=9.0)
@@ -66,13 +66,15 @@ def test_a_later_answer_to_the_same_call_takes_the_place_of_the_earlier(shelf: S
 
 
 def test_every_profile_in_every_project_has_its_own(tmp_path: Path) -> None:
-    shelves = [Shelf(tmp_path, project, profile) for project in ("/p", "/q") for profile in ("a", "a/b", "x" * 500)]
+    shelves = [
+        AnswerStore(tmp_path, project, profile) for project in ("/p", "/q") for profile in ("a", "a/b", "x" * 500)
+    ]
     for number, shelf in enumerate(shelves):
         keep(shelf, answer("w", number))
     assert [load(shelf) for shelf in shelves] == [(answer("w", number),) for number in range(6)]
 
 
-def test_they_are_forgotten_by_number_or_all(shelf: Shelf) -> None:
+def test_they_are_forgotten_by_number_or_all(shelf: AnswerStore) -> None:
     answers = [answer("w", number) for number in range(4)]
     for each in answers:
         keep(shelf, each)
@@ -83,7 +85,7 @@ def test_they_are_forgotten_by_number_or_all(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 2, -1])
-def test_a_number_nobody_has_forgets_nothing(shelf: Shelf, number: int) -> None:
+def test_an_unknown_number_forgets_nothing(shelf: AnswerStore, number: int) -> None:
     keep(shelf, FIX)
     with pytest.raises(LaunchError) as caught:
         forget(shelf, {1, number})
@@ -92,7 +94,7 @@ def test_a_number_nobody_has_forgets_nothing(shelf: Shelf, number: int) -> None:
     assert load(shelf) == (FIX,)
 
 
-def test_they_are_for_the_user_alone(shelf: Shelf) -> None:
+def test_they_are_for_the_user_alone(shelf: AnswerStore) -> None:
     keep(shelf, FIX)
     assert stat.S_IMODE(shelf.file.parent.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in shelf.file.parent.iterdir()} == {0o600}
@@ -111,7 +113,7 @@ def test_they_are_for_the_user_alone(shelf: Shelf) -> None:
         ),
     ],
 )
-def test_a_damaged_file_is_refused_and_left_as_it_is(shelf: Shelf, content: str, what: str) -> None:
+def test_a_damaged_file_is_refused_and_left_as_it_is(shelf: AnswerStore, content: str, what: str) -> None:
     keep(shelf, FIX)
     shelf.file.write_text(content)
     file = shelf.file
@@ -128,13 +130,13 @@ def test_a_damaged_file_is_refused_and_left_as_it_is(shelf: Shelf, content: str,
         ("profile", "other", "belongs to another profile"),
     ],
 )
-def test_a_file_that_is_not_this_profiles_is_refused(shelf: Shelf, member: str, value: object, what: str) -> None:
+def test_a_file_that_is_not_this_profiles_is_refused(shelf: AnswerStore, member: str, value: object, what: str) -> None:
     keep(shelf, FIX)
     shelf.file.write_text(json.dumps({**json.loads(shelf.file.read_text()), member: value}))
     assert refusal(shelf)[0] == f"cannot use the remembered answers: {shelf.file} {what}"
 
 
-def test_a_file_from_before_inputs_counted_is_taken_and_what_it_allowed_is_answered_anew(shelf: Shelf) -> None:
+def test_a_file_from_before_inputs_counted_is_taken_and_what_it_allowed_is_answered_anew(shelf: AnswerStore) -> None:
     old = [replace(answer("w", 1), input=None), replace(answer("w", 2), answer="deny", input=None)]
     keep(shelf, FIX)
     written = [to_builtins(each) for each in old]
@@ -147,7 +149,7 @@ def test_a_file_from_before_inputs_counted_is_taken_and_what_it_allowed_is_answe
     assert json.loads(shelf.file.read_text())["version"] == 3
 
 
-def test_what_was_allowed_before_anybody_was_told_that_it_is_for_good_is_answered_anew(shelf: Shelf) -> None:
+def test_what_was_allowed_before_users_were_told_that_it_is_for_good_is_answered_anew(shelf: AnswerStore) -> None:
     """Version 2 kept whatever an agent called always, "in this session" too."""
     allowed, denied = replace(answer("w", 1), input="e3b0"), replace(answer("w", 2), answer="deny", input="e3b0")
     keep(shelf, FIX)
@@ -159,14 +161,14 @@ def test_what_was_allowed_before_anybody_was_told_that_it_is_for_good_is_answere
     assert load(shelf) == (denied, replace(allowed, since=9.0))
 
 
-def test_what_is_no_file_is_refused(shelf: Shelf) -> None:
+def test_what_is_no_file_is_refused(shelf: AnswerStore) -> None:
     shelf.file.mkdir(parents=True)
     assert refusal(shelf)[0] == f"cannot read or write the remembered answers in {shelf.file}: is a directory"
 
 
 def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
-    shelf = Shelf(tmp_path / "state", "/p", "work")
+    shelf = AnswerStore(tmp_path / "state", "/p", "work")
     with pytest.raises(LaunchError) as caught:
         keep(shelf, FIX)
     assert caught.value.message == f"cannot read or write the remembered answers in {shelf.file}: file exists"
@@ -174,7 +176,7 @@ def test_a_directory_that_cannot_be_made_is_said(tmp_path: Path) -> None:
     assert caught.value.fix == f"check the owner, the mode and the free space of {parent}"
 
 
-def test_an_answer_that_holds_a_secret_is_not_kept(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_holds_a_secret_is_not_kept(shelf: AnswerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     knowing = Redactor()
     knowing.register(Secret("hunter2hunter2"))
     monkeypatch.setattr(remembered, "redactor", knowing)
@@ -187,14 +189,14 @@ def test_an_answer_that_holds_a_secret_is_not_kept(shelf: Shelf, monkeypatch: py
 @pytest.mark.parametrize(
     ("title", "what"), [("\ud83d", "is not valid Unicode"), ("x" * 70_000, "takes 70,442 bytes")], ids=["half", "long"]
 )
-def test_an_answer_that_no_file_should_hold_is_not_kept(shelf: Shelf, title: str, what: str) -> None:
+def test_an_answer_that_no_file_should_hold_is_not_kept(shelf: AnswerStore, title: str, what: str) -> None:
     with pytest.raises(LaunchError) as caught:
         keep(shelf, replace(FIX, title=title))
-    assert str(caught.value) == f"the answer is not kept: what it is about {what}"
+    assert str(caught.value) == f"cannot remember the answer: its call {what}"
     assert load(shelf) == ()
 
 
-def test_there_is_an_end_to_what_is_kept(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_an_end_to_what_is_kept(shelf: AnswerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered, "MOST", 2)
     for number in range(2):
         keep(shelf, answer("w", number))
@@ -206,7 +208,7 @@ def test_there_is_an_end_to_what_is_kept(shelf: Shelf, monkeypatch: pytest.Monke
     assert len(load(shelf)) == 2
 
 
-def test_what_a_killed_writer_left_is_tidied_by_the_next(shelf: Shelf) -> None:
+def test_what_a_killed_writer_left_is_tidied_by_the_next(shelf: AnswerStore) -> None:
     keep(shelf, FIX)
     left = shelf.file.with_name(f".{shelf.file.name}.4711-abc")
     left.write_text("half")
@@ -232,7 +234,7 @@ def test_ten_writers_at_once_lose_nothing_and_what_was_kept_survives_their_death
             output = writer.communicate(timeout=50)[0]
             said |= {answer(str(who), int(number)) for number in output.split()}
         assert [writer.returncode for writer in writers] == [-9 if who in victims else 0 for who in range(10)]
-    kept = load(Shelf(tmp_path, "/p", "work"))
+    kept = load(AnswerStore(tmp_path, "/p", "work"))
     assert said <= set(kept)
     assert len(kept) == len(set(kept))
     assert {answer(str(who), number) for who in range(10) if who not in victims for number in range(20)} <= set(kept)

@@ -42,7 +42,7 @@ def test_every_file_a_call_names_is_known_wherever_it_names_it(call: dict[str, A
     assert paths(call, cwd="/p", home="/home/me") == expected
 
 
-def test_without_a_home_nobody_knows_what_a_tilde_stands_for() -> None:
+def test_without_a_home_a_tilde_is_unknown() -> None:
     assert paths({"rawInput": {"path": "~/x"}}, cwd="/p") == (UNKNOWN,)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.session import attachments
-from acp_launch.session.attachments import AttachError, Mention, attach, blocks, examine, mentions, sniff, spelled
+from acp_launch.session.attachments import AttachError, Mention, attach, blocks, examine, mention_of, mentions, sniff
 from tests.oracle import check_client_message
 
 ALL = Capabilities(image=True, audio=True, embedded_context=True)
@@ -143,7 +143,7 @@ def test_an_image_or_audio_the_agent_does_not_take_is_refused_and_only_linked_wh
     path = made(tmp_path, "file", FILES[mime])
     with pytest.raises(AttachError) as caught:
         attach(path, NONE)
-    assert str(caught.value) == f"{path}: the agent takes no {what} is not advertised)"
+    assert str(caught.value) == f"{path}: the agent does not accept {what} is not advertised)"
     assert caught.value.fix == "remove it, and name the file in the prompt so that the agent can open it itself"
     assert caught.value.exit_code == 2
     linked = attach(path, NONE, mention=True)
@@ -166,7 +166,7 @@ def test_an_image_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
         ("missing.txt", "no such file"),
         ("missing/x", "no such file"),
         ("x" * 300, "cannot be read: File name too long"),
-        ("nul\0byte", "this is no path: embedded null byte"),
+        ("nul\0byte", "not a valid path: embedded null byte"),
     ],
 )
 def test_what_is_not_there_is_said_so(tmp_path: Path, name: str, message: str) -> None:
@@ -294,7 +294,7 @@ def test_mentions_lie_in_order_and_hold_what_they_say(text: str) -> None:
 
 @given(st.text(min_size=1), st.sampled_from(["", "see ", "(", "\n"]), st.sampled_from(["", " there", ", and", ")"]))
 def test_a_path_is_read_back_as_it_is_spelled(path: str, before: str, after: str) -> None:
-    mention = spelled(path)
+    mention = mention_of(path)
     if not mention:
         assert '"' in path or "\n" in path
         return

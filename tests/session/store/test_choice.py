@@ -53,5 +53,5 @@ def test_the_latest_of_no_session_is_an_error_that_names_the_project(tmp_path: P
     assert caught.value.fix == "run it once without --continue; acp-launch session list --all shows every session"
 
 
-def test_names_nobody_chose_differ_within_one_second() -> None:
+def test_generated_names_differ_within_one_second() -> None:
     assert len({fresh_name() for _ in range(20)}) > 1

@@ -51,7 +51,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, tuple[Record,
     ("content", "what"),
     [
         (b"", "it is empty"),
-        (b"not a database, but somebody's diary\n" * 300, "file is not a database"),
+        (b"not a database, but a diary\n" * 300, "file is not a database"),
         (b"SQLite format 3\0", "it is cut short"),
         (b"x", "it is cut short"),
         (b"x" * 100, "file is not a database"),
@@ -62,7 +62,7 @@ def test_what_is_not_a_store_is_refused_and_left_alone(tmp_path: Path, content: 
     error = refusal(tmp_path)
     folder = tmp_path / "sessions"
     assert error.message == f"the session store {folder}/sessions.db is damaged: {what}; it was not changed"
-    assert error.fix.startswith(f"mv {folder} {folder}.damaged, then start afresh")
+    assert error.fix.startswith(f"mv {folder} {folder}.damaged, then start again")
     assert error.exit_code == 3
 
 
@@ -76,7 +76,7 @@ def test_after_the_way_out_everything_works_again(tmp_path: Path) -> None:
     assert (tmp_path / "sessions.damaged" / "sessions.db").read_bytes() == b"diary"
 
 
-def test_a_database_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_foreign_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
     with raw(tmp_path) as connection:
         connection.execute("CREATE TABLE session (name TEXT)")

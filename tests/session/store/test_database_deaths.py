@@ -102,7 +102,7 @@ def test_a_lock_held_too_long_is_said_and_the_wait_is_bounded(tmp_path: Path) ->
     assert caught.value.fix == f"end the process that holds it (fuser {path} names it) and run again"
 
 
-def test_what_a_change_has_read_nobody_else_changes_before_it_is_written(tmp_path: Path) -> None:
+def test_what_a_change_has_read_no_other_changes_before_it_is_written(tmp_path: Path) -> None:
     open_registry(tmp_path).close()
     with raw(tmp_path) as ours, raw(tmp_path) as other:
         other.execute("PRAGMA busy_timeout = 0")

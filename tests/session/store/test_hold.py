@@ -1,4 +1,4 @@
-"""One holder of a session at a time, whoever dies."""
+"""One holder of a session at a time, whichever dies."""
 
 import os
 import re
@@ -66,7 +66,7 @@ def test_a_child_that_outlives_the_holder_holds_nothing(tmp_path: Path) -> None:
             assert line(holder) == "still there"
 
 
-def test_of_ten_that_try_at_once_one_holds_and_nine_name_somebody(tmp_path: Path) -> None:
+def test_of_ten_that_try_at_once_one_holds_and_nine_name_the_holder(tmp_path: Path) -> None:
     with programs("holder", *[(str(tmp_path), "fix-42")] * 10) as contestants:
         for contestant in contestants:
             tell(contestant, "go")
@@ -92,7 +92,7 @@ def test_other_names_profiles_and_projects_are_other_sessions(tmp_path: Path) ->
 def test_a_session_can_be_held_again_after_it_was_let_go_even_by_an_error(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), hold(tmp_path, KEY):
         raise KeyboardInterrupt
-    assert list((tmp_path / "locks").iterdir()) == [], "nobody is named who is gone"
+    assert list((tmp_path / "locks").iterdir()) == [], "a dead holder is not named"
     with hold(tmp_path, KEY):
         assert str(os.getpid()).encode() in lock_file(tmp_path).read_bytes()
 
@@ -107,7 +107,7 @@ def test_a_note_that_says_nothing_useful_still_means_in_use(tmp_path: Path, note
 
 
 def test_a_session_that_is_let_go_leaves_no_file(tmp_path: Path) -> None:
-    """Sessions that nobody named would leave one each."""
+    """Unnamed sessions would leave one each."""
     with hold(tmp_path, KEY):
         assert lock_file(tmp_path).exists()
     assert list((tmp_path / "locks").iterdir()) == []

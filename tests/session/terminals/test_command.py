@@ -1,4 +1,4 @@
-"""What `terminal/create` asks for, as it is run, and as it is shown to whoever decides."""
+"""What `terminal/create` asks for, as it is run, and as it is shown to the user who decides."""
 
 from pathlib import Path
 from typing import Any

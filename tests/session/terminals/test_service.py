@@ -52,7 +52,7 @@ class Desk:
         self.news.set()
 
     async def hears(self, text: str) -> None:
-        """Until it was told that somebody said this."""
+        """Until it was told of these words."""
         while text not in "".join(step.output for step in self.told):
             self.news.clear()
             await self.news.wait()
@@ -222,7 +222,7 @@ def test_an_unknown_terminal_is_an_error(id: object) -> None:
     at_a_desk(story)
 
 
-def test_releasing_ends_what_runs_and_whoever_waits_hears_how(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releasing_ends_what_runs_and_a_waiter_hears_how(alive: Liveness, monkeypatch: pytest.MonkeyPatch) -> None:
     """C-73."""
     monkeypatch.setattr(terminal, "GRACE", 0.05)
 
@@ -271,7 +271,7 @@ def test_what_is_not_allowed_is_not_run_and_that_is_told() -> None:
     assert it.told == [TerminalServed(terminal_id="", command="true", cwd="/", exit=exit)]
 
 
-def test_a_command_that_cannot_be_run_is_said_before_anybody_is_asked() -> None:
+def test_a_command_that_cannot_be_run_is_said_before_the_user_is_asked() -> None:
     async def story(desk: Desk) -> None:
         code, message = await desk.refuses("create", command="no-such-tool")
         assert code == -32002
