@@ -208,6 +208,6 @@ def test_a_message_that_breaks_us_costs_only_itself_and_fails_the_request_it_ans
     (refused, left_out), ear = visit("probe_polite", story)
     assert refused == "this request was not handled because of a bug in acp-launch"
     assert left_out == 'the answer of the MCP server "x" to tools/call was left out, by a bug in acp-launch'
-    said = 'a message of the MCP server "x" is left out: a bug in acp-launch, please report it'
+    said = 'a message of the MCP server "x" was skipped because of a bug in acp-launch; please report it'
     (note,) = ear.heard
     assert re.fullmatch(rf"{said} \(LookupError in mcp\.client:\d+\)", str(note))
