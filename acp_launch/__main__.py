@@ -66,7 +66,7 @@ def _say_forgotten(entries: list[str]) -> None:
     from acp_launch.console.stderr import harmless, say
 
     named = ", ".join(f'"{entry}"' if entry else "an empty entry" for entry in dict.fromkeys(entries))
-    why = "files in the current directory could replace what acp-launch imports"
+    why = "files in the current directory could replace modules of acp-launch"
     say(harmless(f"acp-launch: PYTHONPATH: {named} is ignored: {why}", keep=""))
 
 

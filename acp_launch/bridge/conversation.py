@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from acp_launch.bridge.health import Health
-from acp_launch.bridge.ledger import Asked, Ledger, Numbers, Questions, Queue, Waiting
+from acp_launch.bridge.ledger import Ledger, Numbers, OpenRequest, Questions, Queue, Waiting
 from acp_launch.bridge.messages import Lost
 from acp_launch.process.lifecycle import Change
 from acp_launch.protocol import jsonrpc
@@ -233,7 +233,7 @@ class ConversationState:
         self.was_pinged = False  # we pinged the present process before the agent's first request
         self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
 
-    def forward(self, asked: Asked, line: bytes) -> bytes | None:
+    def forward(self, asked: OpenRequest, line: bytes) -> bytes | None:
         """Take a request for the server; return the line to send now, or None if it must wait or is refused."""
         if self.phase == "open":
             asked.silent_since = self.ports.now()
@@ -243,7 +243,7 @@ class ConversationState:
             self.refuse(asked)
         return None
 
-    def refuse(self, asked: Asked, *, was_sent: bool = False) -> None:
+    def refuse(self, asked: OpenRequest, *, was_sent: bool = False) -> None:
         self.ports.to_agent(self.lost.line(asked.id, asked.method, was_sent=was_sent))
 
     def open(self) -> None:
@@ -260,7 +260,7 @@ class ConversationState:
             self.is_ready = True
             self.ports.ready()
 
-    def pong(self, asked: Asked) -> None:
+    def pong(self, asked: OpenRequest) -> None:
         self.ports.to_agent(jsonrpc.result(asked.id, {}))
 
 

@@ -24,7 +24,7 @@ def _is_pipe(descriptor: int) -> bool:
     return posix.fstat(descriptor).st_mode & 0o170000 in (0o010000, 0o140000)  # S_IFMT: S_IFIFO, S_IFSOCK
 
 
-class Way:
+class Direction:
     """One direction. `held` are bytes read but not yet written; `is_open` while more may come."""
 
     def __init__(self, source: int, sink: int, held: bytes) -> None:
@@ -67,8 +67,8 @@ class Pump:
         """`beginning` is sent to the seat before the agent's bytes."""
         seat.setblocking(False)
         self.seat, self.number = seat, seat.fileno()
-        self.inward = Way(0, self.number, beginning)
-        self.outward = Way(self.number, 1, b"")
+        self.inward = Direction(0, self.number, beginning)
+        self.outward = Direction(self.number, 1, b"")
         self.tells_end = _is_pipe(1)  # poll always reports that a pipe's reader is gone
         self.poll = select.poll()
         self.wanted: tuple[int | None, ...] = ()  # the events polled on stdin, stdout and the seat

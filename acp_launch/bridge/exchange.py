@@ -36,7 +36,7 @@ from acp_launch.bridge.conversation import (
     ServerObserver,
 )
 from acp_launch.bridge.health import Health
-from acp_launch.bridge.ledger import NULL, Asked, Numbers, Waiting, key
+from acp_launch.bridge.ledger import NULL, Numbers, OpenRequest, Waiting, key
 from acp_launch.bridge.messages import TIMED_OUT, Lost, each, with_id, with_roots
 from acp_launch.mcp.message import listing
 from acp_launch.protocol import jsonrpc
@@ -163,17 +163,17 @@ class AgentSide:
             return self._introduces(asked, message, line)
         return self._state.forward(asked, line)
 
-    def _opens(self, asked: Asked, params: Raw, line: bytes) -> None:
+    def _opens(self, asked: OpenRequest, params: Raw, line: bytes) -> None:
         state = self._state
         state.has_asked, state.is_modern = True, messages.is_modern(params)
         if state.is_modern:
             state.opening = Waiting(line, asked, state.ports.now())
 
-    def _asked(self, message: Envelope) -> Asked:
+    def _asked(self, message: Envelope) -> OpenRequest:
         """Copy the parts of a request that are needed later; the line itself is not stored."""
         assert message.id is not UNSET
         method = str(message.method)
-        return Asked(
+        return OpenRequest(
             id=message.id.copy(),
             method=method,
             params=message.params.copy() if method in REMEMBERED else Raw(b""),
@@ -187,7 +187,7 @@ class AgentSide:
         found = jsonrpc.read(_params, params)
         return None if found is None or found.meta.token is UNSET else key(found.meta.token)
 
-    def _introduces(self, asked: Asked, message: Envelope, line: bytes) -> bytes | None:
+    def _introduces(self, asked: OpenRequest, message: Envelope, line: bytes) -> bytes | None:
         """Take the agent's handshake. Without a process it is sent as soon as one has started.
 
         It replaces an older handshake that is being replayed, whose answer is then dropped.
@@ -226,7 +226,7 @@ class ServerSide:
         self._numbers = Numbers()
         self._junk_bytes = 0  # since its last message
         self._has_noise = False
-        self._settled: Asked | None = None  # the request that the message in hand answers
+        self._settled: OpenRequest | None = None  # the request that the message in hand answers
 
     def __call__(self, line: bytes) -> None:
         """Handle one line, without its newline."""
@@ -301,7 +301,7 @@ class ServerSide:
             return self._refused(asked, line)
         return self._done(asked, message, line)
 
-    def _is_wronged(self, opening: Waiting, asked: Asked | None, message: Envelope) -> bool:
+    def _is_wronged(self, opening: Waiting, asked: OpenRequest | None, message: Envelope) -> bool:
         """Tell whether our ping made this process refuse a modern agent; a new process then gets the request first."""
         state = self._state
         if opening.asked is not asked or asked is None or asked.is_cancelled:
@@ -313,7 +313,7 @@ class ServerSide:
         state.ports.wedged(messages.WRONGED)
         return True
 
-    def _done(self, asked: Asked, message: Envelope, line: bytes) -> bytes:
+    def _done(self, asked: OpenRequest, message: Envelope, line: bytes) -> bytes:
         state = self._state
         if asked.method == INITIALIZE or not state.memory.initialize:  # since 2026-07-28 there is no handshake
             state.become_ready()
@@ -327,7 +327,7 @@ class ServerSide:
             state.observer.listed()
         return line
 
-    def _refused(self, asked: Asked, line: bytes) -> bytes:
+    def _refused(self, asked: OpenRequest, line: bytes) -> bytes:
         if asked.method == INITIALIZE:
             self._state.memory.initialize = b""  # not replayed; the agent may try again
         return line
@@ -531,11 +531,11 @@ class Exchange:
                 self._state.ledger.settle(asked.id)
                 self._late(asked)
 
-    def _late(self, asked: Asked) -> None:
+    def _late(self, asked: OpenRequest) -> None:
         said = f'MCP server "{self._state.server}" {self._state.lost.why}, and was not back within {self._start:g} s'
         self._state.ports.to_agent(jsonrpc.error(asked.id, TIMED_OUT, said))
 
-    def _died_with_it(self, asked: Asked, *, for_good: bool) -> None:
+    def _died_with_it(self, asked: OpenRequest, *, for_good: bool) -> None:
         if asked.method == PING:
             self._state.pong(asked)
         elif asked.method == INITIALIZE and not for_good:
@@ -545,7 +545,7 @@ class Exchange:
             self._forget_handshake(asked)
             self._state.refuse(asked, was_sent=asked.method != INITIALIZE)
 
-    def _forget_handshake(self, asked: Asked) -> None:
+    def _forget_handshake(self, asked: OpenRequest) -> None:
         """Do not replay a refused handshake to a later process; the agent may try again."""
         if asked.method == INITIALIZE:
             self._state.memory.initialize = b""
@@ -570,14 +570,14 @@ class Exchange:
             self._restorer.ping()
         return bool(late)
 
-    def _mention(self, asked: Asked, silence: float, limit: float) -> None:
+    def _mention(self, asked: OpenRequest, silence: float, limit: float) -> None:
         """Report a wait for an answer by the rule for every wait."""
         if asked.word <= silence < limit:
             what = f"answer to {asked.method} from the MCP server {self._state.process}"
             self._state.observer.waiting(what, asked.word, limit)
             asked.word = next_word(asked.word)
 
-    def _give_up(self, asked: Asked, limit: float) -> None:
+    def _give_up(self, asked: OpenRequest, limit: float) -> None:
         state = self._state
         state.ledger.settle(asked.id)
         how = f"did not answer {asked.method} within {limit:g} s (timeouts.call)"

@@ -52,7 +52,7 @@ class Numbers:
 FORGOTTEN = 1000  # cancelled requests that are remembered; they need not be answered (MCP "cancellation")
 
 
-class Asked(Struct, kw_only=True):
+class OpenRequest(Struct, kw_only=True):
     """One request of the agent to the server. `silent_since` is on the caller's clock; `token` is its progressToken."""
 
     id: Raw
@@ -68,13 +68,13 @@ class Ledger:
     """The agent's requests by id. A repeated id replaces the older request, as an answer could not tell them apart."""
 
     def __init__(self) -> None:
-        self.open: dict[bytes, Asked] = {}
+        self.open: dict[bytes, OpenRequest] = {}
         self._cancelled: dict[bytes, None] = {}
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: OpenRequest) -> None:
         self.open[key(asked.id)] = asked
 
-    def settle(self, id: Raw) -> Asked | None:
+    def settle(self, id: Raw) -> OpenRequest | None:
         """Remove and return the request that this id answers; None if there is none."""
         number = key(id)
         self._cancelled.pop(number, None)
@@ -97,11 +97,11 @@ class Ledger:
             if asked.token == token:
                 asked.silent_since = now
 
-    def wanted(self) -> list[Asked]:
+    def wanted(self) -> list[OpenRequest]:
         """List the requests that are not cancelled."""
         return [asked for asked in self.open.values() if not asked.is_cancelled]
 
-    def close(self) -> list[Asked]:
+    def close(self) -> list[OpenRequest]:
         """Remove all requests; return those that are not cancelled."""
         left = self.wanted()
         self.open.clear()
@@ -165,7 +165,7 @@ class Waiting(Struct, frozen=True):
     """One message; `asked` is None for a notification."""
 
     line: bytes
-    asked: Asked | None
+    asked: OpenRequest | None
     since: float
 
 
@@ -202,7 +202,7 @@ class Queue:
                 return True
         return False
 
-    def expired(self, before: float) -> list[Asked]:
+    def expired(self, before: float) -> list[OpenRequest]:
         """Remove and return the requests that have waited since `before` or longer."""
         late = [waiting for waiting in self._waiting if waiting.since <= before and waiting.asked is not None]
         for waiting in late:

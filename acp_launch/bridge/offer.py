@@ -16,7 +16,7 @@ from acp_launch.protocol.acp import Capabilities
 from acp_launch.secret.value import Secret
 
 
-class Way(Struct, frozen=True):
+class ShimCommand(Struct, frozen=True):
     """The start of a shim: its interpreter and program, the launch's socket, and the launch's token."""
 
     python: Path
@@ -25,7 +25,9 @@ class Way(Struct, frozen=True):
     token: str
 
 
-def entries(servers: Sequence[ServerPlan], secrets: Mapping[str, Secret], way: Way | None) -> list[dict[str, Any]]:
+def entries(
+    servers: Sequence[ServerPlan], secrets: Mapping[str, Secret], way: ShimCommand | None
+) -> list[dict[str, Any]]:
     """Build the entries. They hold the secrets of unbridged servers, and must go only to the agent (C-48).
 
     `way` is None if no server is bridged.
@@ -44,7 +46,7 @@ def untakeable(servers: Sequence[ServerPlan], able: Capabilities) -> list[Remote
     return [server for server in servers if isinstance(server, RemotePlan) and not takes[server.type]]
 
 
-def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: Way | None) -> dict[str, Any]:
+def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: ShimCommand | None) -> dict[str, Any]:
     if isinstance(server, StdioPlan) and server.bridge:
         assert way is not None, "a bridged server needs a seat"
         return _shim(server, way)
@@ -63,7 +65,7 @@ def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: Way | None) -
     }
 
 
-def _shim(server: StdioPlan, way: Way) -> dict[str, Any]:
+def _shim(server: StdioPlan, way: ShimCommand) -> dict[str, Any]:
     """Build a shim's entry. `-I -S` keeps the agent's environment and directory from affecting imports, and is fast."""
     return {
         "name": server.name,

@@ -20,7 +20,7 @@ from msgspec import Struct
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.exchange import Exchange
 from acp_launch.bridge.messages import lost
-from acp_launch.bridge.seat import Guest
+from acp_launch.bridge.seat import ShimConnection
 from acp_launch.plan.model import StdioPlan
 from acp_launch.process import prepare
 from acp_launch.process.child import Child
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
 
-class Over(Struct, frozen=True):
+class LinkEnd(Struct, frozen=True):
     """The reason why a link ended. `why` is a verb phrase: "has closed its output"."""
 
     why: str
@@ -56,7 +56,7 @@ class Link:
         source: int | Lent,
         sink: int | Lent,
         line: Callable[[bytes], None],
-        over: Callable[[Over], None],
+        over: Callable[[LinkEnd], None],
         room: Callable[[], None],
         burst: Callable[[bool], None],
         broke: Callable[[Exception], None],
@@ -67,8 +67,8 @@ class Link:
         self._framer = LineFramer(limit=max_line)
         self._max_line = max_line
         self._is_closed = self._is_told = self._is_paused = False
-        self._out = Outflow(sink, room, lambda: self._end(Over("does not read any more")))
-        self._in = Inflow(source, self._took, lambda: self._end(Over("has closed its output")))
+        self._out = Outflow(sink, room, lambda: self._end(LinkEnd("does not read any more")))
+        self._in = Inflow(source, self._took, lambda: self._end(LinkEnd("has closed its output")))
 
     @property
     def is_full(self) -> bool:
@@ -140,7 +140,7 @@ class Link:
                 self._handle(line)
         except LineTooLong:
             self._in.close()  # the rest of that line may look like a message
-            self._end(Over(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
+            self._end(LinkEnd(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
 
     def _handle(self, line: bytes) -> None:
         try:
@@ -148,7 +148,7 @@ class Link:
         except Exception as error:
             self._broke(error)
 
-    def _end(self, over: Over) -> None:
+    def _end(self, over: LinkEnd) -> None:
         if not (self._is_told or self._is_closed):
             self._is_told = True
             self._over(over)
@@ -210,7 +210,7 @@ class Relay:
         self.is_claimed = False
         self._observer, self._max_line = observer, max_line
         self._agent: Link | None = None
-        self._guest: Guest | None = None
+        self._shim: ShimConnection | None = None
         self._server: Link | None = None
         self._kept: list[bytes] = []
         self._kept_bytes = 0
@@ -247,30 +247,30 @@ class Relay:
 
     # The agent's side.
 
-    def seat(self, guest: Guest) -> None:
+    def seat(self, shim: ShimConnection) -> None:
         """Connect the agent; the relay owns the descriptors from now on."""
         self.is_claimed = True
-        self._guest = guest
+        self._shim = shim
         hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
-        self._agent = Link(guest.source, guest.sink, *hears, max_line=self._max_line)
+        self._agent = Link(shim.source, shim.sink, *hears, max_line=self._max_line)
         for kept in self._take_kept():
             self._agent.send(kept)
         if self._server is not None and not self._agent.is_full:
             self._server.resume()
-        if guest.lent:
-            self._loop.add_reader(guest.line, self.close)  # readable only at its end, when the shim has ended
+        if shim.lent:
+            self._loop.add_reader(shim.line, self.close)  # readable only at its end, when the shim has ended
 
     def close(self) -> None:
         """Close the agent's connection."""
         if self._agent is not None:
             self._agent.close()
-        if self._guest is not None:
-            if self._guest.lent:
-                self._loop.remove_reader(self._guest.line)
-            self._guest.close()
+        if self._shim is not None:
+            if self._shim.lent:
+                self._loop.remove_reader(self._shim.line)
+            self._shim.close()
         if self._parting is not None:
             self._parting.cancel()
-        self._agent = self._guest = None
+        self._agent = self._shim = None
         self.left.set()
 
     def tick(self) -> None:
@@ -406,7 +406,7 @@ class Relay:
             self.took = change.after
         self._observer.changed(change)
 
-    def _agent_over(self, over: Over) -> None:
+    def _agent_over(self, over: LinkEnd) -> None:
         if over.is_fault:
             self._observer.note(f"the agent's connection to {self.name} is closed: it {over.why}")
         if over.is_fault or not self._owes_answers():
@@ -436,7 +436,7 @@ class Relay:
         if reader is not None and not (writer is not None and writer.is_full):
             reader.resume()
 
-    def _server_over(self, over: Over) -> None:
+    def _server_over(self, over: LinkEnd) -> None:
         """Give the process time to exit by itself after its pipe has ended, so that its exit status can be reported."""
         if over.is_fault:
             self.supervisor.condemn(over.why)

@@ -158,35 +158,35 @@ def _remove(made: Path) -> None:
 LONGEST_GREETING = 4096  # bytes, with its newline
 SHOWN = 80  # characters of a wrong greeting that a message repeats
 
-LET_IN = b"+"
+ACCEPTED = b"+"
 
 _WORD, _VERSION = b"acp-launch", b"2"
 
 
-class Unwelcome(Exception):  # noqa: N818 - not an error of ours
+class GreetingRefused(Exception):  # noqa: N818 - not an error of ours
     """Raised when a connection is refused; its text says why, and holds no token, not even a wrong one."""
 
 
-def welcome(line: bytes, token: str, names: Container[str]) -> str:
+def check_greeting(line: bytes, token: str, names: Container[str]) -> str:
     """Check a greeting, given without its newline, and return the name of the server it asks for.
 
     Raises:
-        Unwelcome: the greeting is wrong, or there is no such server.
+        GreetingRefused: the greeting is wrong, or there is no such server.
     """
     word, _, rest = line.partition(b" ")
     version, _, rest = rest.partition(b" ")
     given, separator, asked = rest.partition(b" ")
     if word != _WORD:
-        raise Unwelcome("its first line is not a shim's greeting")
+        raise GreetingRefused("its first line is not a shim's greeting")
     if version != _VERSION:
-        raise Unwelcome(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
+        raise GreetingRefused(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
     import hmac  # loads OpenSSL, which would delay the agent's start
 
     if not (separator and hmac.compare_digest(given, token.encode())):
-        raise Unwelcome("its token is not the one of this launch")
+        raise GreetingRefused("its token is not the one of this launch")
     name = asked.decode(errors="replace")
     if name not in names:
-        raise Unwelcome(f"it asked for {_shown(asked)}, which is not a server of this launch")
+        raise GreetingRefused(f"it asked for {_shown(asked)}, which is not a server of this launch")
     return name
 
 
@@ -238,7 +238,7 @@ class Seat(Struct, frozen=True):
         return f"Seat({self.path})"
 
 
-class Guest(Struct, eq=False):
+class ShimConnection(Struct, eq=False):
     """An accepted connection of a shim; the receiver must close it.
 
     `line` does not block. The agent's bytes come from `source`, and bytes for the agent go to `sink`. Both are pipes of
@@ -259,7 +259,7 @@ class Guest(Struct, eq=False):
         return self.lent[1] if self.lent else self.line.fileno()
 
     def __repr__(self) -> str:
-        return f"Guest({self.name})"
+        return f"ShimConnection({self.name})"
 
     def close(self) -> None:
         for end in self.lent or ():
@@ -270,7 +270,7 @@ class Guest(Struct, eq=False):
 @asynccontextmanager
 async def seat(
     names: Container[str],
-    seated: Callable[[Guest], None],
+    seated: Callable[[ShimConnection], None],
     refused: Callable[[str], None],
     *,
     uid_of: Callable[[socket.socket], int | None] = peer_uid,
@@ -285,11 +285,13 @@ async def seat(
     """
     with directory() as place, _listening(place / SOCKET) as listener:
         offered = Seat(place / SOCKET, os.urandom(24).hex())
-        door = _Door(listener, lambda line: welcome(line, offered.token, names), seated, refused, uid_of, patience)
+        acceptor = _Acceptor(
+            listener, lambda line: check_greeting(line, offered.token, names), seated, refused, uid_of, patience
+        )
         try:
             yield offered
         finally:
-            door.close()
+            acceptor.close()
 
 
 @contextmanager
@@ -302,14 +304,14 @@ def _listening(path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-class _Door:
+class _Acceptor:
     """Accepts connections, and holds them until they have greeted."""
 
     def __init__(
         self,
         listener: socket.socket,
         check: Callable[[bytes], str],
-        seated: Callable[[Guest], None],
+        seated: Callable[[ShimConnection], None],
         refused: Callable[[str], None],
         uid_of: Callable[[socket.socket], int | None],
         patience: float,
@@ -317,8 +319,8 @@ class _Door:
         self.check, self.seated, self.refused, self.patience = check, seated, refused, patience
         self._listener, self._uid_of = listener, uid_of
         self._loop = asyncio.get_running_loop()
-        self._greeters: dict[_Greeter, None] = {}  # the oldest first
-        self._entering = set[_Greeter]()  # accepted ones that have not passed their pipes yet
+        self._pending: dict[_PendingConnection, None] = {}  # the oldest first
+        self._entering = set[_PendingConnection]()  # accepted ones that have not passed their pipes yet
         self._is_crowded = False
         self._is_open = False
         self._rest: asyncio.TimerHandle | None = None
@@ -328,20 +330,20 @@ class _Door:
         self._shut()
         if self._rest is not None:
             self._rest.cancel()
-        for greeter in (*self._greeters, *self._entering):
-            greeter.dismiss()
-        self._greeters.clear()
+        for pending in (*self._pending, *self._entering):
+            pending.dismiss()
+        self._pending.clear()
         self._entering.clear()
 
-    def let_in(self, greeter: "_Greeter") -> None:
+    def accept(self, pending: "_PendingConnection") -> None:
         """Note that a connection has greeted: it no longer counts as one without a greeting."""
-        self.part(greeter)
-        self._entering.add(greeter)
+        self.part(pending)
+        self._entering.add(pending)
 
-    def part(self, greeter: "_Greeter") -> None:
-        self._entering.discard(greeter)
-        self._greeters.pop(greeter, None)
-        self._is_crowded = self._is_crowded and bool(self._greeters)
+    def part(self, pending: "_PendingConnection") -> None:
+        self._entering.discard(pending)
+        self._pending.pop(pending, None)
+        self._is_crowded = self._is_crowded and bool(self._pending)
 
     def _open(self) -> None:
         if not self._is_open and self._rest is None:
@@ -368,11 +370,11 @@ class _Door:
 
     def _make_room(self) -> None:
         """Close the oldest connection without a greeting if there are too many; report each flood once."""
-        if len(self._greeters) < MOST:
+        if len(self._pending) < MOST:
             return
-        oldest = next(iter(self._greeters))
+        oldest = next(iter(self._pending))
         oldest.dismiss()
-        del self._greeters[oldest]
+        del self._pending[oldest]
         if not self._is_crowded:
             self._is_crowded = True
             self.refused(
@@ -391,23 +393,23 @@ class _Door:
     def _meet(self, connection: socket.socket) -> None:
         uid = self._uid_of(connection)
         if uid in (None, os.geteuid()):  # None is accepted because the directory is private
-            self._greeters[_Greeter(connection, uid, self)] = None
+            self._pending[_PendingConnection(connection, uid, self)] = None
         else:
             connection.close()
             self.refused(f"it came from user {uid}, not from user {os.geteuid()}")
 
 
-class _Greeter:
+class _PendingConnection:
     """A connection that has not sent its greeting, or not passed its pipes yet."""
 
-    def __init__(self, connection: socket.socket, uid: int | None, door: _Door) -> None:
-        self._connection, self._uid, self._door = connection, uid, door
+    def __init__(self, connection: socket.socket, uid: int | None, acceptor: _Acceptor) -> None:
+        self._connection, self._uid, self._acceptor = connection, uid, acceptor
         self._heard = b""
         self._name = ""  # the server's name, once the greeting is accepted
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection, self._read)
-        late = f"it sent no greeting within {door.patience:g} s"
-        self._deadline = self._loop.call_later(door.patience, self._refuse, late)
+        late = f"it sent no greeting within {acceptor.patience:g} s"
+        self._deadline = self._loop.call_later(acceptor.patience, self._refuse, late)
 
     def dismiss(self) -> None:
         self._let_go()
@@ -419,8 +421,8 @@ class _Greeter:
 
     def _refuse(self, why: str) -> None:
         self.dismiss()
-        self._door.part(self)
-        self._door.refused(why)
+        self._acceptor.part(self)
+        self._acceptor.refused(why)
 
     def _read(self) -> None:
         if self._name:
@@ -443,15 +445,15 @@ class _Greeter:
     def _greet(self) -> None:
         line, _, rest = self._heard.partition(b"\n")
         try:
-            name = self._door.check(line)
+            name = self._acceptor.check(line)
             if rest:
-                raise Unwelcome("it did not wait for an answer")
-            self._connection.send(LET_IN)
-        except (Unwelcome, OSError) as why:
+                raise GreetingRefused("it did not wait for an answer")
+            self._connection.send(ACCEPTED)
+        except (GreetingRefused, OSError) as why:
             self._refuse(str(why))
             return
         self._name = name
-        self._door.let_in(self)
+        self._acceptor.accept(self)
 
     def _take(self) -> None:
         """Read how the shim passes the conversation: by its pipes, or byte by byte."""
@@ -464,21 +466,21 @@ class _Greeter:
         lent = [lend(descriptor, reads=not number) for number, descriptor in enumerate(descriptors)]
         match word, lent:
             case (b"+", [Lent() as source, Lent() as sink]):
-                self._seat(Guest(self._name, self._uid, self._connection, (source, sink)))
+                self._seat(ShimConnection(self._name, self._uid, self._connection, (source, sink)))
             case (b"=", []):
-                self._seat(Guest(self._name, self._uid, self._connection))
+                self._seat(ShimConnection(self._name, self._uid, self._connection))
             case _:
                 for end in filter(None, lent):
                     end.close()
                 self._refuse("it passed neither its pipes nor the mark for copying" if word else HUNG_UP)
 
-    def _seat(self, guest: Guest) -> None:
+    def _seat(self, shim: ShimConnection) -> None:
         self._let_go()
-        self._door.part(self)
+        self._acceptor.part(self)
         try:
-            self._door.seated(guest)
+            self._acceptor.seated(shim)
         except BaseException:
-            guest.close()
+            shim.close()
             raise
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from acp_launch.bridge.conversation import ServerObserver
 from acp_launch.bridge.relay import Relay, program
-from acp_launch.bridge.seat import Guest, Seat, seat
+from acp_launch.bridge.seat import Seat, ShimConnection, seat
 from acp_launch.errors import first
 from acp_launch.plan.model import StdioPlan
 from acp_launch.process.child import HASTY
@@ -26,7 +26,7 @@ from acp_launch.secret.value import Secret
 TICK = 1.0  # seconds between two checks of time-outs, unless a server has a shorter `timeouts.call`
 
 
-class Needs(Struct, frozen=True, kw_only=True):
+class ServerNeeds(Struct, frozen=True, kw_only=True):
     """The needs of servers besides their plans. `hurry` is set when they must be killed at once."""
 
     secrets: Mapping[str, Secret]
@@ -39,7 +39,7 @@ class Servers:
     """The servers of a launch, each with its relays. Made by `running` only."""
 
     def __init__(
-        self, plans: Sequence[StdioPlan], needs: Needs, observer: ServerObserver, tasks: asyncio.TaskGroup
+        self, plans: Sequence[StdioPlan], needs: ServerNeeds, observer: ServerObserver, tasks: asyncio.TaskGroup
     ) -> None:
         self._plans = {plan.name: plan for plan in plans}
         self._needs, self._observer, self._tasks = needs, observer, tasks
@@ -52,16 +52,16 @@ class Servers:
         for plan in plans:
             self._ahead(plan)
 
-    def seated(self, guest: Guest) -> None:
+    def seated(self, shim: ShimConnection) -> None:
         """Connect the agent to the server that it has opened."""
         if self._is_stopping:
-            guest.close()
+            shim.close()
             return
-        plan = self._plans[guest.name]
+        plan = self._plans[shim.name]
         relay = self._waiting_for(plan) or self._ahead(plan)
         self._seated[plan.name] = relay
         self._opened.add(plan.name)
-        relay.seat(guest)
+        relay.seat(shim)
 
     def greet(self, plan: StdioPlan, hello: bytes) -> socket.socket:
         """Begin a handshake in place of an agent that has not opened this server; `hello` is its first line.
@@ -72,7 +72,7 @@ class Servers:
         ours, its = socket.socketpair()
         ours.setblocking(False)
         relay = self._waiting_for(plan) or self._ahead(plan)
-        relay.seat(Guest(plan.name, None, ours))
+        relay.seat(ShimConnection(plan.name, None, ours))
         its.sendall(hello)
         return its
 
@@ -191,7 +191,7 @@ class Servers:
         )
 
 
-class Running(Struct, frozen=True):
+class RunningServers(Struct, frozen=True):
     """The running servers, and the socket by which the agent reaches them."""
 
     servers: Servers
@@ -204,7 +204,9 @@ async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
 
 
 @asynccontextmanager
-async def running(plans: Sequence[StdioPlan], needs: Needs, observer: ServerObserver) -> AsyncIterator[Running]:
+async def running(
+    plans: Sequence[StdioPlan], needs: ServerNeeds, observer: ServerObserver
+) -> AsyncIterator[RunningServers]:
     """Run the servers while the block runs; leaving stops them concurrently."""
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -213,7 +215,7 @@ async def running(plans: Sequence[StdioPlan], needs: Needs, observer: ServerObse
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
                 async with seat({plan.name for plan in plans}, servers.seated, refused) as address:
-                    yield Running(servers, address)
+                    yield RunningServers(servers, address)
             finally:
                 for task in beside:
                     task.cancel()

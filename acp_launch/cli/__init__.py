@@ -7,22 +7,23 @@ function bodies, so that `--help` and small verbs load little.
 Entry and parsing:
 - `main`: runs a command line and turns each exception into a message and an exit code.
 - `app`: the typer application with every verb.
-- `quick`: verbs declared once, and the reader that handles plain command lines without typer.
+- `verb`: verbs declared once, and the reader that handles plain command lines without typer.
 - `tab`, `completion`, `complete`: shell completion: the protocol, the candidates, the script.
 - `help`, `manual`: the documentation and its search.
 
 Launching:
-- `run`, `wish`: the verb `run` and its request, options and prompt.
-- `job`, `start`, `session_needs`, `sit`: one run, its processes, the session's needs, the interactive session.
+- `run`, `run_request`: the verb `run` and its request, options and prompt.
+- `job`, `start`: one run, and the processes of a launch.
+- `session_needs`, `interactive_run`: the needs of a session; the interactive session.
 - `planning`: a profile or command line becomes a launch plan; asks for trust.
-- `screen`, `books`: a run's output, and its permission record.
-- `errand`, `probe`: an agent or an MCP server started for one operation.
+- `screen`, `permission_record`: a run's output, and its permission record.
+- `session_agent`, `probe`: an agent or an MCP server started for one operation.
 
 Verbs:
 - `profiles`, `edit`, `init`, `drafting`: `validate`, `plan`, `list`, `show`, `schema`; `profile`; `init`.
-- `interop`, `incoming`, `outgoing`, `adopt`, `shelving`: `import` and `export`.
+- `interop`, `importing`, `exporting`, `import_servers`, `credentials`: `import` and `export`.
 - `secrets`, `secretvalue`, `stores`, `execute`: `secret`, and the store that the user chose.
 - `sessions`, `permission`, `trust`, `logs`, `processes`, `login`: the verbs of these names, `ps` and `reap`.
-- `doctor`, `checkup`: `doctor`.
+- `doctor`, `probes`: `doctor`.
 - `mcp`, `toolarguments`: `mcp`.
 """

@@ -14,10 +14,10 @@ from acp_launch.cli.init import init
 from acp_launch.cli.interop import export, import_
 from acp_launch.cli.login import login, logout
 from acp_launch.cli.logs import logs
-from acp_launch.cli.quick import Option, Verb, parameters
-from acp_launch.cli.quick import Parameter as Asked
 from acp_launch.cli.run import Run
 from acp_launch.cli.trust import trust
+from acp_launch.cli.verb import Option, Verb, parameters
+from acp_launch.cli.verb import Parameter as VerbParameter
 
 app = typer.Typer(
     name="acp-launch",
@@ -57,7 +57,7 @@ def _command(verb: Callable[..., Verb]) -> Callable[..., None]:
     return carry_out
 
 
-def _parameter(asked: Asked, default: Any) -> Parameter:
+def _parameter(asked: VerbParameter, default: Any) -> Parameter:
     note = asked.note
     kind = str if isinstance(note, Option) and note.read else asked.kind
     if default is None or asked.is_many:
@@ -69,7 +69,7 @@ def _parameter(asked: Asked, default: Any) -> Parameter:
     return Parameter(asked.field, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def _value(asked: Asked, given: Any) -> Any:
+def _value(asked: VerbParameter, given: Any) -> Any:
     if asked.is_many:
         return tuple(map(asked.read, given or ()))
     return given

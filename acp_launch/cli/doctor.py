@@ -39,10 +39,10 @@ def doctor(
 ) -> None:
     """Check this machine and a profile: its agent, servers and secrets. Fit for a bug report."""
     from acp_launch.checks.check import exit_code
-    from acp_launch.cli.stores import keep_to_ourselves
+    from acp_launch.cli.stores import protect_secrets
     from acp_launch.console import doctor as screen
 
-    keep_to_ourselves()
+    protect_secrets()
     checkup = Checkup(name, cwd, opens_session=session, is_waved=trust)
     code = checkup.run()
     screen.show(checkup.found, name, exit_code(checkup.found), as_json=as_json, is_cut_short=code > 0)
@@ -199,7 +199,7 @@ class Checkup:
     ) -> None:
         from acp_launch.checks import answers
         from acp_launch.checks.profile import way_out
-        from acp_launch.cli.checkup import Needs, check_up
+        from acp_launch.cli.probes import ProbeNeeds, probe_all
         from acp_launch.secret.lookup import secrets
 
         known = secrets(outcomes)
@@ -213,7 +213,7 @@ class Checkup:
         self._asked = [part for part in parts if part.plan is not None or part.remote is not None]
         able = [part for part in self._asked if part.label not in self._answers]
         _say_starting(able)
-        needs = Needs(
+        needs = ProbeNeeds(
             profile=loaded.found.called,
             settings=settings,
             secrets=known,
@@ -222,7 +222,7 @@ class Checkup:
             continued=record,
             opens_session=self._opens_session,
         )
-        check_up(able, needs)
+        probe_all(able, needs)
 
     def _heard(self, part: "ProfilePart", check: "Check") -> None:
         """Add a result of a part. It replaces the "ok" of a remote server that the agent does not support."""

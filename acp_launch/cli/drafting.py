@@ -1,9 +1,9 @@
 """
 The draft of a new profile, and the files that `init` writes for it.
 
-`decided` makes the draft (agent, name, location, servers) from options, or by asking the user. It writes nothing, so
-leaving in the middle leaves nothing behind. `Beside` then writes the profile, the schema for editors and `.gitignore`,
-all of them or none.
+`make_draft` makes the draft (agent, name, location, servers) from options, or by asking the user. It writes nothing, so
+leaving in the middle leaves nothing behind. `ProfileFiles` then writes the profile, the schema for editors and
+`.gitignore`, all of them or none.
 """
 
 import json
@@ -18,11 +18,11 @@ from pathlib import Path
 import typer
 from msgspec import Struct
 
-from acp_launch.cli.adopt import Adopted, adopted
+from acp_launch.cli.credentials import CredentialStore
 from acp_launch.cli.edit import server
-from acp_launch.cli.incoming import machine
+from acp_launch.cli.import_servers import ImportedServers, import_servers
+from acp_launch.cli.importing import machine
 from acp_launch.cli.planning import here
-from acp_launch.cli.shelving import Shelving
 from acp_launch.console import init
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import warn
@@ -55,7 +55,7 @@ class Options(Struct, frozen=True):
 class Draft(Struct, frozen=True):
     """A new profile before it is written. Without an agent it extends another profile.
 
-    `adopted` are servers imported from the files in `found`.
+    `imported` are servers imported from the files in `found`.
     """
 
     name: str
@@ -64,10 +64,10 @@ class Draft(Struct, frozen=True):
     extends: str = ""
     servers: tuple[NewServer, ...] = ()
     found: tuple[Finding, ...] = ()
-    adopted: Adopted = Adopted(())
+    imported: ImportedServers = ImportedServers(())
 
 
-def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
+def make_draft(options: Options, settings: Settings, credentials: CredentialStore) -> Draft:
     """Make a draft from the options, or ask the user.
 
     Raises:
@@ -84,13 +84,13 @@ def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
         fix = f"name the agent: acp-launch init {options.name or 'NAME'} --agent claude"
         raise UsageError("there is no terminal to ask on", fix=fix)
     try:
-        return _asked(options, settings, shelving)
+        return _asked(options, settings, credentials)
     except (init.Dismissed, KeyboardInterrupt):
         say("\nacp-launch: nothing was written")
         raise typer.Exit(CANCELLED) from None
 
 
-def place(settings: Settings, name: str, *, is_users: bool) -> Found:
+def location(settings: Settings, name: str, *, is_users: bool) -> Found:
     """Return the location of a profile of this name.
 
     Raises:
@@ -103,7 +103,7 @@ def place(settings: Settings, name: str, *, is_users: bool) -> Found:
     return Found(name, file, project, "user" if is_users else "project", user=user)
 
 
-def taken(found: Found) -> Path | None:
+def existing_file(found: Found) -> Path | None:
     """Return an existing file of this name with any of the suffixes; None if there is none."""
     files = (found.file.with_name(found.name + suffix) for suffix in SUFFIXES)
     return next(filter(os.path.lexists, files), None)
@@ -147,10 +147,10 @@ def _given(options: Options) -> Draft:
     return Draft(name, options.is_users, agent, options.extends, options.servers)
 
 
-def _asked(options: Options, settings: Settings, shelving: Shelving) -> Draft:
+def _asked(options: Options, settings: Settings, credentials: CredentialStore) -> Draft:
     known, installed = _known()
     answer = init.agent(known, installed)
-    places = [place(settings, "", is_users=is_users).file.parent for is_users in (False, True)]
+    places = [location(settings, "", is_users=is_users).file.parent for is_users in (False, True)]
     is_users = options.is_users or init.place(*places)
     agent = _agent(answer, is_users=is_users)
     name = _name(options, agent, lambda name: _fault(settings, options, name, is_users=is_users))
@@ -158,7 +158,7 @@ def _asked(options: Options, settings: Settings, shelving: Shelving) -> Draft:
     found = [one for one in survey(machine(), project) if one.servers]
     wanted = init.servers([(shown(one.file), one.servers) for one in found]) if found else []
     chosen = tuple(found[index] for index in wanted)
-    adoption = adopted(chosen, project, shelving) if chosen else Adopted(())
+    adoption = import_servers(chosen, project, credentials) if chosen else ImportedServers(())
     return Draft(name, is_users, agent, "", options.servers, chosen, adoption)
 
 
@@ -173,7 +173,7 @@ def _name(options: Options, agent: KnownAgent, fault: Callable[[str], str]) -> s
 def _fault(settings: Settings, options: Options, name: str, *, is_users: bool) -> str:
     if wrong := name_fault(name):
         return wrong
-    there = None if options.force else taken(place(settings, name, is_users=is_users))
+    there = None if options.force else existing_file(location(settings, name, is_users=is_users))
     return f"{shown(there)} already exists" if there else ""
 
 
@@ -207,7 +207,7 @@ def _program(program: str, *, is_users: bool) -> str:
 OURS = "acp-launch profile"  # the title of the schema
 
 
-class Beside:
+class ProfileFiles:
     """The files in the directory of a new profile. `is_shared` if the directory belongs to a repository."""
 
     def __init__(self, directory: Path, *, is_shared: bool) -> None:

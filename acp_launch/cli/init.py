@@ -13,8 +13,8 @@ from acp_launch.errors import ProblemsError, ProfileError, StateError, UsageErro
 from acp_launch.problem import ours
 
 if TYPE_CHECKING:
+    from acp_launch.cli.credentials import CredentialStore
     from acp_launch.cli.drafting import Draft
-    from acp_launch.cli.shelving import Shelving
     from acp_launch.profile.discover import Found
     from acp_launch.settings.model import Settings
 
@@ -39,17 +39,17 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing profile of that name.")] = False,
 ) -> None:
     """Create a profile. Asks on a terminal, unless --agent or --extends is given."""
-    from acp_launch.cli.drafting import Options, decided, place, servers
-    from acp_launch.cli.shelving import Shelving
+    from acp_launch.cli.credentials import CredentialStore
+    from acp_launch.cli.drafting import Options, location, make_draft, servers
     from acp_launch.settings.load import load
 
     settings = load()
-    shelving = Shelving(settings)
+    credentials = CredentialStore(settings)
     options = Options(name or "", agent or "", extends or "", servers(server or ()), user, force)
-    draft = decided(options, settings, shelving)
-    found = place(settings, draft.name, is_users=draft.is_users)
+    draft = make_draft(options, settings, credentials)
+    found = location(settings, draft.name, is_users=draft.is_users)
     _require(found, draft, settings, force=force)
-    _write(found, draft, shelving)
+    _write(found, draft, credentials)
     _finish(found, draft, settings)
 
 
@@ -59,11 +59,11 @@ def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: boo
     Raises:
         UsageError: a file of this name exists, or the profile to extend does not.
     """
-    from acp_launch.cli.drafting import taken
+    from acp_launch.cli.drafting import existing_file
     from acp_launch.profile.discover import find
     from acp_launch.profile.load import shown
 
-    there = taken(found)
+    there = existing_file(found)
     if there and (not force or there.is_symlink() or there != found.file):
         fix = "choose another name" if force else "choose another name; --force replaces it"
         raise UsageError(f"{shown(there)} already exists", fix=fix)
@@ -74,31 +74,31 @@ def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: boo
         find(draft.extends, start=found.project, settings=settings)
 
 
-def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
+def _write(found: "Found", draft: "Draft", credentials: "CredentialStore") -> None:
     """Write the profile and the files beside it, all or none.
 
     Raises:
         LaunchError: the profile would be wrong, or cannot be written.
     """
-    from acp_launch.cli.adopt import keep
-    from acp_launch.cli.drafting import Beside
+    from acp_launch.cli.drafting import ProfileFiles
+    from acp_launch.cli.import_servers import store_credentials
     from acp_launch.console import problems
     from acp_launch.profile.edit import judged
     from acp_launch.profile.scaffold import beginning, extending
 
-    beside = Beside(found.file.parent, is_shared=not draft.is_users)
-    servers = (*draft.servers, *draft.adopted.servers)
+    new_files = ProfileFiles(found.file.parent, is_shared=not draft.is_users)
+    servers = (*draft.servers, *draft.imported.servers)
     if draft.agent:
-        text = beginning(draft.agent, servers, schema=beside.schema)
+        text = beginning(draft.agent, servers, schema=new_files.schema)
     else:
-        text = extending(draft.extends, servers, schema=beside.schema)
+        text = extending(draft.extends, servers, schema=new_files.schema)
     try:
         judged(found, None, text)
     except ProblemsError as error:
         problems.show(error.problems, as_json=False, outcome="nothing was written")
         raise typer.Exit(ProfileError.exit_code) from None
-    keep(draft.adopted, draft.found, shelving)
-    beside.write(found.file, text)
+    store_credentials(draft.imported, draft.found, credentials)
+    new_files.write(found.file, text)
 
 
 def _finish(found: "Found", draft: "Draft", settings: "Settings") -> None:

@@ -38,7 +38,7 @@ def import_(
     as_json: Json = False,
 ) -> None:
     """Import MCP servers and agents from other tools. Without SOURCE, list those on this machine."""
-    from acp_launch.cli.incoming import Wish, found, list_, take
+    from acp_launch.cli.importing import ImportRequest, find_sources, import_source, list_
 
     if source is None:
         if into is not None:
@@ -47,11 +47,11 @@ def import_(
         return
     tool = _tool(origin) if origin else None
     if into is None:
-        found(source, tool)  # a mistake in the source is reported first, as no profile would mend it
+        find_sources(source, tool)  # a mistake in the source is reported first, as no profile would mend it
         whose = ("--from", origin) if origin else ()
         raise UsageError("no profile is given to import into", fix=ours("import", source, *whose, "--into", "PROFILE"))
-    wish = Wish(tuple(only or ()), as_name or "", dry_run=dry_run, yes=yes, force=force)
-    take(source, into, tool, wish)
+    request = ImportRequest(tuple(only or ()), as_name or "", dry_run=dry_run, yes=yes, force=force)
+    import_source(source, into, tool, request)
 
 
 def export(
@@ -66,9 +66,11 @@ def export(
     ] = False,
 ) -> None:
     """Print or write a profile's servers and agent for another tool. Never prints a secret's value."""
-    from acp_launch.cli.outgoing import Wish, give
+    from acp_launch.cli.exporting import ExportRequest, export_profile
 
-    give(profile, _tool(to), Wish(write or file is not None, file or "", yes=yes, force=force, trust=trust))
+    export_profile(
+        profile, _tool(to), ExportRequest(write or file is not None, file or "", yes=yes, force=force, trust=trust)
+    )
 
 
 def _tool(name: str) -> "Tool":

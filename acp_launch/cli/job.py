@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from acp_launch import leave
-from acp_launch.cli import wish as prompts
+from acp_launch.cli import run_request as prompts
+from acp_launch.cli.run_request import RunContext, RunRequest
 from acp_launch.cli.screen import Screen
 from acp_launch.cli.start import launched
-from acp_launch.cli.wish import RunContext, RunRequest
 from acp_launch.errors import LaunchError, Stopped, UsageError
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.settings.load import load
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
-def carry_out(wish: RunRequest) -> int:
+def carry_out(request: RunRequest) -> int:
     """Carry out the request and return the exit code."""
-    screen = Screen(wish.output)
+    screen = Screen(request.output)
     try:
-        return _carried_out(wish, screen)
+        return _carried_out(request, screen)
     except LaunchError as error:
         screen.failed(error)
         raise
@@ -41,7 +41,7 @@ def carry_out(wish: RunRequest) -> int:
         raise stopped from None
 
 
-def _carried_out(wish: RunRequest, screen: Screen) -> int:
+def _carried_out(request: RunRequest, screen: Screen) -> int:
     from acp_launch.process.guard import start_guards
     from acp_launch.process.prepare import require_descriptors
     from acp_launch.process.spawn import require_platform
@@ -50,31 +50,31 @@ def _carried_out(wish: RunRequest, screen: Screen) -> int:
     require_descriptors()
     start_guards()
     settings = load()
-    profile, words = _profile_and_words(wish)
-    if is_interactive := prompts.is_left_open(words, wish.file) and wish.output == "text":
-        require_nothing_one_shot(wish)
-    plan, secrets = _plan(profile, words, wish, settings, screen)
-    plan = replace(plan, timeouts=replace(plan.timeouts, **wish.limits))
-    text = "" if is_interactive else prompts.read(words, wish.file)
-    _examine(wish.attach)
+    profile, words = _profile_and_words(request)
+    if is_interactive := prompts.is_left_open(words, request.file) and request.output == "text":
+        require_nothing_one_shot(request)
+    plan, secrets = _plan(profile, words, request, settings, screen)
+    plan = replace(plan, timeouts=replace(plan.timeouts, **request.limits))
+    text = "" if is_interactive else prompts.read(words, request.file)
+    _examine(request.attach)
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
-        if wish.latest and (wish.session or wish.new):
+        if request.latest and (request.session or request.new):
             raise UsageError("--continue cannot be combined with --session or --new")
-        registry, name, record = session_of(plan, settings, stack, held, latest=wish.latest, is_new=wish.new)
+        registry, name, record = session_of(plan, settings, stack, held, latest=request.latest, is_new=request.new)
         kept = RunContext(settings, secrets, registry, name, record)
         if is_interactive:
-            from acp_launch.cli.sit import sit
+            from acp_launch.cli.interactive_run import run_interactive
 
-            return sit(wish, plan, kept, held)
-        return _turn(wish, plan, text, screen, kept)
+            return run_interactive(request, plan, kept, held)
+        return _turn(request, plan, text, screen, kept)
 
 
-def require_nothing_one_shot(wish: RunRequest) -> None:
+def require_nothing_one_shot(request: RunRequest) -> None:
     """Raise UsageError for options that make sense only with a prompt."""
-    if wish.timeout is not None:
+    if request.timeout is not None:
         raise UsageError("--timeout needs a prompt", fix=prompts.WAYS)
-    if wish.attach:
+    if request.attach:
         raise UsageError("--attach needs a prompt", fix=f"{prompts.WAYS}; or type @FILE in it")
 
 
@@ -86,25 +86,25 @@ def _examine(files: tuple[Path, ...]) -> None:
             examine(file)
 
 
-def _profile_and_words(wish: RunRequest) -> tuple[str, tuple[str, ...]]:
+def _profile_and_words(request: RunRequest) -> tuple[str, tuple[str, ...]]:
     """Split the words into the profile's name and the prompt; with `--agent` all words belong to the prompt."""
-    if wish.agent is not None:
-        return "", wish.words
-    if not wish.words:
+    if request.agent is not None:
+        return "", request.words
+    if not request.words:
         raise UsageError(
             "no profile is given", fix="acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles"
         )
-    return wish.words[0], wish.words[1:]
+    return request.words[0], request.words[1:]
 
 
-def _plan(profile: str, words: tuple[str, ...], wish: RunRequest, settings: Settings, screen: Screen) -> "Planned":
+def _plan(profile: str, words: tuple[str, ...], request: RunRequest, settings: Settings, screen: Screen) -> "Planned":
     from acp_launch.cli.planning import adhoc_plan, planned, trusted_profile
 
-    if wish.agent is not None:
-        return adhoc_plan(wish.agent, cwd=wish.cwd, session=wish.session)
-    resolved = trusted_profile(profile, settings, cwd=wish.cwd, session=wish.session, trust=wish.trust)
-    if resolved.plan is not None and wish.output != "text":
-        prompts.require(words, wish.file)
+    if request.agent is not None:
+        return adhoc_plan(request.agent, cwd=request.cwd, session=request.session)
+    resolved = trusted_profile(profile, settings, cwd=request.cwd, session=request.session, trust=request.trust)
+    if resolved.plan is not None and request.output != "text":
+        prompts.require(words, request.file)
     return planned(resolved, settings, waiting=screen.waiting)
 
 
@@ -137,7 +137,7 @@ def session_of(
     return registry, name, choice.continued(registry, plan, name, latest=latest)
 
 
-def _turn(wish: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
+def _turn(request: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
     """Start the agent, then import the modules that talk to it, so that both overlap; run the turn."""
     with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
         import asyncio
@@ -148,26 +148,26 @@ def _turn(wish: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: R
 
         keeper = SessionKeeper(kept.registry, plan, kept.record, text)
         prompt = Prompt(
-            request=session_request(wish, plan, kept, keeper),
-            blocks=_blocks(wish, plan, text),
-            timeout=wish.timeout,
+            request=session_request(request, plan, kept, keeper),
+            blocks=_blocks(request, plan, text),
+            timeout=request.timeout,
             over=lambda end: keeper.ended(end.title),
         )
-        with session_needs(wish, plan, kept, guard, screen.person(), screen.observer.note) as needs:
+        with session_needs(request, plan, kept, guard, screen.person(), screen.observer.note) as needs:
             return exit_code(asyncio.run(run_prompt(plan, needs, prompt, spawned, screen.observer)))
 
 
-def _blocks(wish: RunRequest, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
+def _blocks(request: RunRequest, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
     """Return a function that makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
 
     def blocks(able: "Capabilities") -> "list[dict[str, Any]]":
         said: dict[str, Any] = {"type": "text", "text": text}
-        if not wish.attach:
+        if not request.attach:
             return [said]
         from acp_launch.session.attachments import attach
 
         roots = (plan.cwd, *plan.additional_directories)
-        return [said, *(attach(path, able, roots=roots) for path in wish.attach)]
+        return [said, *(attach(path, able, roots=roots) for path in request.attach)]
 
     return blocks
 

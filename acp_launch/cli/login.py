@@ -134,7 +134,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
     """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from contextlib import nullcontext
 
-    from acp_launch.cli.start import spawn_agent, visiting
+    from acp_launch.cli.start import spawn_agent, verb_processes
     from acp_launch.console.ask.terminal import Aloud, Questions, possible
     from acp_launch.console.stream.redacted import Discreet
     from acp_launch.console.stream.text import Notices
@@ -144,10 +144,10 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
     from acp_launch.session.login import StartedLogin, begin, name_of, run_on_terminal
 
     plan, secrets = planned
-    with visiting(settings, plan, "login") as visits:
-        spawned = visits.agent(plan, secrets)
-        aloud = Aloud(visits.log, sys.stderr)
-        needs = visits.needs(secrets, Offers(terminal_login=available()), aloud)  # C-25
+    with verb_processes(settings, plan, "login") as processes:
+        spawned = processes.agent(plan, secrets)
+        aloud = Aloud(processes.log, sys.stderr)
+        needs = processes.needs(secrets, Offers(terminal_login=available()), aloud)  # C-25
         observer = Discreet(Notices())
         person = Questions(observer.pause) if possible() else None
         place = _context(planned, person, aloud, None)
@@ -167,7 +167,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
                 await with_agent(plan, needs, spawn_agent(plan, secrets), observer, initialised, interrupts)
             return agent, begun.method.name
 
-        return visits.run(logged_in)
+        return processes.run(logged_in)
 
 
 def _context(

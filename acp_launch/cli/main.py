@@ -10,7 +10,7 @@ from acp_launch import leave
 from acp_launch.errors import LaunchError, Stopped
 
 if TYPE_CHECKING:
-    from acp_launch.cli.quick import Verb
+    from acp_launch.cli.verb import Verb
 
 SIGPIPE = 141
 LAST_WORDS = 0.5  # seconds for stderr to take the last message after a signal
@@ -71,7 +71,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     progress.begin(_say_reading)
     if arguments and not HELP & set(arguments) and (verb := _verb(arguments[0])):
-        from acp_launch.cli.quick import plain
+        from acp_launch.cli.verb import plain
 
         if asked := plain(verb, arguments[1:]):
             return asked.carry_out()

@@ -14,7 +14,7 @@ from acp_launch.problem import did_you_mean, ours
 
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
-    from acp_launch.cli.probe import Met, Probe
+    from acp_launch.cli.probe import Probe, StartedServer
     from acp_launch.mcp.arguments import Given
     from acp_launch.mcp.client import Limit, Survey, ToolResult
     from acp_launch.mcp.message import Tool
@@ -59,18 +59,18 @@ def inspect(
     verbose: Verbose = False,
 ) -> None:
     """Start a server and show its name, what it offers, what it was given, and its times."""
-    from acp_launch.cli.probe import ServerVisit, probe, with_server
+    from acp_launch.cli.probe import ServerOptions, probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
 
     wanted = probe(profile, name, cwd=cwd, trust=trust)
 
-    async def story(met: "Met") -> None:
-        found = await survey(met.connection, met.server, limit=wanted.server.timeouts.start)
-        await servers.show_survey(found, _facts(wanted, met, found), wanted.plan.agent.env, as_json=as_json)
+    async def story(started: "StartedServer") -> None:
+        found = await survey(started.connection, started.server, limit=wanted.server.timeouts.start)
+        await servers.show_survey(found, _facts(wanted, started, found), wanted.plan.agent.env, as_json=as_json)
 
     telling = servers.Telling(wanted.server.name, verbose=verbose)
-    with_server(ServerVisit(probe=wanted, telling=telling, offers_roots=True), story)
+    with_server(ServerOptions(probe=wanted, telling=telling, offers_roots=True), story)
 
 
 @app.command()
@@ -83,18 +83,18 @@ def tools(
     verbose: Verbose = False,
 ) -> None:
     """List the tools of a server that the profile allows, with their arguments (* is required)."""
-    from acp_launch.cli.probe import ServerVisit, probe, with_server
+    from acp_launch.cli.probe import ServerOptions, probe, with_server
     from acp_launch.console import servers
 
     wanted = probe(profile, name, cwd=cwd, trust=trust)
     policy = _policy(wanted)
 
-    async def story(met: "Met") -> None:
-        found = await _tools(wanted, met)
+    async def story(started: "StartedServer") -> None:
+        found = await _tools(wanted, started)
         seen = [tool for tool in found if policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
-    with_server(ServerVisit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story)
+    with_server(ServerOptions(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story)
 
 
 @app.command()
@@ -116,9 +116,9 @@ def call(
     verbose: Verbose = False,
 ) -> None:
     """Call a tool and print its result."""
-    from acp_launch.cli.probe import ServerVisit, probe, with_server
+    from acp_launch.cli.probe import ServerOptions, probe, with_server
+    from acp_launch.cli.run_request import seconds
     from acp_launch.cli.toolarguments import read
-    from acp_launch.cli.wish import seconds
     from acp_launch.console import servers
 
     patience = None if timeout is None else seconds(timeout)
@@ -127,16 +127,16 @@ def call(
     chosen = _allowed(wanted, tool)
     limit = _limit(wanted, patience)
 
-    async def story(met: "Met") -> bool:
-        result = await _call(wanted, met, chosen, given, limit)
+    async def story(started: "StartedServer") -> bool:
+        result = await _call(wanted, started, chosen, given, limit)
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
-    if with_server(ServerVisit(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story):
+    if with_server(ServerOptions(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story):
         raise typer.Exit(TOOL_FAILED)
 
 
-def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
+def _facts(wanted: "Probe", started: "StartedServer", found: "Survey") -> dict[str, object]:
     """Collect what is known of a server besides its own answers."""
     from acp_launch.mcp.message import listing
 
@@ -144,27 +144,27 @@ def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
     return {
         "profile": wanted.plan.profile,
         "name": wanted.server.name,
-        "after": met.after,
+        "after": started.after,
         "hidden": sum(not policy.allows(tool) for tool in found.tool_names),
         **listing(wanted.roots),
     }
 
 
-async def _tools(wanted: "Probe", met: "Met") -> "list[Tool]":
+async def _tools(wanted: "Probe", started: "StartedServer") -> "list[Tool]":
     from acp_launch.mcp.client import tools
 
-    return await tools(met.connection, met.server, limit=wanted.server.timeouts.start)
+    return await tools(started.connection, started.server, limit=wanted.server.timeouts.start)
 
 
-async def _call(wanted: "Probe", met: "Met", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
+async def _call(wanted: "Probe", started: "StartedServer", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
     """Call a tool, after reading its schema, which decides the types of the arguments."""
     from acp_launch.mcp.arguments import fitted
     from acp_launch.mcp.client import call_tool
 
-    known = {each.name: each for each in await _tools(wanted, met)}
+    known = {each.name: each for each in await _tools(wanted, started)}
     if tool not in known:
         raise _unknown(wanted, tool, list(filter(_policy(wanted).allows, known)))
-    return await call_tool(met.connection, tool, fitted(given, known[tool]), limit)
+    return await call_tool(started.connection, tool, fitted(given, known[tool]), limit)
 
 
 def _unknown(wanted: "Probe", tool: str, known: list[str]) -> UsageError:

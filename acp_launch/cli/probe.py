@@ -16,13 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acp_launch.cli.planning import at_home, here, loaded_profile, planned, require, resolved_from
-from acp_launch.cli.start import visiting
+from acp_launch.cli.start import verb_processes
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, UsageError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.mcp.client import Client, Connection, connect, shake_hands
-from acp_launch.mcp.message import Server
+from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan, Origin, StdioPlan
 from acp_launch.plan.resolve import process, resolve
 from acp_launch.problem import did_you_mean, ours
@@ -52,7 +52,7 @@ class Probe(Struct, frozen=True, kw_only=True):
         return (self.plan.cwd, *self.plan.additional_directories)
 
 
-class ServerVisit(Struct, frozen=True, kw_only=True):
+class ServerOptions(Struct, frozen=True, kw_only=True):
     """The options of an operation with a server. Roots are declared if the profile says so, or with `offers_roots`."""
 
     probe: Probe
@@ -64,15 +64,15 @@ class ServerVisit(Struct, frozen=True, kw_only=True):
         return self.offers_roots or self.probe.server.roots == "session"
 
 
-class Met(Struct, frozen=True):
+class StartedServer(Struct, frozen=True):
     """A server after its handshake, `after` seconds from its start."""
 
     connection: Connection
-    server: Server
+    server: ServerInfo
     after: float
 
 
-Story = Callable[[Met], Awaitable[T]]
+Story = Callable[[StartedServer], Awaitable[T]]
 
 
 def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> Probe:
@@ -95,7 +95,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> P
     return Probe(plan=plan, server=server, secrets=secrets, settings=settings)
 
 
-def with_server(how: ServerVisit, story: "Story[T]") -> T:
+def with_server(how: ServerOptions, story: "Story[T]") -> T:
     """Start the server, return the result of `story`, stop the server. Output of `story` does not wait for the stop.
 
     Raises:
@@ -103,18 +103,18 @@ def with_server(how: ServerVisit, story: "Story[T]") -> T:
         LaunchError: as `mcp.client.Connection.ask`; `Stopped` after a signal.
     """
     probe = how.probe
-    with visiting(probe.settings, probe.plan, "mcp") as visits:
+    with verb_processes(probe.settings, probe.plan, "mcp") as processes:
         try:
-            _, spawned = visits.server(probe.plan, probe.secrets)
+            _, spawned = processes.server(probe.plan, probe.secrets)
         except AgentError as error:
             raise ServerError(
                 f'the MCP server "{probe.server.name}": {error.message}', fix=error.fix, detail=error.detail
             ) from error
-        return visits.run(partial(_visit, how, visits.server_logs, spawned, time.monotonic(), story))
+        return processes.run(partial(_with_process, how, processes.server_logs, spawned, time.monotonic(), story))
 
 
-async def _visit(
-    how: ServerVisit, logs: ServerLogs, spawned: Spawned, begun: float, story: "Story[T]", interrupts: Interrupts
+async def _with_process(
+    how: ServerOptions, logs: ServerLogs, spawned: Spawned, begun: float, story: "Story[T]", interrupts: Interrupts
 ) -> T:
     name = how.probe.server.name
     logs.mark(name, f"starting (pid {spawned.pid})")
@@ -125,7 +125,7 @@ async def _visit(
             limit = how.probe.settings.max_line
             async with connect(name, child, client, how.telling, Notices().waiting, max_line=limit) as connection:
                 server = await shake_hands(connection, limit=how.probe.server.timeouts.start)
-                return await story(Met(connection, server, time.monotonic() - begun))
+                return await story(StartedServer(connection, server, time.monotonic() - begun))
 
         try:
             return await interrupts.watch(met())

@@ -2,14 +2,14 @@
 The verbs about profiles: `validate`, `plan`, `list`, `show` and `schema`.
 
 They start nothing and work on every platform. Their imports stand in function bodies, so that `--help` loads no YAML.
-They are declared without typer (`cli.quick`).
+They are declared without typer (`cli.verb`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from acp_launch.cli.quick import Argument, Option, Verb
+from acp_launch.cli.verb import Argument, Option, Verb
 from acp_launch.errors import MachineError, ProblemsError, ProfileError, UsageError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The verb `run`: runs one prompt, or an interactive session."""
 
-from acp_launch.cli.wish import RunRequest
+from acp_launch.cli.run_request import RunRequest
 
 
 class Run(RunRequest):

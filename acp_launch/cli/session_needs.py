@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from acp_launch.cli.books import Ledger
+from acp_launch.cli.permission_record import PermissionRecord
 from acp_launch.cli.planning import here
 from acp_launch.cli.start import open_env, spawn_agent, stderr_log
 from acp_launch.console.ask.permission import permitting
@@ -30,14 +30,14 @@ from acp_launch.session.store import SessionKeeper
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.cli.wish import RunContext, RunRequest
+    from acp_launch.cli.run_request import RunContext, RunRequest
     from acp_launch.session.elicitation.request import Elicitation
     from acp_launch.session.login import InFront
 
 
 @contextmanager
 def session_needs(
-    wish: "RunRequest",
+    request: "RunRequest",
     plan: LaunchPlan,
     kept: "RunContext",
     guard: Guard,
@@ -51,35 +51,35 @@ def session_needs(
     """
     shelf = AnswerStore(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
-    rules = policy(plan, approve=wish.approve, remembered=load(shelf), home=home)
+    rules = policy(plan, approve=request.approve, remembered=load(shelf), home=home)
     with (
-        stderr_log(kept.settings, plan, echo=wish.verbose) as log_file,
+        stderr_log(kept.settings, plan, echo=request.verbose) as log_file,
         closing(ServerLogs(kept.settings.state / "log", plan.profile)) as server_logs,
-        closing(Ledger(plan, shelf, home, note)) as books,
+        closing(PermissionRecord(plan, shelf, home, note)) as record,
     ):
         offered = offers(plan, has_person=person is not None)
-        gate = Gate(rules, permitting(person, _listing(wish, plan)) if person else None, books)
+        gate = Gate(rules, permitting(person, _listing(request, plan)) if person else None, record)
         aloud = Aloud(log_file, sys.stderr)
         yield SessionNeeds(
             guard=guard,
             secrets=kept.secrets,
             max_line=kept.settings.max_line,
-            log=log_file if wish.verbose else aloud,
+            log=log_file if request.verbose else aloud,
             offers=offered,
             services=ServicePolicy(
                 offers=offered, gate=gate, env=open_env(plan), elicit=_eliciting(person) if person else None
             ),
-            log_in=_logging_in((plan, kept.secrets), person, None if wish.verbose else aloud, in_front),
+            log_in=_logging_in((plan, kept.secrets), person, None if request.verbose else aloud, in_front),
             respawn=lambda: spawn_agent(plan, kept.secrets),
             server_logs=server_logs,
         )
 
 
-def _listing(wish: "RunRequest", plan: LaunchPlan) -> str:
+def _listing(request: "RunRequest", plan: LaunchPlan) -> str:
     """Return the command that lists the remembered answers, as the user can type it here."""
     words = ["acp-launch", "permission", "list"]
-    if wish.agent is None:
-        return shlex.join([*words, wish.words[0]])
+    if request.agent is None:
+        return shlex.join([*words, request.words[0]])
     listing = shlex.join([*words, "--", plan.profile])
     return listing if plan.project == project_of(here()) else f"cd {shlex.quote(str(plan.project))}; {listing}"
 
@@ -105,13 +105,15 @@ def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, 
     return logged_in
 
 
-def session_request(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: SessionKeeper) -> SessionRequest:
+def session_request(
+    request: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: SessionKeeper
+) -> SessionRequest:
     """Build the request for the first session."""
     return SessionRequest(
         name=kept.name,
         continued=kept.record,
-        replay=wish.replay,
-        wishes=wished(plan, wish.sets),
+        replay=request.replay,
+        wishes=wished(plan, request.sets),
         opened=keeper.opened,
     )
 

@@ -120,7 +120,7 @@ def _agent(record: "Record") -> str:
 
 
 def _end(how: Any, record: "Record", *, trust: bool) -> bool:
-    from acp_launch.cli.errand import errand
+    from acp_launch.cli.session_agent import with_session_agent
     from acp_launch.session.opening import end_session
 
     planned = _plan_of(record, trust=trust)
@@ -129,14 +129,14 @@ def _end(how: Any, record: "Record", *, trust: bool) -> bool:
         limit = planned[0].timeouts.session
         return await end_session(connection, how, record.session_id, limit=limit, name=record.name)
 
-    return errand(planned, _settings(), story)
+    return with_session_agent(planned, _settings(), story)
 
 
 def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trust: bool) -> None:
     from pathlib import Path
 
-    from acp_launch.cli.errand import errand
     from acp_launch.cli.planning import agent_plan
+    from acp_launch.cli.session_agent import with_session_agent
     from acp_launch.console import sessions, stdout
     from acp_launch.session.opening import list_sessions
 
@@ -151,7 +151,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
         cwd = None if everything else str(plan.cwd)
         return [found async for found in list_sessions(connection, cwd=cwd, limit=plan.timeouts.session)]
 
-    found = errand(planned, _settings(), story)
+    found = with_session_agent(planned, _settings(), story)
     if as_json:
         stdout.put_json(sessions.agent_json(found))
     elif found:

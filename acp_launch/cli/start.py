@@ -2,7 +2,8 @@
 The processes of a launch: their start, and their end whatever happens to acp-launch.
 
 `launched` is for `run`: it starts the agent before the modules that talk to it are imported, so that both overlap.
-`visiting` is for verbs that start an agent or a server for one operation, `with_agent` for one operation with an agent.
+`verb_processes` is for verbs that start an agent or a server for one operation, `with_agent` for one operation with an
+agent.
 """
 
 import codecs
@@ -79,7 +80,7 @@ def _note(text: str) -> None:
 
 
 @contextmanager
-def housed(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
+def with_workdirs(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
     """Give each server of the plan without a directory an empty one, which is removed when the block is left.
 
     Raises:
@@ -97,9 +98,9 @@ def housed(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
 
 
 @contextmanager
-def housed_alone(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
+def with_workdir(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
     """Do the same for a plan whose `agent` is the process of its only server."""
-    with housed(settings, plan) as given:
+    with with_workdirs(settings, plan) as given:
         (server,) = given.servers
         assert isinstance(server, StdioPlan) and server.cwd is not None
         yield replace(given, agent=replace(given.agent, cwd=server.cwd))
@@ -180,14 +181,14 @@ def launched(settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret]
     """Start the agent of a run before the modules that talk to it are imported; leaving kills what is left."""
     with (
         guard(settings, plan, "run") as watching,
-        housed(settings, plan) as given,
+        with_workdirs(settings, plan) as given,
         agent_process(given, secrets) as spawned,
     ):
         yield Launched(watching, given, spawned)
 
 
-class Visits:
-    """Starts processes for a verb. Made by `visiting`; they are ended with its block."""
+class VerbProcesses:
+    """Starts processes for a verb. Made by `verb_processes`; they are ended with its block."""
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class Visits:
             AgentError: the server cannot be started.
             StateError: its directory cannot be made.
         """
-        given = self._ending.enter_context(housed_alone(self._settings, plan))
+        given = self._ending.enter_context(with_workdir(self._settings, plan))
         return given, self.agent(given, secrets)
 
     def needs(self, secrets: Mapping[str, Secret], offers: "Offers", log: Callable[[bytes], None]) -> "AgentNeeds":
@@ -241,7 +242,7 @@ class Visits:
 
 
 @contextmanager
-def visiting(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Visits]:
+def verb_processes(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[VerbProcesses]:
     """Provide a guard and logs to a verb that starts processes for one operation; leaving ends the processes.
 
     `verb` is the name in `ps`.
@@ -252,7 +253,7 @@ def visiting(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Visits
         closing(ServerLogs(settings.state / "log", plan.profile)) as server_logs,
         ExitStack() as ending,
     ):
-        yield Visits(settings, watching, log, server_logs, ending)
+        yield VerbProcesses(settings, watching, log, server_logs, ending)
 
 
 def with_agent(
@@ -275,7 +276,7 @@ def with_agent(
 
     require_platform()
     plan, secrets = planned
-    with visiting(settings, plan, verb) as visits:
-        spawned = visits.agent(plan, secrets)
-        needs = visits.needs(secrets, offers or Offers(), visits.log)
-        return visits.run(partial(run.with_agent, plan, needs, spawned, Discreet(Notices()), story))
+    with verb_processes(settings, plan, verb) as processes:
+        spawned = processes.agent(plan, secrets)
+        needs = processes.needs(secrets, offers or Offers(), processes.log)
+        return processes.run(partial(run.with_agent, plan, needs, spawned, Discreet(Notices()), story))

@@ -25,7 +25,7 @@ AT_HAND = 120.0  # seconds, if the user is at a terminal and may have to unlock 
 T = TypeVar("T")
 
 
-def keep_to_ourselves() -> None:
+def protect_secrets() -> None:
     """Prepare this process for secrets: redact its output, and hide its memory from other processes."""
     from acp_launch.process.spawn import hide
     from acp_launch.secret.redact import install
@@ -36,7 +36,7 @@ def keep_to_ourselves() -> None:
 
 def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None = None) -> dict[str, Outcome]:
     """Look up all names in one pass; return the outcome of each."""
-    keep_to_ourselves()
+    protect_secrets()
     wanted = tuple(names)
     limit = _patience(settings, len(wanted))
     say_so = waiting or say_waiting
@@ -117,7 +117,7 @@ class Vault:
     """The user's store together with its index. Every method may raise SecretError."""
 
     def __init__(self, settings: Settings) -> None:
-        keep_to_ourselves()
+        protect_secrets()
         self.settings = settings
         self.store = _opened(settings)
         self.index = NameIndex(settings.state, _identity(settings, self.store.label))

@@ -16,7 +16,7 @@ from acp_launch.console.columns import columns
 from acp_launch.console.stderr import DIM, QUOTED, YELLOW, harmless, put, say, share
 from acp_launch.mark import unmarked
 from acp_launch.mcp.client import Survey, ToolResult
-from acp_launch.mcp.message import CLIENT_INFO, Progress, Said, Server, Tool
+from acp_launch.mcp.message import CLIENT_INFO, LogMessage, Progress, ServerInfo, Tool
 from acp_launch.plan.model import INHERITED, Value
 from acp_launch.profile.model import McpServer, StdioServer
 from acp_launch.protocol.written import visible
@@ -49,7 +49,7 @@ class Telling:
             message = f": {harmless(progress.message, keep='')}" if progress.message else ""
             say(f"{self._name}: {progress.done:g}{of}{message}", style=DIM)
 
-    def said(self, said: Said) -> None:
+    def said(self, said: LogMessage) -> None:
         if self._verbose:
             who = f"{self._name}: {said.level or 'log'}" + (f" ({said.logger})" if said.logger else "")
             say(f"{harmless(who, keep='')}: {harmless(said.text)}", style=DIM)
@@ -166,7 +166,7 @@ def _survey_lines(found: Survey, facts: Mapping[str, Any], env: Mapping[str, Val
         yield f"{'' if index else 'instructions':12}  {line}"
 
 
-def _named(server: Server) -> str:
+def _named(server: ServerInfo) -> str:
     title = f" ({server.title})" if server.title and server.title != server.name else ""
     return f"{server.name or '(without a name)'} {server.version}".strip() + title
 

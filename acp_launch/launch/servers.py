@@ -13,7 +13,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from acp_launch.bridge.offer import Way, is_bridged
+from acp_launch.bridge.offer import ShimCommand, is_bridged
 from acp_launch.errors import ServerError, WaitExpired
 from acp_launch.launch.loop import Interrupts
 from acp_launch.plan.model import LaunchPlan, RemotePlan, StdioPlan
@@ -27,9 +27,9 @@ from acp_launch.session.observer import Observer
 from acp_launch.waits import awaited
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.servers import Running
+    from acp_launch.bridge.servers import RunningServers
 
-Asked = tuple[RemotePlan, "asyncio.Task[str]"]
+RemoteCheck = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
 LONGEST = 10.0  # seconds for the check of a remote server; `checks.answers` gives up earlier
 SILENT = 3.0  # seconds after which a live but silent process is accepted, as not every server answers a ping
@@ -40,13 +40,13 @@ class LaunchServers:
 
     def __init__(self, plan: LaunchPlan, observer: Observer, budget: Budget, logs: ServerLogs) -> None:
         self._plan, self._observer, self._budget, self._logs = plan, observer, budget, logs
-        self._asked: Sequence[Asked] = ()
+        self._asked: Sequence[RemoteCheck] = ()
         self.absent: frozenset[str] = frozenset()  # names of optional remote servers that do not answer
-        self._inner: Running | None = None
+        self._inner: RunningServers | None = None
         self._is_open = self._is_told = self._is_stopping = False
         self._news = asyncio.Event()
 
-    def running(self, inner: "Running") -> None:
+    def running(self, inner: "RunningServers") -> None:
         self._inner = inner
 
     def changed(self, change: Change) -> None:
@@ -89,16 +89,16 @@ class LaunchServers:
         await self._observer.drain()
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> ShimCommand | None:
         """How shims reach the launcher; None without bridged servers."""
         if self._inner is None:
             return None
         from acp_launch.bridge import shim
 
         seat = self._inner.seat
-        return Way(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
+        return ShimCommand(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
 
-    def asking(self, asked: "Sequence[Asked]") -> None:
+    def asking(self, asked: "Sequence[RemoteCheck]") -> None:
         """Take the running checks of remote servers."""
         self._asked = asked
 
@@ -233,17 +233,17 @@ async def launch_servers(
         if not ours:
             yield servers
             return
-        from acp_launch.bridge.servers import Needs, running  # takes 15 ms, which a launch without servers saves
+        from acp_launch.bridge.servers import ServerNeeds, running  # takes 15 ms, which a launch without servers saves
 
         directories = (plan.cwd, *plan.additional_directories)
-        needs = Needs(secrets=secrets, directories=directories, max_line=max_line, hurry=interrupts.hurry)
+        needs = ServerNeeds(secrets=secrets, directories=directories, max_line=max_line, hurry=interrupts.hurry)
         async with running(ours, needs, servers) as inner:
             servers.running(inner)
             yield servers
 
 
 @asynccontextmanager
-async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[Asked]]:
+async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[RemoteCheck]]:
     """Check the remote servers while the agent starts."""
     remote = [server for server in plan.servers if isinstance(server, RemotePlan)]
     asked = [(server, asyncio.create_task(_unreached(server))) for server in remote]

@@ -27,7 +27,17 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.mcp import message
-from acp_launch.mcp.message import OURS, RELEASE, Progress, Said, Server, Tool, listing, read_server, read_tools
+from acp_launch.mcp.message import (
+    OURS,
+    RELEASE,
+    LogMessage,
+    Progress,
+    ServerInfo,
+    Tool,
+    listing,
+    read_server,
+    read_tools,
+)
 from acp_launch.process.child import Child
 from acp_launch.protocol import jsonrpc
 from acp_launch.protocol.acp import decoded, mapping, sequence, text
@@ -42,7 +52,7 @@ _HALVES = (b"\\ud", b"\\uD")
 _batch = msgspec.json.Decoder(list[Raw])
 
 
-Event = Answered | Junk | Reply | Progress | Said
+Event = Answered | Junk | Reply | Progress | LogMessage
 
 
 class Client:
@@ -128,7 +138,7 @@ def _news(told: Notified) -> Iterator[Event]:
     if told.method == "notifications/progress":
         yield message.read_progress(told.params)
     elif told.method == "notifications/message":
-        yield message.read_said(told.params)
+        yield message.read_log_message(told.params)
 
 
 # The connection to a server's process. Every wait has a deadline.
@@ -141,7 +151,7 @@ class Listener(Protocol):
     """Shows a server's notifications; must not block."""
 
     def progress(self, progress: Progress) -> None: ...
-    def said(self, said: Said) -> None: ...
+    def said(self, said: LogMessage) -> None: ...
     def note(self, text: str) -> None: ...
 
 
@@ -210,7 +220,7 @@ class Connection:
 
     # Events of the pump.
 
-    def take(self, event: Progress | Said) -> None:
+    def take(self, event: Progress | LogMessage) -> None:
         if isinstance(event, Progress):
             self._progressed = self._clock()
             self._listener.progress(event)
@@ -282,7 +292,7 @@ def silent(name: str, limit: float) -> ServerError:
     )
 
 
-async def shake_hands(connection: Connection, *, limit: float) -> Server:
+async def shake_hands(connection: Connection, *, limit: float) -> ServerInfo:
     """Do the handshake; the server has `limit` seconds for its answer.
 
     Raises:
@@ -376,7 +386,7 @@ async def _page(
     return found, text(mapping(page).get("nextCursor")) or None
 
 
-async def tools(connection: Connection, server: Server, *, limit: float) -> list[Tool]:
+async def tools(connection: Connection, server: ServerInfo, *, limit: float) -> list[Tool]:
     """List the server's tools; empty if it does not offer any."""
     if not server.offers("tools"):
         return []
@@ -479,7 +489,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     `roots_asked` is how often it asked for the roots.
     """
 
-    server: Server
+    server: ServerInfo
     counts: Mapping[str, int]
     timings: Mapping[str, float]
     refused: Mapping[str, str]
@@ -488,7 +498,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     roots_asked: int
 
 
-async def survey(connection: Connection, server: Server, *, limit: float) -> Survey:
+async def survey(connection: Connection, server: ServerInfo, *, limit: float) -> Survey:
     """Read every list that the server offers, then `ping`, with `limit` seconds for each answer.
 
     Raises:

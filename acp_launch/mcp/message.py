@@ -24,7 +24,7 @@ RELEASE = "use a release of it that speaks one of"
 OURS = ", ".join(VERSIONS)
 
 
-class Server(Struct, frozen=True):
+class ServerInfo(Struct, frozen=True):
     """A server's answer to `initialize`. Omitted texts are empty."""
 
     name: str
@@ -63,7 +63,7 @@ class Progress(Struct, frozen=True):
     message: str
 
 
-class Said(Struct, frozen=True):
+class LogMessage(Struct, frozen=True):
     """A log message of the server."""
 
     level: str
@@ -71,7 +71,7 @@ class Said(Struct, frozen=True):
     text: str
 
 
-def read_server(label: str, result: Raw) -> Server:
+def read_server(label: str, result: Raw) -> ServerInfo:
     """Read a server's answer to `initialize`; `label` names the server in messages.
 
     Raises:
@@ -84,7 +84,7 @@ def read_server(label: str, result: Raw) -> Server:
     if version not in VERSIONS:
         raise RemoteProtocolError(f'{label} speaks MCP "{version}", which acp-launch does not', fix=f"{RELEASE} {OURS}")
     about = mapping(answer.get("serverInfo"))
-    return Server(
+    return ServerInfo(
         name=text(about.get("name")),
         title=text(about.get("title")),
         version=text(about.get("version")),
@@ -108,11 +108,11 @@ def read_progress(params: Raw) -> Progress:
     return Progress(done, None if total is None else _number(total), text(said.get("message")))
 
 
-def read_said(params: Raw) -> Said:
+def read_log_message(params: Raw) -> LogMessage:
     """Read a log message; data that is not a string is shown as JSON."""
     said = mapping(decoded(params))
     what = said.get("data")
-    return Said(text(said.get("level")), text(said.get("logger")), what if isinstance(what, str) else _json(what))
+    return LogMessage(text(said.get("level")), text(said.get("logger")), what if isinstance(what, str) else _json(what))
 
 
 def _number(value: object) -> float:

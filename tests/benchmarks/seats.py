@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 
 from acp_launch.bridge import shim
-from acp_launch.bridge.offer import Way, entries
-from acp_launch.bridge.servers import Needs, running
+from acp_launch.bridge.offer import ShimCommand, entries
+from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from tests.bridge.observing import Silent
 
@@ -33,7 +33,7 @@ async def main(count: int) -> None:
         StdioPlan(name=f"echo{number}", command=Path(sys.executable), args=echo, env={}, cwd=HERE)
         for number in range(count)
     ]
-    needs = Needs(
+    needs = ServerNeeds(
         secrets={},
         directories=(HERE,),
         max_line=1 << 26,
@@ -44,7 +44,7 @@ async def main(count: int) -> None:
         up = await asyncio.gather(*(ours.servers.up(plan) for plan in plans))
         assert all(up)
         took = time.perf_counter() - began
-        way = Way(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
         memory = psutil.Process().memory_info().rss / 2**20
         print(json.dumps({"entries": entries(plans, {}, way), "seconds": took, "MiB": memory}), flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)

@@ -128,11 +128,11 @@ def test_an_answer_we_fail_to_handle_is_made_good_and_costs_nothing_beside_it(mo
     assert not talker.exchange.is_waiting
     (note,) = [event for event in talker.events if event.startswith("note")]  # for both: they failed at one place
     place = r"\(BugError in bridge\.exchange:\d+\)"
-    said = "note: a message of the MCP server github is left out: a bug in acp-launch, please report it "
+    said = "note: a message of the MCP server github was skipped because of a bug in acp-launch; please report it "
     assert re.fullmatch(said + place, note)
 
 
-def test_a_request_we_fail_to_handle_is_answered_and_asked_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_we_fail_to_handle_is_answered_and_not_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     talker = Talker(tools=Tools(deny=("x",))).introduced()
     with monkeypatch.context() as patch:
         patch.setattr(ToolPolicy, "refusal", bug)
@@ -194,7 +194,7 @@ def test_a_batch_passes_as_the_line_it_is_and_each_of_it_is_answered() -> None:
     assert talker.agent_heard == [answers]
 
 
-def test_what_nobody_waits_for_is_cut_out_of_a_batch() -> None:
+def test_an_answer_without_a_request_is_cut_out_of_a_batch() -> None:
     talker = Talker().introduced()
     talker.agent(call(1))
     talker.server(b'[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":7,"result":{}}]')
@@ -277,7 +277,8 @@ def test_once_it_is_gone_for_good_everything_is_refused_at_once_with_its_last_wo
     talker.agent(call(1))
     talker.exchange.lost(DEAD, for_good=True)
     talker.agent(call(2), INITIALIZE, tell("notifications/x"))
-    words = 'MCP server "github" failed: exited with status 1; 5 restarts are used up; its last stderr lines: no token / bye'
+    why = "exited with status 1; 5 restarts are used up; its last stderr lines: no token / bye"
+    words = f'MCP server "github" failed: {why}'
     assert [(each["id"], each["error"]["message"]) for each in talker.agent_hears()] == [
         (1, words),
         (2, words),
@@ -654,7 +655,7 @@ def test_changed_roots_are_told_to_a_server_whose_roots_are_ours() -> None:
     assert theirs.server_heard == []
 
 
-def test_a_server_that_asks_before_anybody_introduced_himself_is_told_so() -> None:
+def test_a_server_that_asks_before_the_handshake_gets_an_error() -> None:
     talker = Talker()
     talker.exchange.attached(probe=True)
     talker.server_hears()
@@ -767,7 +768,7 @@ def test_a_person_who_thinks_is_no_silence_of_the_server() -> None:
     assert talker.agent_hears()[0]["error"]["code"] == -32011
 
 
-def test_a_cancelled_call_makes_nobody_busy() -> None:
+def test_a_cancelled_call_does_not_make_a_server_busy() -> None:
     talker = knowing_ping()
     talker.agent(call(1), tell("notifications/cancelled", requestId=1))
     for _ in range(4):
@@ -794,7 +795,7 @@ def test_an_answer_that_is_no_utf8_is_repaired() -> None:
     assert talker.agent_hears() == [answer(1, {"text": "caf\N{REPLACEMENT CHARACTER}"})]
 
 
-def test_what_is_nested_deeply_passes_and_disturbs_nobody() -> None:
+def test_deeply_nested_messages_pass_and_disturb_nothing() -> None:
     deep = b"[" * 1500 + b"]" * 1500
     talker = Talker(call=10).introduced()
     talker.agent(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":' + deep + b"}}")

@@ -3,10 +3,10 @@
 import asyncio
 import os
 
-from acp_launch.bridge.relay import Link, Over
+from acp_launch.bridge.relay import Link, LinkEnd
 
 
-def test_a_line_that_breaks_whoever_takes_it_costs_no_other() -> None:
+def test_a_line_that_breaks_its_receiver_costs_no_other_line() -> None:
     """All in one chunk, as a fast writer's lines come."""
     heard: list[bytes] = []
     broke: list[Exception] = []
@@ -20,7 +20,7 @@ def test_a_line_that_breaks_whoever_takes_it_costs_no_other() -> None:
     async def story() -> None:
         ended = asyncio.Event()
 
-        def over(over: Over) -> None:
+        def over(over: LinkEnd) -> None:
             ended.set()
 
         source, theirs = os.pipe()

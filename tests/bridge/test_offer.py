@@ -6,7 +6,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from acp_launch.bridge.offer import Way, entries, untakeable
+from acp_launch.bridge.offer import ShimCommand, entries, untakeable
 from acp_launch.plan.model import Origin, RemotePlan, StdioPlan, Value
 from acp_launch.protocol.acp import Capabilities
 from acp_launch.protocol.conversation import Conversation
@@ -26,7 +26,7 @@ FILES = StdioPlan(
 )
 BARE = StdioPlan(name="bare", command=Path("/bin/bare"), args=(), env={}, cwd=Path("/w"), bridge=False)
 BRIDGED = replace(FILES, bridge=True)
-WAY = Way(Path("/usr/bin/python3"), Path("/lib/shim.py"), Path("/run/s"), "one-launch-token")
+WAY = ShimCommand(Path("/usr/bin/python3"), Path("/lib/shim.py"), Path("/run/s"), "one-launch-token")
 DOCS = RemotePlan(name="docs", type="http", url=Value(("https://x/mcp",), HERE), headers={"Authorization": TOKEN})
 OLD = RemotePlan(name="old", type="sse", url=Value(("https://x/sse",), HERE), headers={})
 

@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from acp_launch.bridge import seat as module
-from acp_launch.bridge import shim
+from acp_launch.bridge import shim as shim_program
 from acp_launch.bridge.seat import LONGEST_GREETING as LONGEST
-from acp_launch.bridge.seat import MOST, Guest, Seat, Unwelcome, peer_uid, seat, welcome
+from acp_launch.bridge.seat import MOST, GreetingRefused, Seat, ShimConnection, check_greeting, peer_uid, seat
 from acp_launch.errors import LaunchError
 from acp_launch.process.flow import Lent
 
@@ -51,7 +51,7 @@ class Hall:
     """A seat, whom it let in, and what it said of the others."""
 
     def __init__(self) -> None:
-        self.guests: asyncio.Queue[Guest] = asyncio.Queue()
+        self.shims: asyncio.Queue[ShimConnection] = asyncio.Queue()
         self.refusals: asyncio.Queue[str] = asyncio.Queue()
         self.at: Seat
         self._clients = ExitStack()
@@ -81,14 +81,14 @@ class Hall:
         client.setblocking(False)
         self._entering.append(asyncio.create_task(_go_on(client, lent)))
 
-    async def guest(self) -> Guest:
-        guest = await self.guests.get()
-        self._clients.callback(guest.close)
-        return guest
+    async def shim(self) -> ShimConnection:
+        shim = await self.shims.get()
+        self._clients.callback(shim.close)
+        return shim
 
     def close(self) -> None:
-        while not self.guests.empty():
-            self.guests.get_nowait().close()
+        while not self.shims.empty():
+            self.shims.get_nowait().close()
         self._clients.close()
 
 
@@ -104,7 +104,7 @@ async def _go_on(client: socket.socket, lent: tuple[int, ...]) -> None:
 async def hall(**knobs: Any) -> AsyncIterator[Hall]:
     made = Hall()
     try:
-        async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait, **knobs) as made.at:
+        async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait, **knobs) as made.at:
             yield made
     finally:
         made.close()
@@ -139,15 +139,15 @@ def test_who_brings_the_token_and_a_servers_name_is_let_in() -> None:
     async def story() -> None:
         async with hall() as here:
             client = here.enter("files")
-            guest = await here.guest()
-            assert (guest.name, guest.uid, guest.lent) == ("files", os.geteuid(), None)
-            assert guest.source == guest.sink == guest.line.fileno()
+            shim = await here.shim()
+            assert (shim.name, shim.uid, shim.lent) == ("files", os.geteuid(), None)
+            assert shim.source == shim.sink == shim.line.fileno()
             client.send(b"more")
             loop = asyncio.get_running_loop()
-            assert await loop.sock_recv(guest.line, 100) == b"more"
+            assert await loop.sock_recv(shim.line, 100) == b"more"
             with pytest.raises(BlockingIOError):
-                guest.line.recv(1)
-            guest.close()
+                shim.line.recv(1)
+            shim.close()
             assert await ended(client)
 
     run(story)
@@ -163,7 +163,7 @@ def test_a_greeting_that_comes_byte_by_byte_is_a_greeting() -> None:
                 await asyncio.get_running_loop().sock_sendall(client, bytes([byte]))
                 await asyncio.sleep(0)  # the loop's turn in between, not a wait
             here.goes_on(client)
-            assert (await here.guest()).name == "github"
+            assert (await here.shim()).name == "github"
 
     run(story)
 
@@ -173,7 +173,7 @@ def test_the_same_server_can_be_asked_for_again_and_again() -> None:
         async with hall() as here:
             for _ in range(3):
                 here.enter()
-            assert [(await here.guest()).name for _ in range(3)] == ["github"] * 3
+            assert [(await here.shim()).name for _ in range(3)] == ["github"] * 3
 
     run(story)
 
@@ -181,20 +181,20 @@ def test_the_same_server_can_be_asked_for_again_and_again() -> None:
 def test_guests_stay_when_the_door_closes() -> None:
     async def story() -> None:
         made = Hall()
-        async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait) as made.at:
+        async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
             client = made.enter()
-            guest = await made.guest()
+            shim = await made.shim()
         client.send(b"still here")
-        assert guest.line.recv(100) == b"still here"
+        assert shim.line.recv(100) == b"still here"
         made.close()
 
     run(story)
 
 
-def test_a_shim_is_let_in_and_a_stranger_among_shims_disturbs_none() -> None:
+def test_a_shim_is_accepted_and_a_foreign_connection_does_not_disturb_it() -> None:
     async def story() -> None:
         async with hall() as here:
-            argv = [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(here.at.path)]
+            argv = [sys.executable, "-I", "-S", str(Path(shim_program.__file__)), str(here.at.path)]
 
             def start(name: str, token: str) -> "subprocess.Popen[bytes]":
                 return subprocess.Popen(
@@ -206,12 +206,12 @@ def test_a_shim_is_let_in_and_a_stranger_among_shims_disturbs_none() -> None:
                 )
 
             with start("github", here.at.token) as let_in, start("github", "guessed") as kept_out:
-                guest = await here.guest()
+                shim = await here.shim()
                 assert await here.refusals.get() == "its token is not the one of this launch"
                 assert await asyncio.to_thread(kept_out.wait, PATIENCE) == 1
-                assert guest.lent is not None
-                guest.lent[1].write(b"welcome")
-                guest.close()
+                assert shim.lent is not None
+                shim.lent[1].write(b"welcome")
+                shim.close()
                 heard = await asyncio.to_thread(let_in.communicate, timeout=PATIENCE)
                 assert (let_in.returncode, heard) == (0, (b"welcome", b""))
 
@@ -227,25 +227,25 @@ def test_what_it_lends_is_read_and_written_without_changing_what_others_see() ->
             ours, theirs = socket.socketpair()
             here.enter("files", theirs_in, theirs_out)
             here.enter("github", theirs.fileno(), theirs.fileno())
-            guests = {guest.name: guest for guest in [await here.guest(), await here.guest()]}
+            shims = {shim.name: shim for shim in [await here.shim(), await here.shim()]}
             with ours, theirs:
-                for guest, write, read in (
-                    (guests["files"], partial(os.write, ours_in), partial(os.read, ours_out, 100)),
-                    (guests["github"], ours.send, partial(ours.recv, 100)),
+                for shim, write, read in (
+                    (shims["files"], partial(os.write, ours_in), partial(os.read, ours_out, 100)),
+                    (shims["github"], ours.send, partial(ours.recv, 100)),
                 ):
-                    assert isinstance(guest.source, Lent) and isinstance(guest.sink, Lent)
+                    assert isinstance(shim.source, Lent) and isinstance(shim.sink, Lent)
                     with pytest.raises(BlockingIOError):
-                        guest.source.read(100)
+                        shim.source.read(100)
                     write(b"ask\n")
-                    assert guest.source.read(100) == b"ask\n"
-                    guest.sink.write(b"an")
-                    guest.sink.writev([b"swer", b"\n"])
+                    assert shim.source.read(100) == b"ask\n"
+                    shim.sink.write(b"an")
+                    shim.sink.writev([b"swer", b"\n"])
                     assert read() == b"answer\n"
                     with pytest.raises(BlockingIOError):
-                        while guest.sink.write(b"x" * 65536):
+                        while shim.sink.write(b"x" * 65536):
                             pass
                     assert [os.get_blocking(each) for each in (theirs_in, theirs_out, theirs.fileno())] == [True] * 3
-                    guest.close()
+                    shim.close()
             for descriptor in (theirs_in, theirs_out, ours_in, ours_out):
                 os.close(descriptor)
 
@@ -265,12 +265,12 @@ def test_without_proc_what_it_lends_blocks_again_when_it_is_given_back(monkeypat
         async with hall() as here:
             (theirs, ours), (_, other) = pairs = os.pipe(), os.pipe()
             here.enter("files", theirs, other)
-            guest = await here.guest()
+            shim = await here.shim()
             assert not os.get_blocking(theirs)
-            assert isinstance(guest.source, Lent)
+            assert isinstance(shim.source, Lent)
             os.write(ours, b"ask\n")
-            assert guest.source.read(100) == b"ask\n"
-            guest.close()
+            assert shim.source.read(100) == b"ask\n"
+            shim.close()
             assert os.get_blocking(theirs)
             for descriptor in (*pairs[0], *pairs[1]):
                 os.close(descriptor)
@@ -330,17 +330,17 @@ def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: s
             assert await here.refusals.get() == why
             assert await ended(client)
             here.enter()
-            assert (await here.guest()).name == "github"
+            assert (await here.shim()).name == "github"
             assert here.refusals.empty()
 
     run(story)
 
 
 def test_bytes_that_are_no_text_are_refused_like_any_other() -> None:
-    with pytest.raises(Unwelcome, match=r"^its token is not the one of this launch$"):
-        welcome(b"acp-launch 2 \xff\x00 github", "t0ken", NAMES)
-    with pytest.raises(Unwelcome, match=r"^it asked for '\\ufffd', which is not a server of this launch$"):
-        welcome(b"acp-launch 2 t0ken \xff", "t0ken", NAMES)
+    with pytest.raises(GreetingRefused, match=r"^its token is not the one of this launch$"):
+        check_greeting(b"acp-launch 2 \xff\x00 github", "t0ken", NAMES)
+    with pytest.raises(GreetingRefused, match=r"^it asked for '\\ufffd', which is not a server of this launch$"):
+        check_greeting(b"acp-launch 2 t0ken \xff", "t0ken", NAMES)
 
 
 def test_who_hangs_up_first_is_noted() -> None:
@@ -354,12 +354,12 @@ def test_who_hangs_up_first_is_noted() -> None:
     run(story)
 
 
-def test_who_says_nothing_is_refused_in_the_end_and_keeps_nobody_waiting() -> None:
+def test_a_silent_connection_is_refused_in_the_end_and_does_not_delay_others() -> None:
     async def story() -> None:
         async with hall(patience=BRIEF) as here:
             silent, stammering = here.connect(), here.say(here.greeting()[:-1])
             here.enter()
-            assert (await here.guest()).name == "github"
+            assert (await here.shim()).name == "github"
             why = "it sent no greeting within 0.05 s"
             assert [await here.refusals.get(), await here.refusals.get()] == [why, why]
             assert await ended(silent) and await ended(stammering)
@@ -392,7 +392,7 @@ def test_where_the_kernel_does_not_say_who_it_is_the_token_decides() -> None:
     async def story() -> None:
         async with hall(uid_of=lambda _: None) as here:
             here.enter()
-            assert (await here.guest()).uid is None
+            assert (await here.shim()).uid is None
 
     run(story)
 
@@ -406,7 +406,7 @@ def test_two_hundred_shims_at_once_are_all_let_in() -> None:
             for _ in range(200):
                 here.enter()
             for _ in range(200):
-                await here.guest()
+                await here.shim()
             assert here.refusals.empty()
 
     run(story)
@@ -422,7 +422,7 @@ def test_however_many_say_nothing_a_shim_gets_in_at_once_and_64_places_are_taken
         async with hall(patience=10 * PATIENCE, uid_of=uid_of) as here:
             silent = [here.connect() for _ in range(200)]
             here.enter()
-            assert (await here.guest()).name == "github"
+            assert (await here.shim()).name == "github"
             closed = [client for client in silent if is_closed(client)]
             assert closed == silent[: 200 + 1 - MOST]  # with the shim
             assert len(set(descriptors)) <= MOST + 1
@@ -471,7 +471,7 @@ def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pyt
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             client.sendall(here.greeting())
             here.goes_on(client)
-            assert (await here.guest()).name == "github"
+            assert (await here.shim()).name == "github"
 
     run(story)
 
@@ -482,10 +482,10 @@ def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pyt
 def test_leaving_closes_the_door_and_who_has_not_greeted_yet() -> None:
     async def story() -> None:
         made = Hall()
-        async with seat(NAMES, made.guests.put_nowait, made.refusals.put_nowait) as made.at:
+        async with seat(NAMES, made.shims.put_nowait, made.refusals.put_nowait) as made.at:
             waiting = [made.connect() for _ in range(3)]
             made.enter()
-            await made.guest()  # so the others have been met
+            await made.shim()  # so the others have been met
         assert [await ended(client) for client in waiting] == [True] * 3
         assert made.refusals.empty()
         made.close()
@@ -503,7 +503,7 @@ def test_a_launch_that_fails_leaves_nothing(a_place_of_its_own: Path) -> None:
     run(story)
 
 
-def test_a_directory_that_somebody_took_away_is_no_trouble() -> None:
+def test_a_directory_that_was_removed_is_not_an_error() -> None:
     async def story() -> None:
         async with hall() as here:
             here.at.path.unlink()
@@ -512,14 +512,14 @@ def test_a_directory_that_somebody_took_away_is_no_trouble() -> None:
     run(story)
 
 
-def test_a_guest_nobody_can_take_is_closed() -> None:
+def test_a_shim_that_cannot_be_taken_is_closed() -> None:
     """Our own bug, and the loop is told of it; the connection is not left open."""
 
     async def story() -> None:
         told = asyncio.Event()
         asyncio.get_running_loop().set_exception_handler(lambda *_: told.set())
 
-        def seated(guest: Guest) -> None:
+        def seated(shim: ShimConnection) -> None:
             raise AssertionError("a bug")
 
         made = Hall()
@@ -540,7 +540,7 @@ def test_tokens_are_long_and_no_two_are_alike_and_none_is_shown() -> None:
             assert here.at.path != there.at.path
             assert repr(here.at) == f"Seat({here.at.path})"
             here.enter()
-            assert repr(await here.guest()) == "Guest(github)"
+            assert repr(await here.shim()) == "ShimConnection(github)"
 
     run(story)
 
@@ -560,15 +560,15 @@ def modes(path: Path) -> tuple[int, int]:
 
 
 def seated() -> AbstractAsyncContextManager[Seat]:
-    return seat(NAMES, Guest.close, lambda _: None)
+    return seat(NAMES, ShimConnection.close, lambda _: None)
 
 
-def test_whatever_the_umask_nobody_else_comes_in_and_we_do(umask: None) -> None:
+def test_whatever_the_umask_only_our_user_can_connect(umask: None) -> None:
     async def story() -> None:
         async with hall() as here:
             assert modes(here.at.path) == (0o700, 0o600)
             here.enter()
-            await here.guest()
+            await here.shim()
 
     run(story)
 
@@ -627,7 +627,7 @@ def test_one_that_is_not_private_is_not_used(
     run(story)
 
 
-def test_one_that_belongs_to_somebody_else_is_not_used(
+def test_a_directory_of_another_user_is_not_used(
     runtime: Path, a_place_of_its_own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     me = os.geteuid()
@@ -655,7 +655,7 @@ def test_where_temporary_files_have_long_names_it_goes_to_tmp(tmp_path: Path, mo
         async with hall() as here:
             assert here.at.path.parent.parent == Path("/tmp")
             here.enter()
-            await here.guest()
+            await here.shim()
 
     run(story)
 

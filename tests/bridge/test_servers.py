@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from acp_launch.bridge.relay import own_time
-from acp_launch.bridge.seat import Guest
-from acp_launch.bridge.servers import Needs, Servers, running
+from acp_launch.bridge.seat import ShimConnection
+from acp_launch.bridge.servers import ServerNeeds, Servers, running
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
 from tests.bridge.observing import Silent
@@ -52,7 +52,7 @@ class Told(list[Change], Silent):
 async def served(*plans: StdioPlan) -> AsyncIterator[tuple[Servers, Told]]:
     """All are up; what they tell."""
     told = Told()
-    needs = Needs(
+    needs = ServerNeeds(
         secrets={},
         directories=(),
         max_line=1 << 20,
@@ -107,7 +107,7 @@ def test_once_they_are_being_stopped_none_is_restarted() -> None:
     asyncio.run(use())
 
 
-def test_a_server_nobody_has_cannot_be_restarted() -> None:
+def test_an_unknown_server_cannot_be_restarted() -> None:
     async def use() -> None:
         async with served(plan("only")) as (servers, told):
             with pytest.raises(KeyError, match=r"^'onyl'$"):
@@ -125,7 +125,7 @@ def visit(servers: Servers, name: str) -> socket.socket:
     ours, its = socket.socketpair()
     ours.setblocking(False)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
-    servers.seated(Guest(name, None, ours))
+    servers.seated(ShimConnection(name, None, ours))
     its.sendall(json.dumps(hello).encode() + b"\n")
     return its
 

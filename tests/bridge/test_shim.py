@@ -408,7 +408,7 @@ def test_without_a_socket_it_says_so(bench: Bench) -> None:
     assert ending(bench.start("/" + 200 * "x", "github")) == (1, REFUSED)
 
 
-def test_a_socket_that_nobody_listens_to_any_more_is_said(bench: Bench) -> None:
+def test_a_socket_without_a_listener_is_reported(bench: Bench) -> None:
     bench.listener.close()
     assert ending(bench.start()) == (1, REFUSED)
 
@@ -451,7 +451,7 @@ def test_one_that_finds_the_door_crowded_waits_for_its_turn(tmp_path: Path) -> N
         bench.close()
 
 
-def test_one_whose_stderr_nobody_reads_still_ends(bench: Bench) -> None:
+def test_a_shim_whose_stderr_is_not_read_still_ends(bench: Bench) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     argv = [sys.executable, "-I", "-S", SHIM, "/nowhere", "github"]

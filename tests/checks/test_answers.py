@@ -9,7 +9,7 @@ from acp_launch.checks import answers
 from acp_launch.checks.profile import ProfilePart
 from acp_launch.errors import AgentError, AuthRequired, ServerError, WaitExpired
 from acp_launch.mcp.client import Survey
-from acp_launch.mcp.message import Server
+from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import StdioPlan
 from acp_launch.protocol.acp import read_negotiated
 
@@ -20,7 +20,7 @@ OPTIONAL = ProfilePart(server="s", stdio=STDIO, is_required=False)
 
 
 def survey(**members: object) -> Survey:
-    server = Server(
+    server = ServerInfo(
         name="srv", title="", version="2", protocol_version="2025-11-25", capabilities={"tools": {}}, instructions=""
     )
     said = {"counts": {"tools/list": 1}, "timings": {"tools/list": 0.01}, "refused": {}, "tool_names": ("only",)}

@@ -190,7 +190,7 @@ def test_sessions_are_those_of_this_project(project: Launcher) -> None:
     assert names(asked(project, "run", "p", "-s", "")) == ["fix-42"]
 
 
-def test_a_session_somebody_is_writing_is_seen_and_nothing_is_written(project: Launcher) -> None:
+def test_a_session_that_is_being_written_is_seen_and_nothing_is_written(project: Launcher) -> None:
     """SQLite keeps the latest in a log beside the store, and its index in shared memory, while somebody has it open."""
     state = Path(project.env["ACP_LAUNCH_STATE_DIR"])
     with open_registry(state) as registry:
@@ -298,7 +298,7 @@ def test_what_a_profile_says_of_itself_drives_no_terminal(project: Launcher) -> 
     assert line == "p:a[31m b c" + "x" * 90 + "…"
 
 
-def test_a_pipe_and_a_directory_among_the_profiles_hold_nobody_up(project: Launcher) -> None:
+def test_a_pipe_and_a_directory_among_the_profiles_do_not_block(project: Launcher) -> None:
     holder = project.project / ".acp-launch"
     os.mkfifo(holder / "pipe.yaml")
     (holder / "directory.yaml").mkdir()
@@ -306,7 +306,7 @@ def test_a_pipe_and_a_directory_among_the_profiles_hold_nobody_up(project: Launc
     assert asked(project, "mcp", "tools", "./.acp-launch/pipe.yaml", "") == ["nothing"]
 
 
-def test_no_more_is_offered_than_anybody_reads(project: Launcher) -> None:
+def test_the_number_of_candidates_is_limited(project: Launcher) -> None:
     for number in range(600):
         (project.project / ".acp-launch" / f"n{number}.yaml").touch()
     assert len(names(asked(project, "run", ""))) == 500

@@ -149,7 +149,7 @@ def listening() -> Iterator[str]:
         yield str(server.getsockname()[1])
 
 
-def test_a_remote_server_that_nobody_is_at_is_a_problem(launch: Launcher) -> None:
+def test_a_remote_server_that_does_not_answer_is_a_problem(launch: Launcher) -> None:
     with listening() as port:
         pass
     url = f"http://127.0.0.1:{port}/mcp"
@@ -578,7 +578,7 @@ def test_a_turn_that_is_over_before_a_server_has_started_waits_for_its_first_wor
 # Secrets
 
 
-def test_a_secret_nobody_has_keeps_only_those_from_starting_that_need_it(launch: Launcher) -> None:
+def test_a_missing_secret_stops_only_the_parts_that_need_it(launch: Launcher) -> None:
     own(launch, agent("polite"), mcp_servers={"files": server("probe_polite", env={"TOKEN": "${secret:github}"})})
     found = examined(launch, 3)
     assert found["secret github"]["standing"] == "problem"
@@ -637,7 +637,7 @@ def test_a_command_that_keeps_secrets_is_looked_for_and_not_run(launch: Launcher
 # What strangers say
 
 
-def test_what_strangers_call_themselves_cannot_drive_a_terminal_or_give_a_secret_away(launch: Launcher) -> None:
+def test_names_of_agents_and_servers_cannot_drive_a_terminal_or_show_a_secret(launch: Launcher) -> None:
     name = "\\u001b[2J\\u202ename\\nok       fake"
     file = launch.project / "agent.py"
     file.write_text(

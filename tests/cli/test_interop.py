@@ -189,7 +189,7 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"])
-def test_whoever_does_not_agree_keeps_the_file_as_it_is(project: Launcher, answer: str) -> None:
+def test_the_file_stays_as_it_is_unless_the_user_agrees(project: Launcher, answer: str) -> None:
     declared(project, TEN)
     before = profile(project).read_bytes()
     with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
@@ -297,7 +297,7 @@ def test_what_cannot_be_translated_is_kept_as_a_comment(project: Launcher) -> No
     ) in profile(project).read_text()
 
 
-def test_nothing_in_a_strangers_file_drives_the_terminal(project: Launcher) -> None:
+def test_nothing_in_an_imported_file_drives_the_terminal(project: Launcher) -> None:
     declared(project, {"a\x1b]0;x\x07\u202e": {"command": "\x1b[2Jx", "b\x1b[31m": 1}})
     done = taken(project, "--yes")
     assert done.code == 0
@@ -435,7 +435,7 @@ def test_an_entry_is_printed_with_the_tools_own_reference_to_the_secret(project:
         "servers": {"gh": {"type": "stdio", "command": "npx", "args": [], "env": {"GITHUB_TOKEN": "${input:gh}"}}},
         "inputs": [{"id": "gh", "type": "promptString", "description": "the secret gh", "password": True}],
     }
-    assert done.err == "acp-launch: VS Code asks for gh (secret "gh") and stores it\n"
+    assert done.err == 'acp-launch: VS Code asks for gh (secret "gh") and stores it\n'
 
 
 @pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor", "codex"])
@@ -467,7 +467,7 @@ def test_an_entry_is_written_beside_those_of_others_whose_credentials_are_not_sh
     assert again.err.startswith("acp-launch: .mcp.json already has all of it; nothing was changed\n")
 
 
-def test_an_entry_of_somebody_elses_is_replaced_by_force_only(project: Launcher) -> None:
+def test_an_entry_of_another_program_is_replaced_by_force_only(project: Launcher) -> None:
     with_servers(project)
     file = declared(project, {"gh": {"command": "theirs"}})
     before = file.read_text()
@@ -498,7 +498,7 @@ def test_a_tools_file_that_leads_out_of_the_project_is_not_written_to(project: L
     assert (done.code, outside.read_text()) == (2, "{}")
 
 
-def test_a_tool_nobody_knows_is_told_which_there_are(project: Launcher) -> None:
+def test_an_unknown_tool_is_answered_with_the_list_of_tools(project: Launcher) -> None:
     done = project("export", "p", "--to", "emacs")
     assert done.code == 2
     assert done.err == (

@@ -397,7 +397,7 @@ def test_servers_outlive_the_agent_that_is_started_again_after_a_login(account: 
     assert terminal.text.rstrip().endswith("You said: hi")
 
 
-def test_a_run_with_nobody_to_ask_names_the_command_that_logs_in(account: Account) -> None:
+def test_a_run_without_a_user_names_the_command_that_logs_in(account: Account) -> None:
     """C-30."""
     account.offers("agent")
     done = account.launch("run", "p", "hi")

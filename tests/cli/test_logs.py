@@ -160,7 +160,7 @@ def test_without_any_log_it_says_where_they_would_be(launch: Launcher, logs: Log
     assert launch("logs", "p", "x").err == f'acp-launch: no logs of "p" yet; they are kept in {logs.directory}\n'
 
 
-def test_a_profile_nobody_knows_is_an_error(launch: Launcher, logs: Logs) -> None:
+def test_an_unknown_profile_is_an_error(launch: Launcher, logs: Logs) -> None:
     done = launch("logs", "dema")
     assert (done.code, done.out) == (2, b"")
     assert done.err == (
@@ -175,7 +175,7 @@ def test_a_profile_nobody_knows_is_an_error(launch: Launcher, logs: Logs) -> Non
     )
 
 
-def test_a_server_nobody_knows_is_an_error_and_one_that_is_silent_is_not(launch: Launcher, logs: Logs) -> None:
+def test_an_unknown_server_is_an_error_and_a_silent_one_is_not(launch: Launcher, logs: Logs) -> None:
     logs.server("github", "x\n", OLD)
     logs.server("docs", "x\n", NEW)
     done = launch("logs", "p", "gitub")
@@ -215,7 +215,7 @@ def test_more_lines_than_a_computer_counts_are_all_lines(launch: Launcher, logs:
     assert (done.code, done.out) == (0, b"1\n2\n")
 
 
-def test_what_somebody_else_has_put_there_is_not_looked_at(launch: Launcher, logs: Logs, tmp_path: Path) -> None:
+def test_files_of_other_users_are_ignored(launch: Launcher, logs: Logs, tmp_path: Path) -> None:
     logs.agent("1\n")
     (logs.directory / "99999999T999999.000Z-1+p+x.log").write_text("no such day\n")
     (logs.directory / "notes.log").write_text("no log\n")
@@ -294,7 +294,7 @@ def test_ctrl_c_ends_what_is_shown_at_the_end_of_a_line(launch: Launcher, logs: 
 
 
 @pytest.mark.parametrize("buffering", ["", "1"])
-def test_ctrl_c_twice_ends_it_where_nobody_reads(launch: Launcher, logs: Logs, buffering: str) -> None:
+def test_ctrl_c_twice_ends_it_without_a_reader(launch: Launcher, logs: Logs, buffering: str) -> None:
     logs.server("x", ("y" * 99 + "\n") * 20_000)
     with launch.start("logs", "-f", PYTHONUNBUFFERED=buffering) as running:
         running.gets_stuck()

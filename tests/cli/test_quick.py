@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from acp_launch.cli.app import app
 from acp_launch.cli.main import HELP
 from acp_launch.cli.profiles import VERBS, List, Plan, Schema, Show, Validate
-from acp_launch.cli.quick import Option, Verb, parameters, plain
 from acp_launch.cli.run import Run
-from acp_launch.cli.wish import WAITS, seconds
+from acp_launch.cli.run_request import WAITS, seconds
+from acp_launch.cli.verb import Option, Verb, parameters, plain
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError
 from acp_launch.profile.model import Timeouts

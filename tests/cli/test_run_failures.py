@@ -234,7 +234,7 @@ def test_a_command_is_named_without_the_secrets_in_it(launch: Launcher) -> None:
     assert f"    command: {shutil.which('sh')} -c 'exit 3' --api-key ***\n" in done.err
 
 
-def test_whoever_visits_an_agent_that_dies_is_told_its_command(launch: Launcher) -> None:
+def test_every_verb_names_the_command_of_an_agent_that_dies(launch: Launcher) -> None:
     for verb, moment in (
         (["doctor", "p", "--session"], "new"),
         (["doctor", "p"], "initialize"),

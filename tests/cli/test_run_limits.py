@@ -53,7 +53,7 @@ def test_many_required_servers_take_more(launch: Launcher) -> None:
     )
 
 
-def test_a_soft_limit_is_raised_and_stops_nobody(launch: Launcher) -> None:
+def test_a_soft_limit_is_raised_and_does_not_stop_a_run(launch: Launcher) -> None:
     launch.profile("polite")
     assert ends(launch, "run", "p", "hi", prefix=limited("-Sn 12"))[0] == 0
 

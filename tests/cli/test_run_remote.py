@@ -33,7 +33,7 @@ def test_a_server_that_answers_is_the_agents(launch: Launcher) -> None:
 
 
 @pytest.mark.parametrize("type", ["http", "sse"])
-def test_a_required_server_that_nobody_answers_for_ends_the_run(launch: Launcher, dead: str, type: str) -> None:
+def test_a_required_server_that_does_not_answer_ends_the_run(launch: Launcher, dead: str, type: str) -> None:
     web(launch, dead, type=type)
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (8, b"")

@@ -252,7 +252,7 @@ def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
         leaves(terminal)
 
 
-def test_a_call_that_nobody_was_asked_about_is_marked(tmp_path: Path) -> None:
+def test_a_call_allowed_without_a_question_is_marked(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "unasked")
         assert finishes(terminal, "unasked") == [
@@ -507,7 +507,7 @@ def much(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_flood_is_kept_up_with_while_somebody_types(tmp_path: Path, much: None) -> None:
+def test_a_flood_is_kept_up_with_while_the_user_types(tmp_path: Path, much: None) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "flood 100000")
         terminal.until("working ·")

@@ -249,7 +249,8 @@ def test_http_and_sse_servers_an_agent_cannot_take_are_named(launch: Launcher) -
     done = launch("run", "p", "hi")
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":", done.err) == (
-        '.acp-launch/p.yaml: mcp_servers.docs.url: test-agent does not support http MCP servers, so it cannot use "docs"'
+        ".acp-launch/p.yaml: mcp_servers.docs.url: test-agent does not support http MCP servers,"
+        ' so it cannot use "docs"'
         " (mcpCapabilities.http is not advertised)\n"
         "    fix: remove the server from the profile, or use an agent that supports it\n"
         '.acp-launch/p.yaml: mcp_servers.old.url: test-agent does not support sse MCP servers, so it cannot use "old"'

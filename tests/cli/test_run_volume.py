@@ -149,7 +149,7 @@ def read_slowly(running: Running) -> list[Any]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_an_agent_is_not_read_while_nobody_reads_us(launch: Launcher) -> None:
+def test_an_agent_is_not_read_while_our_output_is_not_read(launch: Launcher) -> None:
     launch.profile("flood", "200000", "1000")  # 200 MB
     with launch.start("run", "p", "hi", "--output", "json") as running:
         running.hears("session/prompt")

@@ -449,7 +449,7 @@ def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(seal
     )
 
 
-def test_a_sealed_file_whose_passphrase_nobody_gives_is_locked(launch: Launcher) -> None:
+def test_a_sealed_file_without_a_passphrase_is_locked(launch: Launcher) -> None:
     configured(launch, "secrets: {store: file}\n")
     kept_with = launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
     assert kept_with.code == 0, kept_with.err
@@ -475,7 +475,7 @@ def test_a_person_types_the_passphrase_once_for_a_run(launch: Launcher) -> None:
     assert "correct horse" not in terminal.text
 
 
-def test_nobody_is_asked_for_a_passphrase_when_there_is_no_prompt(launch: Launcher) -> None:
+def test_the_user_is_not_asked_for_a_passphrase_without_a_prompt(launch: Launcher) -> None:
     configured(launch, "secrets: {store: file}\n")
     launch("secret", "set", "github", stdin=TOKEN.encode(), ACP_LAUNCH_PASSPHRASE="correct horse")
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
@@ -493,7 +493,7 @@ def test_a_command_can_be_the_store(launch: Launcher) -> None:
     assert "which is read-only" in done.err
 
 
-def test_the_command_runs_at_home_and_not_in_a_project_that_is_somebody_elses(launch: Launcher) -> None:
+def test_the_command_runs_at_home_and_not_in_another_users_project(launch: Launcher) -> None:
     configured(launch, json.dumps({"secrets": {"store": "command", "command": ["/bin/sh", "-c", "pwd", "{name}"]}}))
     assert value_of(launch, "github") == launch.env["HOME"]
 
@@ -591,7 +591,7 @@ def test_settings_that_contradict_themselves_are_told(launch: Launcher) -> None:
     configured(launch, "secrets: {store: file, file: {path: x, key_file: x}}\n")
     for verb in (["list"], ["check"], ["set", "x"], ["rm", "x"]):
         done = launch("secret", *verb, stdin=b"a-value")
-        assert (done.code, done.err.splitlines()[0][:38]) == (3, "acp-launch: cannot open the store: ")
+        assert (done.code, done.err.splitlines()[0][:35]) == (3, "acp-launch: cannot open the store: ")
 
 
 # nothing touches the store unless it is asked to

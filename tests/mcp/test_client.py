@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acp_launch.errors import RemoteProtocolError
 from acp_launch.mcp.client import Client, Event, messages
-from acp_launch.mcp.message import Progress, Said
+from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.protocol.conversation import Reply
 from acp_launch.protocol.jsonrpc import Answered, Junk
 from tests import rawjson
@@ -74,7 +74,7 @@ def test_progress_and_log_messages_are_news_and_other_notifications_are_none() -
     wild = {"progress": 10**400, "total": "many"}
     assert heard(client, {"method": "notifications/progress", "params": wild}) == Progress(0.0, 0.0, "")
     said = {"level": "info", "logger": "db", "data": {"rows": 3}}
-    assert heard(client, {"method": "notifications/message", "params": said}) == Said("info", "db", '{"rows": 3}')
+    assert heard(client, {"method": "notifications/message", "params": said}) == LogMessage("info", "db", '{"rows": 3}')
     assert list(received(client, b'{"method": "notifications/tools/list_changed"}')) == []
 
 

@@ -21,7 +21,7 @@ from acp_launch.errors import (
     WaitExpired,
 )
 from acp_launch.mcp.client import STDIO, Client, Connection, Event, Limit, call_tool, connect, everything, shake_hands
-from acp_launch.mcp.message import Progress, Said
+from acp_launch.mcp.message import LogMessage, Progress
 from acp_launch.process.child import attach
 from acp_launch.process.spawn import spawn
 
@@ -38,7 +38,7 @@ class Ear:
     def progress(self, progress: Progress) -> None:
         self.heard.append(progress)
 
-    def said(self, said: Said) -> None:
+    def said(self, said: LogMessage) -> None:
         self.heard.append(said)
 
     def note(self, text: str) -> None:
@@ -141,7 +141,7 @@ def test_a_server_that_asks_and_never_reads_fails_what_waits_for_it() -> None:
     assert message == 'the MCP server "x" sends requests and does not read the answers'
 
 
-def test_a_call_that_was_given_up_is_cancelled_and_its_late_answer_belongs_to_nobody() -> None:
+def test_a_call_that_was_given_up_is_cancelled_and_its_late_answer_is_ignored() -> None:
     async def story(connection: Connection) -> tuple[str, ...]:
         await shake_hands(connection, limit=PATIENCE)
         with pytest.raises(WaitExpired) as caught:
@@ -186,7 +186,7 @@ def test_junk_after_the_handshake_is_noted_once() -> None:
     assert (noise, ear.heard) == (0, [noted])
 
 
-def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no_longer(
+def test_a_message_that_breaks_us_costs_only_itself_and_fails_the_request_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A question of the server's, and an answer."""
@@ -208,6 +208,6 @@ def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no
     (refused, left_out), ear = visit("probe_polite", story)
     assert refused == "this request was not handled because of a bug in acp-launch"
     assert left_out == 'the answer of the MCP server "x" to tools/call was left out, by a bug in acp-launch'
-    said = 'a message of the MCP server "x" is left out: a bug in acp-launch, please report it'
+    said = 'a message of the MCP server "x" was skipped because of a bug in acp-launch; please report it'
     (note,) = ear.heard
     assert re.fullmatch(rf"{said} \(LookupError in mcp\.client:\d+\)", str(note))

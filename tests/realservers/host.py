@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from acp_launch.bridge import shim
-from acp_launch.bridge.offer import Way, entries
-from acp_launch.bridge.servers import Needs, running
+from acp_launch.bridge.offer import ShimCommand, entries
+from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.document.scalars import Duration
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process.lifecycle import Change
@@ -57,14 +57,14 @@ class Saying(Silent):
 
 async def main(directories: list[Path], servers: dict[str, Any]) -> None:
     plans = [plan(name, server) for name, server in servers.items()]
-    needs = Needs(
+    needs = ServerNeeds(
         secrets={},
         directories=directories,
         max_line=1 << 26,
         hurry=asyncio.Event(),
     )
     async with running(plans, needs, Saying()) as ours:
-        way = Way(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
+        way = ShimCommand(Path(sys.executable), Path(shim.__file__), ours.seat.path, ours.seat.token)
         say(type="entries", entries=entries(plans, {}, way))
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 

@@ -14,14 +14,14 @@ from acp_launch.__main__ import main
 from acp_launch.launch.servers import LaunchServers
 
 if TYPE_CHECKING:
-    from acp_launch.bridge.servers import Running
+    from acp_launch.bridge.servers import RunningServers
 
 
 def held(line: socket.socket) -> None:
     """Take the hand's lines whenever servers are running."""
     begin = LaunchServers.running
 
-    def running(self: LaunchServers, inner: "Running") -> None:
+    def running(self: LaunchServers, inner: "RunningServers") -> None:
         begin(self, inner)
         asyncio.get_running_loop().add_reader(line, obey, self, line)
 

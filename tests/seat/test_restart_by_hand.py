@@ -215,7 +215,7 @@ def test_an_agent_whose_handshake_was_refused_may_shake_hands_again(stage: Stage
         assert play.end().code == 0
 
 
-def test_a_process_nobody_shakes_hands_with_after_a_refusal_is_not_killed_for_its_silence(stage: Stage) -> None:
+def test_a_process_without_a_handshake_after_a_refusal_is_not_killed_for_its_silence(stage: Stage) -> None:
     quick: dict[str, Any] = {"required": False, "timeouts": {"start": "300ms"}, "restart": AT_ONCE}
     mute = {name: stage.server("mute", **quick) for name in ("left", "asked")}
     with played(stage, servers=mute) as (play, hand):

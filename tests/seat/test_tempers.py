@@ -13,7 +13,7 @@ SAMPLING = "sampling/createMessage"
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
 
-def test_the_truth_of_a_server_that_lies_arrives_and_its_lies_disturb_nobody(stage: Stage) -> None:
+def test_the_truth_of_a_server_that_lies_arrives_and_its_lies_disturb_nothing(stage: Stage) -> None:
     with stage.play(servers={"liar": stage.server("liar"), "other": stage.server("polite")}) as play:
         agent = play.agent
         for lie in LIES:
@@ -42,7 +42,7 @@ def test_a_result_of_many_bytes_arrives_as_it_was(stage: Stage, amount: int) -> 
     assert answer == {"bytes": len(line), "sha256": hashlib.sha256(line).hexdigest()}
 
 
-def test_a_line_longer_than_the_cap_costs_its_server_and_nobody_else(stage: Stage) -> None:
+def test_a_line_longer_than_the_cap_costs_only_its_server(stage: Stage) -> None:
     stage.launch.env["ACP_LAUNCH_MAX_LINE"] = "1000000"
     servers = {"bigmouth": stage.server("bigmouth"), "other": stage.server("polite")}
     with stage.play(servers=servers) as play:

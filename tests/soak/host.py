@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from acp_launch.bridge.servers import Needs, running
+from acp_launch.bridge.servers import ServerNeeds, running
 from acp_launch.document.scalars import Duration
 from acp_launch.plan.model import Origin, StdioPlan, Value
 from acp_launch.process import prepare
@@ -104,8 +104,8 @@ class Telling(Silent):
         tell(over=server)
 
 
-def needs(wish: Wish) -> Needs:
-    return Needs(secrets={}, directories=(Path("/"),), max_line=wish.max_line, hurry=asyncio.Event())
+def needs(wish: Wish) -> ServerNeeds:
+    return ServerNeeds(secrets={}, directories=(Path("/"),), max_line=wish.max_line, hurry=asyncio.Event())
 
 
 async def until_stdin_ends() -> None:

@@ -22,7 +22,7 @@ READ: Call = {"kind": "read", "title": "Read a", "locations": [{"path": "/w/a"}]
 RUN: Call = {"kind": "execute", "title": "make", "rawInput": {"command": "make"}}
 
 
-class Books:
+class DecisionLog:
     """Remembers what was put on record."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def done(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def test_the_policy_answers_at_once_and_says_by_which_rule() -> None:
-    books = Books()
+    books = DecisionLog()
     gate = Gate(Policy("ask", rules=(rule("deny", kind=("edit",)),)), Person(), books)
     gate.enter("work")
     by = "permissions.rules[0] (p.yaml:3:5)"
@@ -75,7 +75,7 @@ def test_where_no_user_can_be_asked_the_answer_is_no_and_says_why() -> None:
 
 
 def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> None:
-    books, person = Books(), Person(Answer("always", "always"))
+    books, person = DecisionLog(), Person(Answer("always", "always"))
     gate = Gate(Policy("ask", cwd="/w"), person, books)
     assert gate.decided(EDIT, OPTIONS) is None
     assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, for good")
@@ -84,7 +84,7 @@ def test_a_person_is_asked_and_an_answer_for_good_is_not_asked_for_again() -> No
 
 
 def test_an_answer_for_a_session_holds_in_that_session_and_in_no_other() -> None:
-    books, person = Books(), Person(Answer("always", "session"))
+    books, person = DecisionLog(), Person(Answer("always", "session"))
     gate = Gate(Policy("ask", cwd="/w"), person, books)
     gate.enter("one")
     assert done(gate.asked(EDIT, OPTIONS)) == Decision(True, "always", "you, in this session")
@@ -99,7 +99,7 @@ def test_an_answer_for_a_session_holds_in_that_session_and_in_no_other() -> None
 
 
 def test_another_session_of_the_same_name_has_none_of_its_answers() -> None:
-    gate = Gate(Policy("ask", cwd="/w"), Person(Answer("always", "session"), Answer("always", "always")), Books())
+    gate = Gate(Policy("ask", cwd="/w"), Person(Answer("always", "session"), Answer("always", "always")), DecisionLog())
     gate.enter("one")
     done(gate.asked(EDIT, OPTIONS))
     done(gate.asked(RUN, OPTIONS))
@@ -115,7 +115,7 @@ def test_an_answer_for_a_session_is_of_the_one_it_was_asked_in() -> None:
         gate.enter("two")
         return Answer("always", "session")
 
-    gate = Gate(Policy("ask", cwd="/w"), late, Books())
+    gate = Gate(Policy("ask", cwd="/w"), late, DecisionLog())
     gate.enter("one")
     done(gate.asked(EDIT, OPTIONS))
     assert gate.decided(EDIT, OPTIONS) is None
@@ -125,7 +125,7 @@ def test_an_answer_for_a_session_is_of_the_one_it_was_asked_in() -> None:
 
 def test_a_question_says_whether_its_answer_can_be_kept() -> None:
     person = Person(*[Answer("no")] * 4)
-    gate = Gate(Policy("ask", cwd="/w"), person, Books())
+    gate = Gate(Policy("ask", cwd="/w"), person, DecisionLog())
     for call in (EDIT, RUN, {"kind": "switch_mode", "title": "Go", "rawInput": {"plan": "1."}}, {"title": "Something"}):
         done(gate.asked(call, OPTIONS))
     assert [question.is_keepable for question in person.questions] == [True, True, False, False]
@@ -182,7 +182,7 @@ def test_a_command_is_served_as_the_policy_says() -> None:
 
 
 def test_what_ran_and_was_not_asked_about_goes_on_record_when_it_should_have_been() -> None:
-    books = Books()
+    books = DecisionLog()
     gate = Gate(Policy("ask", rules=(rule("allow", kind=("read",)),), cwd="/w"), None, books)
     assert gate.passed(READ) == ""
     assert books.entries == []
@@ -243,7 +243,7 @@ def test_an_id_that_two_options_share_means_what_was_shown_first() -> None:
 
 
 def test_what_is_served_without_a_question_is_on_record_and_reading_is_not() -> None:
-    books = Books()
+    books = DecisionLog()
     gate = Gate(Policy("ask", cwd="/w"), Person(Answer("yes")), books)
     done(gate.asked(WRITE, OPTIONS))
     done(gate.serve(WRITE))

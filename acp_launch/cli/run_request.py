@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from acp_launch.cli.quick import Argument, Option
+from acp_launch.cli.verb import Argument, Option
 from acp_launch.console.stderr import DIM, say
 from acp_launch.document.scalars import Duration
 from acp_launch.errors import UsageError

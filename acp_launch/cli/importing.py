@@ -13,8 +13,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from acp_launch.cli.credentials import CredentialStore
 from acp_launch.cli.planning import here
-from acp_launch.cli.shelving import Shelving
 from acp_launch.console import interop
 from acp_launch.console.ask.terminal import possible
 from acp_launch.console.interop import agreed, listed, note, show_change, show_findings
@@ -31,7 +31,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.settings.load import load
 
 
-class Wish(Struct, frozen=True):
+class ImportRequest(Struct, frozen=True):
     """The options of `import`; `called` is the name for the one server that is imported."""
 
     only: tuple[str, ...]
@@ -41,7 +41,7 @@ class Wish(Struct, frozen=True):
     force: bool
 
 
-class Offer(Struct, frozen=True):
+class ImportPlan(Struct, frozen=True):
     """A planned import: how each draft compares to the profile, and the profile's `text` with the `taken` ones."""
 
     incoming: DraftSet
@@ -70,7 +70,7 @@ def list_(*, as_json: bool) -> None:
         note("no configuration of another tool was found; to import a file: acp-launch import FILE --into PROFILE")
 
 
-def found(source: str, tool: Tool | None) -> tuple[Source, ...]:
+def find_sources(source: str, tool: Tool | None) -> tuple[Source, ...]:
     """Return the files of `source`; with `tool` it is the path of a file of that tool.
 
     Raises:
@@ -79,57 +79,59 @@ def found(source: str, tool: Tool | None) -> tuple[Source, ...]:
     return (read(here() / at_home(source), tool),) if tool else sources(source, machine(), project_of(here()), here())
 
 
-def take(source: str, into: str, tool: Tool | None, wish: Wish) -> None:
+def import_source(source: str, into: str, tool: Tool | None, request: ImportRequest) -> None:
     """Import `source` into the profile `into`.
 
     Raises:
         LaunchError: the source, the profile or the store is not usable; nothing was written.
     """
-    settings, files_found = load(), found(source, tool)
+    settings, files_found = load(), find_sources(source, tool)
     goal = target(into, settings, start=here())
-    _Import(files_found, project_of(here()), goal, Shelving(settings), wish).run()
+    _Import(files_found, project_of(here()), goal, CredentialStore(settings), request).run()
 
 
 class _Import:
-    def __init__(self, found: Sequence[Source], project: Path, goal: Target, shelving: Shelving, wish: Wish) -> None:
+    def __init__(
+        self, found: Sequence[Source], project: Path, goal: Target, credentials: CredentialStore, request: ImportRequest
+    ) -> None:
         self._found = found
         self._project = project
         self._goal = goal
-        self._shelving = shelving
-        self._wish = wish
+        self._credentials = credentials
+        self._request = request
 
     def run(self) -> None:
-        can_write = not self._wish.dry_run and (self._wish.yes or possible())
-        offer = self._offer(ask_store=can_write)
+        can_write = not self._request.dry_run and (self._request.yes or possible())
+        plan = self._plan(ask_store=can_write)
         interop.tell_of_files(self._found)
-        interop.tell_of_drafts(offer.drafts, offer.steps, forced=self._wish.force)
-        if not offer.taken:
-            self._nothing_new(offer)
+        interop.tell_of_drafts(plan.drafts, plan.steps, forced=self._request.force)
+        if not plan.taken:
+            self._nothing_new(plan)
             return
-        show_change(self._goal.file, self._goal.text, offer.text)
-        interop.tell_of_tokens(offer.tokens)
-        if self._wish.dry_run:
+        show_change(self._goal.file, self._goal.text, plan.text)
+        interop.tell_of_tokens(plan.tokens)
+        if self._request.dry_run:
             note("nothing was written (--dry-run)")
             return
         if not can_write:
             raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes imports all of it")
-        self._carry_out(offer)
+        self._carry_out(plan)
 
-    def _carry_out(self, offer: Offer) -> None:
-        declined = set() if self._wish.yes else self._asked(offer)
+    def _carry_out(self, plan: ImportPlan) -> None:
+        declined = set() if self._request.yes else self._asked(plan)
         if declined:
-            unsure = [token.spot for _, token in offer.tokens if token.spot in declined and not token.is_sure]
-            offer = self._offer(ask_store=True, spared=unsure)
-        wanted = [(name, token.secret) for name, token in offer.tokens if token.spot not in declined]
+            unsure = [token.spot for _, token in plan.tokens if token.spot in declined and not token.is_sure]
+            plan = self._plan(ask_store=True, spared=unsure)
+        wanted = [(name, token.secret) for name, token in plan.tokens if token.spot not in declined]
         kept = [(name, secret) for name, secret in wanted if secret is not None]
-        self._shelving.keep(kept)
-        files.put(self._goal.file, offer.text, instead_of=self._goal.text)
+        self._credentials.store(kept)
+        files.put(self._goal.file, plan.text, instead_of=self._goal.text)
         if kept:
-            interop.tell_of_kept([name for name, _ in kept], self._shelving.label, [one.file for one in self._found])
-        interop.tell_of_missing([pair for pair in offer.tokens if pair[0] not in dict(kept)])
-        note(f"{shown(self._goal.file)}: {listed(step.name for step in offer.taken)} imported")
+            interop.tell_of_kept([name for name, _ in kept], self._credentials.label, [one.file for one in self._found])
+        interop.tell_of_missing([pair for pair in plan.tokens if pair[0] not in dict(kept)])
+        note(f"{shown(self._goal.file)}: {listed(step.name for step in plan.taken)} imported")
 
-    def _asked(self, offer: Offer) -> set[Spot]:
+    def _asked(self, plan: ImportPlan) -> set[Spot]:
         """Ask whether to write, and which tokens to store; return the tokens that the user declined.
 
         Raises:
@@ -137,30 +139,30 @@ class _Import:
         """
         if not asyncio.run(agreed("Change it?", "Yes", "No")):
             raise UsageError("nothing was written")
-        valued = [(name, token) for name, token in offer.tokens if token.secret is not None]
+        valued = [(name, token) for name, token in plan.tokens if token.secret is not None]
         return {
             token.spot
             for name, token in valued
-            if not asyncio.run(agreed(*interop.question(name, token, self._shelving.label)))
+            if not asyncio.run(agreed(*interop.question(name, token, self._credentials.label)))
         }
 
-    def _offer(self, *, ask_store: bool, spared: Iterable[Spot] = ()) -> Offer:
+    def _plan(self, *, ask_store: bool, spared: Iterable[Spot] = ()) -> ImportPlan:
         incoming = collect_drafts([(one.tool, one.root) for one in self._found], str(self._project), spared=spared)
         redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
         drafts = self._chosen(incoming)
         fit = [one for one in drafts if not one.unfit]
-        others = set(used_secrets(merge.without(self._goal.root, fit, self._wish.called)))
-        steps = merge.steps(self._goal.root, fit, incoming.names(others), self._wish.called)
+        others = set(used_secrets(merge.without(self._goal.root, fit, self._request.called)))
+        steps = merge.steps(self._goal.root, fit, incoming.names(others), self._request.called)
         drafted = [
             step.draft
             for step in steps
-            if step.difference == "new" or (step.difference == "other" and self._wish.force)
+            if step.difference == "new" or (step.difference == "other" and self._request.force)
         ]
         needed = {index for one in drafted for index in holes(one.shape)}
-        names = self._shelving.names(incoming, needed, others) if ask_store else incoming.names(others)
-        taken = merge.steps(self._goal.root, drafted, names, self._wish.called)
+        names = self._credentials.names(incoming, needed, others) if ask_store else incoming.names(others)
+        taken = merge.steps(self._goal.root, drafted, names, self._request.called)
         text = merge.applied(merge.EMPTY if self._goal.text is None else self._goal.text, taken)
-        return Offer(incoming, drafts, steps, taken, tuple(names), text)
+        return ImportPlan(incoming, drafts, steps, taken, tuple(names), text)
 
     def _chosen(self, incoming: DraftSet) -> tuple[Draft, ...]:
         """Choose the drafts that the options ask for.
@@ -169,9 +171,9 @@ class _Import:
             UsageError: a name is unknown, --as does not have exactly one server, or a new profile would lack an agent.
         """
         wants_agent = not {"agent", "extends"} & self._goal.root.keys() and not self._is_parent
-        drafts = merge.fitting(merge.chosen(incoming.drafts, self._wish.only, wants_agent=wants_agent))
+        drafts = merge.fitting(merge.chosen(incoming.drafts, self._request.only, wants_agent=wants_agent))
         fit = [one for one in drafts if not one.unfit]
-        if self._wish.called and sum(one.kind == "server" for one in fit) != 1:
+        if self._request.called and sum(one.kind == "server" for one in fit) != 1:
             raise UsageError("--as names one server", fix="say which: --only NAME --as OTHER")
         if self._goal.text is None and wants_agent and not any(one.kind == "agent" for one in fit):
             raise self._no_agent(incoming.drafts)
@@ -203,19 +205,19 @@ class _Import:
         what = f"{there}, and the source has only agents: {listed(agents)}"
         return UsageError(what, fix=f"say which: --only {shlex.quote(one)}{replaces}")
 
-    def _nothing_new(self, offer: Offer) -> None:
+    def _nothing_new(self, plan: ImportPlan) -> None:
         """Report that nothing was imported.
 
         Raises:
             UsageError: entries of the same name differ, or the source has nothing to import.
         """
         name = shown(self._goal.file)
-        if any(step.difference == "other" for step in offer.steps):
-            is_server = any(step.draft.kind == "server" for step in offer.steps)
+        if any(step.difference == "other" for step in plan.steps):
+            is_server = any(step.draft.kind == "server" for step in plan.steps)
             beside = ", --as NAME adds to it" if is_server else ""
             raise UsageError(f"nothing was written to {name}", fix=f"--force replaces the existing entries{beside}")
-        if not offer.steps:
-            raise self._only_agents(offer.incoming.drafts) or UsageError(
+        if not plan.steps:
+            raise self._only_agents(plan.incoming.drafts) or UsageError(
                 "nothing to import", fix="acp-launch import lists the sources on this machine"
             )
         note(f"{name} already has all of it; nothing was changed")

@@ -22,7 +22,7 @@ from acp_launch.checks.check import MACHINE, Check, of_problem
 from acp_launch.checks.profile import ProfilePart
 from acp_launch.cli.login import logging_in
 from acp_launch.cli.session_needs import wished
-from acp_launch.cli.start import Visits, visiting
+from acp_launch.cli.start import VerbProcesses, verb_processes
 from acp_launch.console.servers import Telling
 from acp_launch.console.stream.redacted import Discreet
 from acp_launch.console.stream.text import Notices
@@ -34,7 +34,7 @@ from acp_launch.mcp.client import PING, ROOTS, Survey, shake_hands, survey
 from acp_launch.mcp.client import Client as ServerClient
 from acp_launch.mcp.client import Connection as ServerConnection
 from acp_launch.mcp.client import connect as connect_server
-from acp_launch.mcp.message import Server
+from acp_launch.mcp.message import ServerInfo
 from acp_launch.plan.model import LaunchPlan
 from acp_launch.problem import Problem
 from acp_launch.process.child import Child, attach, stop
@@ -56,7 +56,7 @@ T = TypeVar("T")
 Log = Callable[[bytes], None]
 
 
-class Needs(Struct, frozen=True, kw_only=True):
+class ProbeNeeds(Struct, frozen=True, kw_only=True):
     """The inputs of the checks. `profile` is its name in commands. `heard` receives each result as soon as it is known.
 
     `remotes` are the servers that the agent connects to itself; `continued` is the session that a run would resume.
@@ -80,7 +80,7 @@ class _Begun(Struct, frozen=True):
     at: float  # time.monotonic
 
 
-def check_up(parts: Sequence[ProfilePart], needs: Needs) -> None:
+def probe_all(parts: Sequence[ProfilePart], needs: ProbeNeeds) -> None:
     """Check the parts that have a plan.
 
     Raises:
@@ -90,35 +90,37 @@ def check_up(parts: Sequence[ProfilePart], needs: Needs) -> None:
     if not plans:
         return
     first = next(iter(plans.values()))
-    with visiting(needs.settings, first, "doctor") as visits:
-        begun = [one for part in parts if part.plan and (one := _begin(part, part.plan, needs, visits))]
+    with verb_processes(needs.settings, first, "doctor") as processes:
+        begun = [one for part in parts if part.plan and (one := _begin(part, part.plan, needs, processes))]
 
         async def all_of_them(interrupts: Interrupts) -> None:
-            await interrupts.watch(_together(begun, needs, interrupts, visits))
+            await interrupts.watch(_together(begun, needs, interrupts, processes))
 
-        visits.run(all_of_them)
+        processes.run(all_of_them)
 
 
-def _begin(part: ProfilePart, plan: LaunchPlan, needs: Needs, visits: Visits) -> _Begun | None:
+def _begin(part: ProfilePart, plan: LaunchPlan, needs: ProbeNeeds, processes: VerbProcesses) -> _Begun | None:
     try:
         if part.server:
-            plan, spawned = visits.server(plan, needs.secrets)
+            plan, spawned = processes.server(plan, needs.secrets)
         else:
-            spawned = visits.agent(plan, needs.secrets)
+            spawned = processes.agent(plan, needs.secrets)
     except (AgentError, StateError) as error:
         needs.heard(part, answers.failed(part, error, needs.profile, has_log=False))
         return None
     return _Begun(part, plan, spawned, time.monotonic())
 
 
-async def _together(begun: Sequence[_Begun], needs: Needs, interrupts: Interrupts, visits: Visits) -> None:
+async def _together(
+    begun: Sequence[_Begun], needs: ProbeNeeds, interrupts: Interrupts, processes: VerbProcesses
+) -> None:
     async with asyncio.TaskGroup() as tasks:
         for one in begun:
-            log = visits.server_logs.of(one.part.server) if one.part.server else visits.log
-            tasks.create_task(_visit(one, needs, interrupts, log))
+            log = processes.server_logs.of(one.part.server) if one.part.server else processes.log
+            tasks.create_task(_probe(one, needs, interrupts, log))
 
 
-async def _visit(one: _Begun, needs: Needs, interrupts: Interrupts, log: Log) -> None:
+async def _probe(one: _Begun, needs: ProbeNeeds, interrupts: Interrupts, log: Log) -> None:
     """Check one part and stop its process; the result is reported before the stop, which may take long."""
     async with attach(one.spawned, log=log) as child:
         try:
@@ -137,7 +139,7 @@ def _last_words(error: LaunchError, child: Child) -> list[str]:
     return [] if tells else child.stderr_tail()
 
 
-async def _agent(one: _Begun, child: Child, needs: Needs) -> None:
+async def _agent(one: _Begun, child: Child, needs: ProbeNeeds) -> None:
     limit = one.plan.timeouts.initialize
     transport, command = StdioTransport(child), one.plan.agent.display
     max_line = needs.settings.max_line
@@ -161,7 +163,7 @@ def _untakeable(
             yield part, problem
 
 
-async def _session(one: _Begun, connection: Connection, child: Child, needs: Needs) -> Check:
+async def _session(one: _Begun, connection: Connection, child: Child, needs: ProbeNeeds) -> Check:
     """Check that a session can be opened and set up as the profile says; delete or close it if the agent can."""
     plan, able, moments = one.plan, connection.agent.capabilities, [time.monotonic()]
     request = SessionRequest(
@@ -199,7 +201,7 @@ async def _give_back(connection: Connection, session_id: str, able: Capabilities
         return  # the check is about opening, which has worked
 
 
-async def _server(one: _Begun, child: Child, needs: Needs) -> None:
+async def _server(one: _Begun, child: Child, needs: ProbeNeeds) -> None:
     stdio, plan = one.part.stdio, one.plan
     assert stdio is not None
     roots, limit = (plan.cwd, *plan.additional_directories), stdio.timeouts.start
@@ -218,7 +220,7 @@ async def _server(one: _Begun, child: Child, needs: Needs) -> None:
         needs.heard(one.part, told)
 
 
-async def _surveyed(connection: ServerConnection, server: Server, limit: float) -> Survey:
+async def _surveyed(connection: ServerConnection, server: ServerInfo, limit: float) -> Survey:
     """Survey a server within `limit` seconds for all lists, beyond those for a ping and for roots."""
     try:
         async with asyncio.timeout(limit + PING + ROOTS):

@@ -13,21 +13,21 @@ from acp_launch.plan.model import LaunchPlan
 from acp_launch.session.hold import hold
 
 if TYPE_CHECKING:
-    from acp_launch.cli.wish import RunContext, RunRequest
+    from acp_launch.cli.run_request import RunContext, RunRequest
     from acp_launch.process.guard import Guard
     from acp_launch.process.spawn import Spawned
     from acp_launch.process.supervisor import Program
     from acp_launch.process.tree import Exit
 
 
-def sit(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack) -> int:
+def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack) -> int:
     """Run an interactive session and return the exit code; `held` holds the first session."""
     with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
-        return asyncio.run(_sat(wish, plan, kept, held, guard, spawned))
+        return asyncio.run(_run(request, plan, kept, held, guard, spawned))
 
 
-async def _sat(
-    wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack, guard: "Guard", spawned: "Spawned"
+async def _run(
+    request: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
     from acp_launch.console.stillclock import StillClock, Unhurried
     from acp_launch.console.stream.redacted import Discreet
@@ -49,7 +49,7 @@ async def _sat(
             return await foreground(program)
 
     observer = Discreet(output)
-    with session_needs(wish, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
+    with session_needs(request, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
         seating = Seating(
             needs=needs,
             front=shown,
@@ -57,8 +57,8 @@ async def _sat(
             heard=output,
             rooms=rooms,
             room=rooms.first(kept.name, kept.record, held),
-            replay=wish.replay,
-            wishes=wished(plan, wish.sets),
+            replay=request.replay,
+            wishes=wished(plan, request.sets),
             blocks=partial(_blocks, plan),
             here=here(),
         )

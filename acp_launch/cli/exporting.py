@@ -24,7 +24,7 @@ from acp_launch.secret.redact import redactor
 from acp_launch.settings import load
 
 
-class Wish(Struct, frozen=True):
+class ExportRequest(Struct, frozen=True):
     """The options of `export`; `file` is empty for the tool's own file."""
 
     write: bool
@@ -34,7 +34,7 @@ class Wish(Struct, frozen=True):
     trust: bool
 
 
-def give(name: str, tool: Tool, wish: Wish) -> None:
+def export_profile(name: str, tool: Tool, request: ExportRequest) -> None:
     """Export the profile `name` to `tool`.
 
     Raises:
@@ -43,8 +43,8 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
     """
     chosen = load.load()
     loaded = loaded_profile(name, chosen)
-    if wish.write:
-        require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=wish.trust)
+    if request.write:
+        require(loaded, resolved_from(loaded, cwd=None).found, chosen, is_waved=request.trust)
     found = exported(loaded.profile, tool, _surroundings(loaded))
     for remark in found.notes:
         warn(remark)
@@ -52,17 +52,17 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
         raise UsageError(
             f"nothing of {loaded.found.name} can be exported to {tool.title}", fix="the warnings above say why"
         )
-    if wish.write:
-        _write(loaded, tool, found, wish)
+    if request.write:
+        _write(loaded, tool, found, request)
     else:
         stdout.put(write.standalone_text(found, tool))
     _tell_of_secrets(tool, found)
 
 
-def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
+def _write(loaded: Loaded, tool: Tool, found: Exported, request: ExportRequest) -> None:
     project = loaded.found.project
     machine = Host(Path.home(), os.environ, sys.platform)
-    file = here() / at_home(wish.file) if wish.file else own_place(tool, machine, project)
+    file = here() / at_home(request.file) if request.file else own_place(tool, machine, project)
     refuse_escaping_link(file, project)
     source = read(file, tool) if file.exists() or file.is_symlink() else None
     if source is not None:  # the change is shown, and secrets in the file must not be
@@ -70,9 +70,11 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
         redactor.register(*(token.secret for token in tokens if token.secret is not None))
     everything = write.pieces(found, tool, source.root if source else {})
     for piece in everything:
-        if piece.difference == "other" and not wish.force:
+        if piece.difference == "other" and not request.force:
             warn(f"{piece.holder}.{piece.name} already exists and differs; --force replaces it")
-    wanted = tuple(one for one in everything if one.difference == "new" or (one.difference == "other" and wish.force))
+    wanted = tuple(
+        one for one in everything if one.difference == "new" or (one.difference == "other" and request.force)
+    )
     if not wanted:
         _nothing_new(file, everything)
         return
@@ -82,7 +84,7 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
         fix = f"add it by hand: {ours('export', loaded.found.called, '--to', tool.name)} prints it"
         raise UsageError(f"{shown(file)} cannot be changed alone: expected {misfit}", fix=fix) from None
     show_change(file, source.text if source else None, new)
-    _agree(wish)
+    _agree(request)
     files.put(file, new, instead_of=source.text if source else None)
     note(f"{shown(file)}: {listed(piece.name for piece in wanted)} written")
 
@@ -98,13 +100,13 @@ def _nothing_new(file: Path, everything: tuple[write.ExportEntry, ...]) -> None:
     note(f"{shown(file)} already has all of it; nothing was changed")
 
 
-def _agree(wish: Wish) -> None:
+def _agree(request: ExportRequest) -> None:
     """Ask for agreement, unless --yes is given.
 
     Raises:
         UsageError: the user declines, or there is no terminal to ask on.
     """
-    if wish.yes:
+    if request.yes:
         return
     if not possible():
         raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes writes it")

@@ -16,7 +16,7 @@ from acp_launch.session.permission.remembered import AnswerStore, keep
 from acp_launch.session.person import Holds
 
 
-class Ledger:
+class PermissionRecord:
     """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
     def __init__(self, plan: LaunchPlan, shelf: AnswerStore, home: str, note: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection], Awaitable[T]]") -> T:
+def with_session_agent(planned: "Planned", settings: Settings, story: "Callable[[Connection], Awaitable[T]]") -> T:
     """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that.
 
     Raises:

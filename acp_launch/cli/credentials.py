@@ -12,7 +12,7 @@ from acp_launch.settings.model import Settings
 MOST = 50  # attempts to find free names
 
 
-class Shelving:
+class CredentialStore:
     """The store for imported credentials. It is opened at first use, and not by an import without credentials."""
 
     def __init__(self, settings: Settings) -> None:
@@ -43,7 +43,7 @@ class Shelving:
             used |= occupied
         raise SecretError("all names for the secret are taken", fix="acp-launch secret list")
 
-    def keep(self, secrets: Sequence[tuple[str, Secret]]) -> None:
+    def store(self, secrets: Sequence[tuple[str, Secret]]) -> None:
         """Store the secrets.
 
         Raises:
