@@ -102,7 +102,7 @@ def test_an_orphan_of_a_child_that_was_there_before_us_outlives_a_launcher_that_
         unrelated.assert_worker_lives()
 
 
-def test_our_own_daemon_is_known_by_its_mark_where_strangers_live(
+def test_our_own_daemon_is_known_by_its_mark_among_unrelated_ones(
     unrelated: Unrelated, alive: Liveness, tmp_path: Path
 ) -> None:
     with (
