@@ -1,10 +1,10 @@
 """
-`python -m acp_launch`, and the console script.
+The program's start, for `python -m acp_launch` and the console script.
 
-A project must not choose what we import. But `python -m` puts the current directory first on `sys.path`, and so does
-`PYTHONPATH` where an entry of it is relative or empty. What Python itself imports before us is beyond our reach: of
-`python -m acp_launch` this package, which the console script, or `python -P -m`, never looks for there; with such a
-`PYTHONPATH` also `sitecustomize` and what the console script begins with.
+A project must not decide what we import. But `python -m` puts the current directory first on `sys.path`, and so does a
+relative or empty entry of `PYTHONPATH`; both are removed here. We cannot affect what Python imports before us: with
+`python -m acp_launch` this package (the console script and `python -P -m` do not look for it there), and with such a
+`PYTHONPATH` also `sitecustomize` and the first imports of the console script.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:
-    """Answer `--version`, and a shell that completes, before anything is imported; the rest is the command line's."""
+    """Answer `--version` and shell completion before importing more; run the command line for all the rest."""
     forgotten = _forget_relative_entries()
     if sys.argv[1:] in (["--version"], ["-V"]):
         from acp_launch import __version__
@@ -29,7 +29,7 @@ def main() -> None:
     leave.listen()
     import gc
 
-    gc.disable()  # what is made while we start stays; `Interrupts` turns it on for what runs longer
+    gc.disable()  # objects made during the start live on; `Interrupts` enables it for longer runs
     if forgotten:
         _say_forgotten(forgotten)
     code = 1
@@ -38,7 +38,7 @@ def main() -> None:
 
         code = run(sys.argv[1:])
     except BaseException:
-        if leave.is_due():  # whatever a signal in the midst of anything was turned into
+        if leave.is_due():  # a signal may have surfaced as any exception
             leave.at_once(leave.code())
         sys.excepthook(*sys.exc_info())
     leave.finish(code)
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _forget_relative_entries() -> list[str]:
-    """Those of PYTHONPATH lead into whatever directory we are started in; site has made them absolute by now."""
+    """Remove relative entries of PYTHONPATH from `sys.path`, where `site` has made them absolute; return them."""
     given = os.environ.get("PYTHONPATH")
     if not given or sys.flags.ignore_environment:
         return []
@@ -56,7 +56,7 @@ def _forget_relative_entries() -> list[str]:
         return []
     try:
         forgotten = {os.path.abspath(entry) for entry in relative} - set(entries)  # noqa: PTH100
-    except OSError:  # the directory is gone, and so are they
+    except OSError:  # the current directory is gone, and with it its entries
         forgotten = set()
     sys.path[:] = [entry for entry in sys.path if entry not in forgotten and entry not in relative]
     return relative
@@ -66,14 +66,14 @@ def _say_forgotten(entries: list[str]) -> None:
     from acp_launch.console.stderr import harmless, say
 
     named = ", ".join(f'"{entry}"' if entry else "an empty entry" for entry in dict.fromkeys(entries))
-    why = "whoever wrote what is in this directory would choose what is imported"
-    say(harmless(f"acp-launch: PYTHONPATH: {named} is not looked into: {why}", keep=""))
+    why = "files in the current directory could replace what acp-launch imports"
+    say(harmless(f"acp-launch: PYTHONPATH: {named} is ignored: {why}", keep=""))
 
 
 def _forget_current_directory() -> None:
     try:
         here = os.getcwd()  # noqa: PTH109 - pathlib is not imported yet
-    except OSError:  # it is gone, and so not on the path
+    except OSError:  # the directory is gone, and so not on the path
         return
     if not sys.flags.safe_path and sys.path[:1] in ([""], [here]):
         del sys.path[0]

@@ -1,15 +1,15 @@
 """
-The pump between a process and our side of a JSON-RPC conversation: bytes come in and go out, one message a line, and
-requests of ours are futures. An agent and an MCP server are each at the other end of one.
+The pump between a process and our side of a JSON-RPC conversation: one message per line, and our requests are futures.
+An agent and an MCP server each have one.
 
     transport ──read──▶ lines ──receive──▶ events ──▶ answers to the futures that wait for them
                                                       replies to the queue of what is written
                                                       all others to the listener, in the order they came
     transport ◀──write── queue ◀── requests, notifications, replies
 
-Lines are handled one after the other, inside the reader, so an answer is delivered only after what came before it
-(C-10). When the other side ends, in whatever way, every open request fails at once with how it ended (C-12). A side
-that does not read what it is sent blocks only itself: writing is queued.
+The reader handles lines one after the other, so an answer is delivered only after the messages before it (C-10). When
+the other side ends, every open request fails at once with the way it ended (C-12). Writing is queued, so a side that
+does not read blocks only itself.
 """
 
 import asyncio
@@ -28,29 +28,29 @@ from acp_launch.secret.redact import excerpt
 
 
 class TransportClosed(Exception):  # noqa: N818 - it reads as what happened
-    """Raised by `write` when the other side takes nothing any more, or we closed our side."""
+    """Raised by `write` when the other side has closed its input, or we have closed ours."""
 
 
 class Transport(Protocol):
-    """Two directions of bytes that end on their own. All that a conversation sees of a process."""
+    """Two directions of bytes that end independently; the part of a process that a conversation uses."""
 
     async def read(self) -> bytes:
-        """The next chunk as it comes; b"" once the other side has ended."""
+        """Return the next chunk; b"" after the other side has ended."""
 
     async def write(self, data: bytes) -> None:
-        """Return when the other side's buffer has taken all of it. Concurrent writes queue and never mix.
+        """Return when the other side's buffer has taken all the data. Concurrent writes queue and never mix.
 
         Raises:
-            TransportClosed: see there.
+            TransportClosed: the other side has closed its input, or we have closed ours.
         """
 
     async def close(self) -> None:
-        """End our sending side; reading goes on. A second time is nothing."""
+        """Close our sending side; reading goes on. A second call does nothing."""
 
     async def describe_end(self) -> tuple[str, tuple[str, ...]]:
-        """How the other side ended, as what follows a subject ("was killed by SIGKILL"), and its last stderr lines.
+        """Return how the other side ended, as a verb phrase ("was killed by SIGKILL"), and its last stderr lines.
 
-        Waits at most a second for the end to be known.
+        Waits at most a second for its exit status.
         """
 
 
@@ -84,42 +84,44 @@ class StdioTransport:
         return how, tuple(self._child.stderr_tail())
 
 
-MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers the other side may leave unread
-LAST_WORDS = 1.0  # seconds for a process that closed its stdin to end, so that we can say how
-FAREWELL = 0.5  # seconds for the other side to take the last we have to say
-NOISE = 5  # lines that are not messages, quoted when the handshake fails
-TOLD = (1, 100, 10_000)  # of those that come later, the ones that the listener is told of
+MAX_REPLIES = 16 * 1024 * 1024  # bytes of our answers that the other side may leave unread
+LAST_WORDS = 1.0  # seconds for a process that closed its stdin to exit, so that we can report how
+FAREWELL = 0.5  # seconds for the other side to take our last lines
+NOISE = 5  # lines that are not messages, quoted if the handshake fails
+TOLD = (1, 100, 10_000)  # the later lines of this kind that are reported, by count
 
 OWN = frozenset({Answered, Reply, Junk})  # events that the pump handles itself
 
 Receive = Callable[[bytes], Iterable[Any]]  # a message becomes events
-Spoilt = Callable[[bytes], tuple[int | None, bytes]]  # what a message is due whose handling failed (`Peer.spoilt`)
+Spoilt = Callable[
+    [bytes], tuple[int | None, bytes]
+]  # the answers to a message that we failed to handle (`Peer.spoilt`)
 Split = Callable[[bytes], Iterable[bytes]]  # a line becomes messages
 
 
 def details(fault: Fault) -> list[str]:
-    """What an error of the other side carries besides its message."""
+    """Return the data of an error as detail lines."""
     return [] if fault.data is None else [f"data: {excerpt(written(fault.data), 2000)}"]
 
 
 class Listener(Protocol):
-    """Takes what a pump does not handle itself; called in wire order, must not block."""
+    """Receives the events that a pump does not handle itself, in wire order; must not block."""
 
     def take(self, event: Any) -> None:
-        """An event that is neither an answer, nor a reply, nor junk."""
+        """Take an event that is neither an answer, nor a reply, nor junk."""
 
     def note(self, text: str) -> None:
-        """A line for the user."""
+        """Show a line to the user."""
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
-        """The error of a request `method` that is not answered any more; the method is empty where no request waits."""
+        """Return the error of a request `method` that the other side's end left open; "" if no request waits."""
 
     async def drain(self) -> None:
         """Return when there is room for more; nothing is read meanwhile."""
 
 
 class Pump:
-    """`label` names the other side in messages: "the agent"."""
+    """Connects a transport and a conversation. `label` names the other side in messages: "the agent"."""
 
     def __init__(
         self,
@@ -135,8 +137,8 @@ class Pump:
         """`max_line` is in bytes. Without `split` each line is one message."""
         self.label = label
         self.is_open = False  # the handshake is done
-        self.noise: list[str] = []  # the first lines that were not messages, until then
-        self.mishaps = Mishaps(listener.note)  # failures of ours with what the other side said
+        self.noise: list[str] = []  # the first lines that were not messages, before the handshake is done
+        self.mishaps = Mishaps(listener.note)  # our own failures to handle a message
         self._transport, self._listener, self._deliver = transport, listener, listener.take
         self._receive, self._spoilt, self._split = receive, spoilt, split
         self._framer = LineFramer(limit=max_line)
@@ -151,9 +153,9 @@ class Pump:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.TaskGroup]:
-        """Pump for as long as the block runs; errors come out as themselves, not in a group.
+        """Pump while the block runs; errors are raised as themselves, not in a group.
 
-        The group is for work beside the pump, which is to end with the block.
+        The yielded group is for tasks that run beside the pump and end with the block.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -167,11 +169,11 @@ class Pump:
             raise first(failures) from None
 
     def heard(self) -> float:
-        """Loop time of the last sign of life."""
+        """Return the loop time of the last received bytes."""
         return self._heard
 
     def send(self, line: bytes) -> None:
-        """Queue a line; b"" is nothing."""
+        """Queue a line; b"" is ignored."""
         if line:
             self._unsent += len(line)
             self._outbox.put_nowait(line)
@@ -187,14 +189,14 @@ class Pump:
         self.send(line)
 
     async def flush(self) -> None:
-        """Return when everything that was sent is in the pipe: what a server still waits for keeps it from ending."""
-        with suppress(TimeoutError):  # it does not read; it will be stopped all the same
+        """Return when all queued lines are in the pipe; a server that waits for one of them would not end."""
+        with suppress(TimeoutError):  # the other side does not read; it will be stopped all the same
             async with asyncio.timeout(FAREWELL):
                 await self._outbox.join()
 
     @contextmanager
     def asking(self, call: Call) -> Iterator["asyncio.Future[Answered]"]:
-        """Send a request; its answer is waited for within the block, and ignored when it comes later (C-66).
+        """Send a request. The answer is delivered within the block, and ignored if it comes later (C-66).
 
         Raises:
             LaunchError: the other side has ended.
@@ -216,7 +218,7 @@ class Pump:
         return self._over("")
 
     async def read(self) -> None:
-        """Pump until the other side ends. What it does wrong is not raised, but fails what waits for it."""
+        """Read until the other side ends. A protocol error is not raised, but fails the open requests."""
         try:
             await self._read()
         except LineTooLong as error:
@@ -242,7 +244,7 @@ class Pump:
             await self._listener.drain()
 
     async def write(self) -> None:
-        """Write what was queued, in order, until cancelled or the other side stops taking it."""
+        """Write queued lines in order, until cancelled or the other side closes its input."""
         try:
             while True:
                 line = await self._outbox.get()
@@ -250,12 +252,12 @@ class Pump:
                 self._unsent -= len(line)
                 self._outbox.task_done()
         except TransportClosed:
-            # A process that closed its stdin is mostly ending: give the reader a moment to learn how.
+            # A process that closed its stdin is usually ending, so give the reader a moment to learn how.
             await asyncio.sleep(LAST_WORDS)
             self._end(lambda method: self._listener.died("closed its stdin", (), method))
 
     def _handle(self, line: bytes) -> None:
-        """Handle a message. A bug of ours costs the event in which it shows, and nothing beside it."""
+        """Handle a message. A bug of ours affects only the event in which it shows."""
         is_whole = True
         try:
             for event in self._receive(line):
@@ -286,7 +288,7 @@ class Pump:
             self._note_junk(event, line)
 
     def _make_good(self, line: bytes) -> None:
-        """Answer, or fail, what waits for a message that we failed to handle."""
+        """Send the answer, or fail the request, that depends on a message which we failed to handle."""
         number, reply = self._spoilt(line)
         if reply:
             self.reply(reply)
@@ -297,13 +299,13 @@ class Pump:
 
     def _answer(self, answer: Answered) -> None:
         _, future = self._waiting.get(answer.number, ("", None))
-        if future is not None and not future.done():  # a late answer to what we gave up is fine (C-66)
+        if future is not None and not future.done():  # a late answer to an abandoned request is allowed (C-66)
             future.set_result(answer)
 
     def _note_junk(self, junk: Junk, line: bytes) -> None:
         if not line.strip():
             return
-        if not self.is_open:  # banners are common; they are quoted if the handshake fails
+        if not self.is_open:  # banners are common, and quoted only if the handshake fails
             self.noise += [excerpt(line, 200)] if len(self.noise) < NOISE else []
             return
         self._junk += 1

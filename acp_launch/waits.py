@@ -1,7 +1,7 @@
 """
-The rule of every wait: it has a name, a deadline, and a word to the user after 3 s, then at growing intervals.
+The rule for every wait: it has a name and a deadline, and the user is told after 3 s, then at growing intervals.
 
-Nothing is imported that costs: what waits in a thread, or in no loop at all, goes by the same rule.
+The module imports little, because waits in threads and without an event loop follow the same rule.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from acp_launch.errors import WaitExpired
 if TYPE_CHECKING:
     from asyncio import Future
 
-FIRST_WORD = 3.0  # seconds until we say what we wait for
+FIRST_WORD = 3.0  # seconds until the user is told of a wait
 T = TypeVar("T")
 
 
 def next_word(word: float) -> float:
-    """After how many seconds of a wait the next word comes, when one came after `word`."""
+    """Return the second of a wait at which the user is told next, if the last time was at `word`."""
     return min(word * 3, word + 60)
 
 
 def seconds(amount: float) -> str:
-    """`0.3 s`, `3 s`, `2 min`."""
+    """Format a duration: `0.3 s`, `3 s`, `2 min`."""
     if amount >= 120:
         return f"{amount / 60:.3g} min"
     return f"{amount:.3g} s"

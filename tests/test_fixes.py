@@ -93,7 +93,7 @@ def test_the_texts_were_found() -> None:
     ("text", "words", "said"),
     [
         ("acp-launch list shows the profiles", ["list"], ""),
-        ("if you want it: acp-launch trust 'my p'; for this once: --trust", ["trust", "my p"], ""),
+        ("if you want it: acp-launch trust 'my p'; to run it once: --trust", ["trust", "my p"], ""),
         ("type it, or pipe it: acp-launch secret set NAME < FILE", ["secret", "set", "NAME"], ""),
         ("acp-launch permission forget p N", ["permission", "forget", "p", "N"], ""),
         ("acp-launch lst", ["lst"], "there is no verb 'lst'"),

@@ -100,7 +100,7 @@ def test_junk_is_kept_until_the_handshake_and_noted_after_it() -> None:
             await pumping.over()
         assert pumping.noise == ["Welcome!"]
         assert told.notes == [
-            f"the stdout of the peer holds a line that is no JSON-RPC message; ignored ({count} so far)"
+            f"the stdout of the peer holds a line that is not a JSON-RPC message; ignored ({count} so far)"
             for count in (1, 100)
         ]
 
@@ -133,8 +133,6 @@ def test_a_message_of_a_batch_that_breaks_us_costs_only_itself(monkeypatch: pyte
             ("bad", True),
             ("last", False),
         ]
-        assert [note.startswith("a message of the peer is left out: a bug in acp-launch") for note in told.notes] == [
-            True
-        ]
+        assert [note.partition(" because")[0] for note in told.notes] == ["a message of the peer was skipped"]
 
     asyncio.run(story())

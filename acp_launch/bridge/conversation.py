@@ -1,4 +1,9 @@
-"""The state that both sides of a conversation share (see exchange.py), its ports and its observer. Sans-IO."""
+"""
+The state of a conversation that both sides of an exchange share, its ports, and the observer of servers. Sans-IO.
+
+`ConversationState` is the shared state. `Memory` and `Listing` hold what a new process of the server must be told, and
+`Restorer` tells it after a restart. `ServerObserver` and `Ports` are the interfaces to the outside.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -18,9 +23,8 @@ from acp_launch.protocol.mishap import Mishaps
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
-# What an agent was shown of a server's lists, in few bytes: enough to tell whether another process of the same server
-# shows the same, and to say how many tools there are. Pages add up (MCP "pagination").
-
+# Digests of a server's lists as the agent has seen them. They tell whether a new process has the same lists, and how
+# many tools there are.
 
 # method → (member of the result, what to send when it differs)
 LISTS = {
@@ -30,14 +34,14 @@ LISTS = {
     "resources/templates/list": ("resourceTemplates", "notifications/resources/list_changed"),
 }
 CURSOR = "nextCursor"
-PAGES = 1000  # a server whose pages never end is not followed further
+PAGES = 1000  # pages of a list that are read, as a server's pages may never end
 
 
 class Listing:
-    """One list, fed page by page; two are the same when their `digest` and `count` are."""
+    """The digest and length of one list, fed page by page (MCP "pagination")."""
 
     def __init__(self, method: str) -> None:
-        from hashlib import blake2b  # loads OpenSSL: not while an agent is being started
+        from hashlib import blake2b  # loads OpenSSL, which would delay the agent's start
 
         self._member = LISTS[method][0]
         self._hash = blake2b(digest_size=16)
@@ -45,7 +49,7 @@ class Listing:
         self.pages = 0
 
     def add(self, result: Raw) -> str | None:
-        """Take a page; the cursor of the next one, None at the end."""
+        """Add a page; return the cursor of the next one, None at the end."""
         from acp_launch.protocol import splice
 
         self.pages += 1
@@ -67,17 +71,17 @@ class Listing:
 
 
 def _canonical(item: bytes) -> bytes:
-    """The same for two ways to write the same value, a server may order its members anew with every start; but for
-    values that only few can read."""
+    """Write a value in one form, because a server may order members anew with every start.
+
+    Values that msgspec cannot decode are compared as they are.
+    """
     try:
         return msgspec.json.encode(msgspec.json.decode(item), order="sorted") + b"\n"
     except (msgspec.DecodeError, RecursionError):
         return item + b"\n"
 
 
-# What a conversation must not lose when its server starts anew: the agent's own handshake, byte for byte; the logging
-# level; what it subscribed to; what it was shown of the lists. Pure.
-
+# The memory of a conversation for a restart of its server. Pure.
 
 SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE = "logging/setLevel", "resources/subscribe", "resources/unsubscribe"
 INITIALIZE, INITIALIZED = "initialize", "notifications/initialized"
@@ -96,17 +100,20 @@ _uri, _cursor = msgspec.json.Decoder(_Uri), msgspec.json.Decoder(_Cursor)
 
 
 class Memory:
-    """Fed with what passed; everything in it was understood by the server at that time."""
+    """The state that a restart of the server must not lose: handshake, logging level, subscriptions, seen lists.
+
+    It holds only requests that the server has answered without an error.
+    """
 
     def __init__(self) -> None:
-        self.initialize: bytes = b""  # the agent's own line; empty while there was none
+        self.initialize: bytes = b""  # the agent's own line, byte for byte; empty before its handshake
         self.initialized: bytes = b""
         self.lists: dict[str, Listing] = {}
         self._level: Raw | None = None
         self._subscriptions: dict[str, Raw] = {}
 
     def answered(self, method: str, params: Raw, result: Raw) -> None:
-        """The server has done what `method` asked for."""
+        """Note a request that the server has carried out."""
         if method in LISTS:
             self._shown(method, params, result)
         elif method == SET_LEVEL:
@@ -115,7 +122,7 @@ class Memory:
             self._subscribed(method, params)
 
     def wishes(self) -> Iterator[tuple[str, Raw]]:
-        """What to ask of a new process once it knows the agent: methods and their parameters."""
+        """Yield the requests for a new process after the handshake: methods and parameters."""
         if self._level is not None:
             yield SET_LEVEL, self._level
         for params in self._subscriptions.values():
@@ -144,56 +151,57 @@ CANCELLED, PROGRESS, PING = "notifications/cancelled", "notifications/progress",
 
 
 class ServerObserver(Protocol):
-    """Watches the MCP servers of a launch. It is told and does not answer; `server` may be `github#2`."""
+    """Watches the MCP servers of a launch; `server` may be `github#2`."""
 
     def changed(self, change: Change) -> None:
-        """A step in the life of a server's process."""
+        """Note a state change of a server's process."""
 
     def listed(self) -> None:
-        """The agent was shown the tools of a server."""
+        """Note that the agent has seen the tools of a server."""
 
     def note(self, text: str) -> None:
-        """Something the user may want to know; it may quote what was sent."""
+        """Show a line to the user; it may quote a message."""
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
-        """`what` has been awaited for so long; at `limit` it is given up."""
+        """Report a wait for `what` of so many seconds, which ends at `limit`."""
 
     def log(self, server: str) -> Callable[[bytes], None]:
-        """The log of a server's stderr."""
+        """Return the function that logs a server's stderr."""
 
     def log_end(self, server: str) -> None:
-        """No more comes for that log."""
+        """Note that nothing more comes for that log."""
 
     async def tell(self) -> None:
-        """Pass on what was told, once. It is called again and again beside the servers."""
+        """Pass on the observed events once; called again and again while the servers run."""
 
 
 class Ports(Protocol):
-    """The two sides of a conversation and its server's process. Must not call the exchange from within these."""
+    """The two sides of a conversation and its server's process. They must not call the exchange."""
 
     def to_agent(self, line: bytes) -> None:
-        """One message, without its newline; kept until the agent has come."""
+        """Send the agent one message, without its newline; it is held until the agent has connected."""
 
     def to_server(self, line: bytes) -> None: ...
 
     def alive(self) -> None:
-        """The server has said something sensible."""
+        """Note that the server has sent a valid message."""
 
     def ready(self) -> None:
-        """It has answered the agent's handshake."""
+        """Note that the server has answered the agent's handshake."""
 
     def wedged(self, reason: str) -> None:
-        """Its process is of no use any more; `reason` completes "the server …"."""
+        """Give up the server's process; `reason` is a verb phrase: "does not answer"."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Return the seconds of a monotonic clock."""
 
 
 class ConversationState:
-    """`policy` is None where every tool is allowed; `directories` are the session's, for `roots/list`.
+    """The state of one conversation.
 
-    `process` is what the server's process is called, `github#2` for one; `call` is `timeouts.call` in seconds; with
-    `gives_roots` the server is told that it may ask for them.
+    `policy` is None if every tool is allowed. `directories` are the session's, for `roots/list`. `process` is the name
+    of the server's process, such as `github#2`. `call` is `timeouts.call` in seconds. With `gives_roots` the server is
+    told that it may ask for roots.
     """
 
     def __init__(
@@ -220,13 +228,13 @@ class ConversationState:
         self.agent_has_roots = False
         self.handshake = b""  # the key of the agent's `initialize`
         self.is_ready = False
-        self.has_asked = False  # the agent has, anything
-        self.is_modern = False  # it shakes no hands (messages.py), so we ping nothing before it speaks
-        self.was_pinged = False  # we pinged the process that is there now, before the agent spoke to it
+        self.has_asked = False  # the agent has sent a request
+        self.is_modern = False  # the agent does no handshake (messages.py), so no ping may precede its first request
+        self.was_pinged = False  # we pinged the present process before the agent's first request
         self.opening: Waiting | None = None  # the first request of a modern agent, until it is answered
 
     def forward(self, asked: Asked, line: bytes) -> bytes | None:
-        """A request on its way to the server: the line to send now, None when it has to wait or is refused."""
+        """Take a request for the server; return the line to send now, or None if it must wait or is refused."""
         if self.phase == "open":
             asked.silent_since = self.ports.now()
             self.ledger.ask(asked)
@@ -239,7 +247,7 @@ class ConversationState:
         self.ports.to_agent(self.lost.line(asked.id, asked.method, was_sent=was_sent))
 
     def open(self) -> None:
-        """From here on everything passes; what waited goes first."""
+        """Let all messages pass from now on, the queued ones first."""
         self.phase = "open"
         for waiting in self.queue.take_all():
             if waiting.asked is not None:
@@ -256,17 +264,16 @@ class ConversationState:
         self.ports.to_agent(jsonrpc.result(asked.id, {}))
 
 
-# What we ask a server ourselves: a ping, and after a restart what a new process must know and may have changed.
-# Sans-IO.
-#
-# The answers are ours and never reach the agent. It hears `list_changed` for the lists that differ from what it was
-# shown, each kind once.
-
-
 Answered = Callable[[Envelope, bytes], None]
 
 
 class Restorer:
+    """Our own requests to a server: pings, and after a restart the restoration of its state.
+
+    The answers never reach the agent. It gets `list_changed` for each kind of list that differs from what it has seen,
+    once for each kind.
+    """
+
     def __init__(self, state: ConversationState) -> None:
         self._state = state
         self._numbers = Numbers()
@@ -274,7 +281,7 @@ class Restorer:
         self._told: set[str] = set()
 
     def answered(self, message: Envelope, line: bytes) -> bool:
-        """Whether this answer was for us."""
+        """Take an answer if it is to a request of ours; return whether it was."""
         assert message.id is not UNSET
         take = self._open.pop(bytes(message.id), None)
         if take is not None:
@@ -282,14 +289,14 @@ class Restorer:
         return take is not None
 
     def forget(self) -> None:
-        """The process is gone; nothing will be answered."""
+        """Drop all open requests, because the process has ended."""
         self._open.clear()
 
     def ping(self) -> None:
         self._ask(PING, None, self._pong)
 
     def begin(self) -> None:
-        """Tell a new process what the old one knew; ask for the lists."""
+        """Restore the state in a new process, and ask for its lists."""
         self._told.clear()
         for method, params in self._state.memory.wishes():
             self._ask(method, params, self._noted(method))
@@ -313,7 +320,7 @@ class Restorer:
         return take
 
     def _list(self, method: str, known: Listing, listing: Listing, cursor: str | None) -> None:
-        """Compare what there is with what the agent knows, unless it has looked again by itself meanwhile."""
+        """Compare a list with the one the agent has seen, unless the agent has asked for it again meanwhile."""
 
         def take(message: Envelope, line: bytes) -> None:
             if message.result is UNSET or self._state.memory.lists.get(method) is not known:
@@ -327,7 +334,7 @@ class Restorer:
         self._ask(method, None if cursor is None else {"cursor": cursor}, take)
 
     def _visible(self, method: str, message: Envelope, line: bytes) -> Raw:
-        """The page as the agent would be shown it; an error shows nothing."""
+        """Return a page as the agent would see it; an error counts as empty."""
         if method == "tools/list" and self._state.policy:
             message = jsonrpc.decode(self._state.policy.filtered(line)[0]) or message
         return Raw(b"{}") if message.result is UNSET else message.result

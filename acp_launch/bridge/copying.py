@@ -1,8 +1,8 @@
 """
-The part of the shim (shim.py) for stdin and stdout that cannot be lent to the seat: copies them, byte for byte.
+The shim's copy loop, for a stdin and stdout that cannot be passed to the seat.
 
-It holds one chunk each way, so that who reads slowly slows the other side down. It ends when either side does; what
-still comes for an agent that has closed our stdin is passed on until it has been silent for a while.
+It holds one chunk for each direction, so that a slow reader slows the other side down. It ends when either side ends.
+After the agent has closed our stdin, it still passes on what the server sends, until the server is silent for a while.
 """
 
 import select
@@ -14,18 +14,18 @@ if sys.platform != "win32":
     from _socket import SHUT_WR, socket
 
 CHUNK = 65536  # bytes, what a pipe holds
-LINGER = 0.8  # seconds, of silence when stdin has ended, in all when the seat has: one second with our own end
+LINGER = 0.8  # seconds of silence after stdin has ended; in all after the seat has; with our own exit one second
 GONE = select.POLLERR | select.POLLHUP
 ENDED = GONE | getattr(select, "POLLRDHUP", 0)  # of a socket's one direction; Linux only
 
 
 def _is_pipe(descriptor: int) -> bool:
-    """Or a socket. Files never keep us waiting, and a terminal is not ours to change."""
+    """Tell whether it is a pipe or a socket. Files never block, and a terminal's mode is not ours to change."""
     return posix.fstat(descriptor).st_mode & 0o170000 in (0o010000, 0o140000)  # S_IFMT: S_IFIFO, S_IFSOCK
 
 
 class Way:
-    """One direction. `held` is what was read and not yet written; `is_open` while more may come."""
+    """One direction. `held` are bytes read but not yet written; `is_open` while more may come."""
 
     def __init__(self, source: int, sink: int, held: bytes) -> None:
         self.source, self.sink = source, sink
@@ -47,7 +47,7 @@ class Way:
         self.is_open = bool(self.held)
 
     def write(self) -> bool:
-        """False when nobody will ever read it."""
+        """Write held bytes; return False if the reader is gone."""
         try:
             written = posix.write(self.sink, self.held)
         except BlockingIOError:
@@ -64,21 +64,21 @@ class Way:
 
 class Pump:
     def __init__(self, seat: "socket", beginning: bytes) -> None:
-        """`beginning` goes to the seat before all that the agent says."""
+        """`beginning` is sent to the seat before the agent's bytes."""
         seat.setblocking(False)
         self.seat, self.number = seat, seat.fileno()
         self.inward = Way(0, self.number, beginning)
         self.outward = Way(self.number, 1, b"")
-        self.tells_end = _is_pipe(1)  # poll tells that its reader has gone, whether asked or not
+        self.tells_end = _is_pipe(1)  # poll always reports that a pipe's reader is gone
         self.poll = select.poll()
-        self.wanted: tuple[int | None, ...] = ()  # what `poll` is asked of stdin, stdout and the seat
+        self.wanted: tuple[int | None, ...] = ()  # the events polled on stdin, stdout and the seat
         self.deadline: float | None = None
-        self.is_ending = False  # the agent has closed our stdin; there may be something in it
-        self.is_shut = False  # and the seat knows
-        self.has_hung_up = False  # the seat has
+        self.is_ending = False  # the agent has closed our stdin; unread bytes may be left in it
+        self.is_shut = False  # our side of the connection to the seat is closed for writing
+        self.has_hung_up = False  # the seat has closed the connection
 
     def run(self) -> None:
-        """Until it is over."""
+        """Copy until either side has ended."""
         for descriptor in (0, 1):
             if _is_pipe(descriptor):
                 posix.set_blocking(descriptor, False)
@@ -99,7 +99,7 @@ class Pump:
         return (self.outward.is_open or bool(self.outward.held)) and not self._is_late()
 
     def _wait(self) -> dict[int, int]:
-        """What can be done. Whom we would not serve now is not asked: an end is told again and again."""
+        """Poll for events. A descriptor we would not serve now is left out, because poll reports its end endlessly."""
         wanted = (self._of_agent(), self._of_its_reader(), self._of_seat())
         if wanted != self.wanted:
             self.wanted, self.poll = wanted, select.poll()
@@ -110,7 +110,7 @@ class Pump:
         return dict(self.poll.poll(left))
 
     def _of_agent(self) -> "int | None":
-        """What to ask of our stdin; None is nothing, 0 only whether it is at its end."""
+        """Return the events to poll on our stdin: None for none, 0 for its end only."""
         if self.inward.is_hungry:
             return select.POLLIN
         return None if self.is_ending else ENDED & ~GONE
@@ -139,14 +139,14 @@ class Pump:
             self._hung_up()
 
     def _hung_up(self) -> None:
-        """What it had sent is still read; nothing is sent any more."""
+        """Note that the seat has closed the connection: its last bytes are still read, but nothing is sent any more."""
         if not self.has_hung_up:
             self.has_hung_up = self.is_ending = True
             self.deadline = time.monotonic() + LINGER
             self.inward.cut()
 
     def _see_to_the_end(self, *, moved: bool) -> None:
-        """Of an agent that has closed our stdin: pass it on, and be patient while there is movement."""
+        """Pass on the end of our stdin, and prolong the deadline while bytes move."""
         if self.has_hung_up or not self.is_ending:
             return
         if moved or self.deadline is None:
@@ -158,7 +158,7 @@ class Pump:
     def _say_that_it_ended(self) -> None:
         try:
             self.seat.shutdown(SHUT_WR)
-        except OSError:  # macOS, when the seat has gone already
+        except OSError:  # macOS, if the seat has gone already
             self._hung_up()
 
     def _is_late(self) -> bool:

@@ -1,15 +1,17 @@
 """
 One MCP conversation between an agent and a server that may die and come back. Sans-IO: lines in, lines out.
 
-    absent ──attached──▶ open                    no handshake was seen yet: everything passes
+    absent ──attached──▶ open                    before the handshake: everything passes
        ▲       │
-       │       └───────▶ replaying ──▶ open      the agent's own `initialize` is asked again, its answer kept from it
+       │       └───────▶ replaying ──▶ open      the agent's `initialize` is sent again; the answer is not passed on
        └──lost── open, replaying ──lost, for good──▶ final ──lost, but not for good──▶ absent
 
-Messages pass as the bytes they came in. We read `id` and `method`, remember what a new process must be told, and step
-in where an answer would never come. While absent, requests wait for the next process, within bounds; none is ever
-sent twice, because what a dead process did with it is unknown. While final, every request is refused at once, until
-a person has the server started anew.
+Messages pass as the bytes they came in. The exchange reads `id` and `method`, remembers what a new process must be
+told, and answers requests that would never get an answer. While absent, requests wait for the next process, within
+bounds. No request is sent twice, because it is unknown what a dead process did with it. While final, every request is
+refused at once, until the user restarts the server.
+
+`AgentSide` handles the agent's messages and `ServerSide` the server's; they share a `ConversationState`.
 """
 
 from collections.abc import Sequence
@@ -46,9 +48,6 @@ from acp_launch.waits import next_word
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
-# What an agent says, and what of it goes to the server now. Sans-IO; one half of exchange.py.
-
-
 PARSE_ERROR = -32700
 SPLIT = "a message with a carriage return in it may be read as two, and this server's tools are restricted"
 
@@ -70,12 +69,14 @@ _params = msgspec.json.Decoder(_Params)
 
 
 class AgentSide:
+    """Handles the lines of the agent, and passes them on to the server."""
+
     def __init__(self, state: ConversationState) -> None:
         self._state = state
         self._settled: Raw | None = None  # the server's question that the message in hand answers, by its own id
 
     def __call__(self, line: bytes) -> None:
-        """One line, without its newline."""
+        """Handle one line, without its newline."""
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_server(rest)
 
@@ -110,12 +111,12 @@ class AgentSide:
         return self._asks(message, line)
 
     def _ambiguous(self, line: bytes) -> str:
-        """Python servers take a bare carriage return for the end of a line, and would read on after it."""
+        """Refuse a bare carriage return, which Python servers take as the end of a line."""
         return SPLIT if b"\r" in line.rstrip(b"\r") else ""
 
     def _unreadable(self, line: bytes) -> None:
         if line.strip():
-            said = "this line is no JSON-RPC message, and was not passed on"
+            said = "this line is not a JSON-RPC message and was not passed on"
             self._state.ports.to_agent(jsonrpc.error(Raw(NULL), PARSE_ERROR, said))
 
     def _forbidden(self, message: Envelope, why: str) -> None:
@@ -137,12 +138,12 @@ class AgentSide:
             state.memory.initialized = line
         if state.phase == "open":
             return line
-        if message.method not in (CANCELLED, PROGRESS, INITIALIZED):  # about what is gone, or replayed anyway
+        if message.method not in (CANCELLED, PROGRESS, INITIALIZED):  # about ended requests, or replayed anyway
             state.queue.put(Waiting(line, None, state.ports.now()))
         return None
 
     def _cancels_waiting(self, params: Raw) -> bool:
-        """Whether the request that is cancelled never got to the server."""
+        """Cancel a request; return whether it was still queued, so that the server need not be told."""
         cancelled = jsonrpc.read(_cancelled, params)
         if cancelled is None:
             return False
@@ -169,7 +170,7 @@ class AgentSide:
             state.opening = Waiting(line, asked, state.ports.now())
 
     def _asked(self, message: Envelope) -> Asked:
-        """What will be needed of it: the line itself is not kept."""
+        """Copy the parts of a request that are needed later; the line itself is not stored."""
         assert message.id is not UNSET
         method = str(message.method)
         return Asked(
@@ -187,8 +188,10 @@ class AgentSide:
         return None if found is None or found.meta.token is UNSET else key(found.meta.token)
 
     def _introduces(self, asked: Asked, message: Envelope, line: bytes) -> bytes | None:
-        """Its own handshake; while there is no process it is asked as soon as there is one. While an older one is being
-        replayed this one takes its place, and the answer to that one is dropped."""
+        """Take the agent's handshake. Without a process it is sent as soon as one has started.
+
+        It replaces an older handshake that is being replayed, whose answer is then dropped.
+        """
         state = self._state
         if state.gives_roots:
             line = with_roots(line)
@@ -200,12 +203,9 @@ class AgentSide:
         return line if state.phase in ("open", "replaying") else None
 
 
-# What a server says, and what of it goes to the agent. Sans-IO; the other half of exchange.py.
-
-
 EXCERPT = 120  # characters of a line that is not a message
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
-STARTS = (b"{", b"[", b"\xef")  # of a message; the last one of a byte order mark
+STARTS = (b"{", b"[", b"\xef")  # first bytes of a message; the last one is of a byte order mark
 NOT_YET = -32600
 TOOLS = "tools/list"
 
@@ -219,15 +219,17 @@ _progress = msgspec.json.Decoder(_Progress)
 
 
 class ServerSide:
+    """Handles the lines of the server, and passes them on to the agent."""
+
     def __init__(self, state: ConversationState, restorer: Restorer) -> None:
         self._state, self._restorer = state, restorer
         self._numbers = Numbers()
         self._junk_bytes = 0  # since its last message
         self._has_noise = False
-        self._settled: Asked | None = None  # what the message in hand answers
+        self._settled: Asked | None = None  # the request that the message in hand answers
 
     def __call__(self, line: bytes) -> None:
-        """One line, without its newline."""
+        """Handle one line, without its newline."""
         if (rest := each(line, self._message, self._broke)) is not None:
             self._state.ports.to_agent(rest)
 
@@ -262,7 +264,7 @@ class ServerSide:
         return self._asks(message, line)
 
     def _unreadable(self, line: bytes) -> bytes | None:
-        """An answer whose text is not UTF-8 is repaired: else the agent would wait for ever."""
+        """Repair an answer whose text is not UTF-8, as the agent would otherwise wait for ever; skip other lines."""
         repaired = line.decode(errors="replace").encode()
         if repaired != line and jsonrpc.decode(repaired) is not None:
             return self._message(repaired)
@@ -270,8 +272,10 @@ class ServerSide:
         return None
 
     def _noise(self, line: bytes) -> None:
-        """Banners, prints left in the code: skipped, and said once (M-20). A flood ends the process: no
-        other server would be served."""
+        """Skip a line that is not a message, such as a banner, and report the first (M-20).
+
+        A flood of them ends the process, because it would keep other servers from being served.
+        """
         self._junk_bytes += len(line) + 1
         if not self._has_noise and line.strip():
             self._has_noise = True
@@ -291,14 +295,14 @@ class ServerSide:
         opening, self._state.opening = self._state.opening, None
         if opening is not None and self._is_wronged(opening, asked, message):
             return None
-        if asked is None:  # not asked, or not any more; only an error about an unreadable line has the id null
+        if asked is None:  # no open request; only an error about an unreadable line has the id null
             return line if bytes(message.id) == NULL else None
         if message.result is UNSET:
             return self._refused(asked, line)
         return self._done(asked, message, line)
 
     def _is_wronged(self, opening: Waiting, asked: Asked | None, message: Envelope) -> bool:
-        """Whether our ping has spoilt this process for a modern agent; the next one gets its first request unspoilt."""
+        """Tell whether our ping made this process refuse a modern agent; a new process then gets the request first."""
         state = self._state
         if opening.asked is not asked or asked is None or asked.is_cancelled:
             return False
@@ -325,11 +329,11 @@ class ServerSide:
 
     def _refused(self, asked: Asked, line: bytes) -> bytes:
         if asked.method == INITIALIZE:
-            self._state.memory.initialize = b""  # nothing to replay; the agent may try again
+            self._state.memory.initialize = b""  # not replayed; the agent may try again
         return line
 
     def _replayed(self, message: Envelope, line: bytes, *, is_owed: bool) -> bytes | None:
-        """The answer to the agent's `initialize`, asked once more; the agent gets it only if it never got one."""
+        """Take the answer to the repeated `initialize`; the agent gets it only if it never got one."""
         state = self._state
         if message.result is not UNSET:
             if state.memory.initialized:
@@ -357,7 +361,7 @@ class ServerSide:
             self._state.ledger.progress(key(told.token), self._state.ports.now())
 
     def _withdraws(self, params: Raw, line: bytes) -> bytes | None:
-        """A question the agent knows under another id is cancelled under that one."""
+        """Cancel a question of the server under the id that the agent sees."""
         cancelled = jsonrpc.read(_cancelled_by_server, params)
         if cancelled is None:
             return line
@@ -380,7 +384,7 @@ class ServerSide:
         return with_id(line, known_as)
 
     def _own_answer(self, id: Raw, method: str) -> bytes | None:
-        """What we answer in the agent's place: because it is not there yet, or has no roots to tell."""
+        """Answer a request of the server if the agent has not connected yet, or does not declare roots."""
         state = self._state
         if method == PING and not state.memory.initialized:
             return jsonrpc.result(id, {})
@@ -392,7 +396,7 @@ class ServerSide:
 
 
 class Exchange:
-    """`start` is how long a request may wait for a process, `call` how long for its answer (None: for ever)."""
+    """One conversation. `start` limits a request's wait for a process, `call` that for its answer (None: no limit)."""
 
     def __init__(
         self,
@@ -426,7 +430,7 @@ class Exchange:
 
     @property
     def mishaps(self) -> Mishaps:
-        """Takes failures of ours with a message of either side."""
+        """The record of our own failures to handle a message."""
         return self._state.mishaps
 
     @property
@@ -435,22 +439,22 @@ class Exchange:
 
     @property
     def tools(self) -> int | None:
-        """How many the agent was shown; None while it has not asked."""
+        """The number of tools that the agent has seen; None if it has not asked."""
         listing = self._state.memory.lists.get("tools/list")
         return listing.count if listing else None
 
     @property
     def is_introduced(self) -> bool:
-        """The agent has begun its handshake, so it waits for the server's start."""
+        """Whether the agent has begun its handshake, and so waits for the server's start."""
         return bool(self._state.memory.initialize)
 
     @property
     def is_waiting(self) -> bool:
-        """Some request is with the server, or waits for it."""
+        """Whether a request is open at the server, or queued for it."""
         return bool(self._state.ledger.wanted() or self._state.queue)
 
     def attached(self, *, probe: bool = False) -> None:
-        """A process can be written to; `probe` asks it for a sign of life, unless its agent shakes no hands."""
+        """Begin to use a new process; `probe` pings it, unless the agent does no handshake."""
         state = self._state
         state.is_ready = False
         state.health.begin(state.ports.now())
@@ -464,16 +468,16 @@ class Exchange:
         state.open()
 
     def detached(self) -> None:
-        """The process cannot be written to any more; what it was asked is still open, what comes now has to wait."""
+        """Stop writing to a process that is ending; its requests stay open, and new ones wait."""
         if self._state.phase == "final":
             return
         self._state.phase = "absent"
         for asked in self._state.ledger.wanted():
             if asked.method == INITIALIZE:
-                asked.silent_since = self._state.ports.now()  # from now on it waits for a process, not for an answer
+                asked.silent_since = self._state.ports.now()  # it waits for a process now, not for an answer
 
     def lost(self, lost: Lost, *, for_good: bool) -> None:
-        """The process is gone, and all it wrote was given to `from_server`."""
+        """Handle the end of the process, after all its output was given to `from_server`."""
         state = self._state
         state.lost, state.phase = lost, "final" if for_good else "absent"
         self._restorer.forget()
@@ -486,23 +490,23 @@ class Exchange:
             self._refuse_waiting()
 
     def roots_changed(self, directories: Sequence[PurePath]) -> None:
-        """Tell the server, unless the agent answers for its roots itself."""
+        """Tell the server of new roots, unless the agent declares its own."""
         state = self._state
         state.directories = directories
         if state.phase == "open" and state.memory.initialized and not state.agent_has_roots:
             state.ports.to_server(jsonrpc.notification(messages.CHANGED))
 
     def excuse(self) -> None:
-        """The server was not read, because the agent takes nothing: its silence up to now does not count."""
+        """Do not count the server's silence up to now, because it was not read, or waited for the agent."""
         state, now = self._state, self._state.ports.now()
         state.health.heard(now)
         for asked in state.ledger.open.values():
             asked.silent_since = now
 
     def tick(self, *, is_stopped: bool = False) -> None:
-        """Look at the clock: requests that waited too long are answered, a silent server is pinged or given up.
+        """Check the clock: answer requests that waited too long; ping a silent server, or give it up.
 
-        `is_stopped`: its process is there and does not run (SIGSTOP).
+        `is_stopped` tells that its process is stopped (SIGSTOP).
         """
         state, now = self._state, self._state.ports.now()
         for asked in state.queue.expired(now - self._start):
@@ -511,7 +515,7 @@ class Exchange:
             self._expire_handshake(now)
             return
         if state.questions.open:
-            self.excuse()  # it waits for the agent, or for a person
+            self.excuse()  # the server waits for the agent or the user
         if self._time_out(now) and is_stopped:
             state.ports.wedged("is stopped (SIGSTOP)")
             return
@@ -542,7 +546,7 @@ class Exchange:
             self._state.refuse(asked, was_sent=asked.method != INITIALIZE)
 
     def _forget_handshake(self, asked: Asked) -> None:
-        """One that was refused is not replayed to a process that comes all the same; the agent may try again."""
+        """Do not replay a refused handshake to a later process; the agent may try again."""
         if asked.method == INITIALIZE:
             self._state.memory.initialize = b""
 
@@ -552,11 +556,11 @@ class Exchange:
                 self._state.refuse(waiting.asked)
 
     def _time_out(self, now: float) -> bool:
-        """`timeouts.call`: silence of this length, progress being no silence. Whether some call was too late."""
+        """Expire requests after `timeouts.call` of silence without progress; return whether one has expired."""
         limit = self._state.call
         if limit is None:
             return False
-        waiting = [asked for asked in self._state.ledger.wanted() if asked.method != INITIALIZE]  # that has its own
+        waiting = [asked for asked in self._state.ledger.wanted() if asked.method != INITIALIZE]  # has its own limit
         late = [asked for asked in waiting if now - asked.silent_since >= limit]
         for asked in waiting:
             self._mention(asked, now - asked.silent_since, limit)
@@ -567,7 +571,7 @@ class Exchange:
         return bool(late)
 
     def _mention(self, asked: Asked, silence: float, limit: float) -> None:
-        """Say a word by the rule of every wait."""
+        """Report a wait for an answer by the rule for every wait."""
         if asked.word <= silence < limit:
             what = f"answer to {asked.method} from the MCP server {self._state.process}"
             self._state.observer.waiting(what, asked.word, limit)

@@ -1,12 +1,12 @@
 """
-Whether a server that says nothing is still there, judged by pings of ours. Pure: `tick` is called now and then.
+Health of a silent server, judged by pings. Pure: the caller calls `tick` now and then.
 
-- An idle server that has answered a ping before is asked again after 30 s of silence; three unanswered ones in a row
-  mean that it is wedged. One that never answered any is left alone: not every server knows `ping` (MCP 2026-07-28
-  has none), but then it answers with an error, which counts.
-- While a request is with the server it is busy, and a busy server need not answer.
-- After `timeouts.call` has run out on a request, one ping is asked at once, busy or not: the answer proves that the
-  server lives and was only slow. It has as long as the call had, and 5 s at least.
+- An idle server that has answered a ping before gets another after 30 s of silence. Three unanswered pings in a row
+  mean that it is wedged. A server that has never answered a ping is left alone. A server that does not know `ping` (MCP
+  2026-07-28 has none) answers with an error, which counts as an answer.
+- A server with an open request is busy, and a busy server need not answer.
+- After `timeouts.call` has expired on a request, one ping is sent at once, even to a busy server. An answer proves that
+  the server lives and was only slow. The ping has as long as the call had, and at least 5 s.
 
 Any line from the server is a sign of life.
 """
@@ -20,15 +20,15 @@ LEAST = 5.0  # seconds for the ping after a time-out
 
 class Health:
     def __init__(self, *, idle: float = IDLE, least: float = LEAST) -> None:
-        self.knows_ping = False  # it has answered one, if only with an error
+        self.knows_ping = False  # it has answered a ping, possibly with an error
         self._idle, self._least = idle, least
         self._heard = 0.0
         self._asked: float | None = None
         self._misses = 0
-        self._patience: float | None = None  # set: it is suspected
+        self._patience: float | None = None  # seconds for the ping after a time-out; set while it is suspected
 
     def begin(self, now: float) -> None:
-        """A new process."""
+        """Start anew for a new process of the server."""
         self._heard, self._asked, self._misses, self._patience = now, None, 0, None
 
     def heard(self, now: float) -> None:
@@ -36,7 +36,7 @@ class Health:
         self._asked, self._misses, self._patience = None, 0, None
 
     def suspect(self, now: float, limit: float) -> bool:
-        """A call took longer than `limit`; whether to ping now."""
+        """Suspect the server because a call took longer than `limit`; return whether to ping now."""
         if self._patience is not None or not self.knows_ping:
             return False
         self._asked, self._patience = now, max(limit, self._least)

@@ -1,6 +1,9 @@
 """
-Who owes whom an answer in one conversation, as a pure value: requests of the agent that the server has, requests of
-the server that the agent has. Each is answered once; an answer that is not waited for (any more) is not passed on.
+Open requests of one conversation between an agent and a server. Pure.
+
+`Ledger` holds the agent's requests to the server, `Questions` the server's requests to the agent, `Queue` the agent's
+messages for a server that is not running. Each request is answered once; an answer that no request waits for is not
+passed on. `key` makes a dictionary key of a JSON-RPC id, and `Numbers` gives ids of our own.
 """
 
 from collections import deque
@@ -13,18 +16,15 @@ from acp_launch.protocol.acp import decoded
 from acp_launch.protocol.written import written
 from acp_launch.waits import FIRST_WORD
 
-# JSON-RPC ids as dictionary keys, and ids of our own (MCP "base protocol").
-#
-# An id is kept as the bytes it came in: `1` and `"1"` are two, and so are `1` and `1.0`. Only a string may come back
-# written differently (`"\u0061"` for `"a"`), so strings are keyed by what they say.
+# Ids (MCP "base protocol"). An id is compared as the bytes it came in: `1`, `"1"` and `1.0` are three. Only strings are
+# compared decoded, because an answer may write them differently (`"\u0061"` for `"a"`).
 
-
-OURS = "acp-launch:"  # begins the ids of what we ask a server, or an agent, ourselves
+OURS = "acp-launch:"  # prefix of the ids of our own requests to a server or an agent
 NULL = b"null"
 
 
 def key(id: Raw) -> bytes:
-    """What two ways of writing the same id have in common. Never fails: an id may hold half a surrogate pair."""
+    """Return the same key for all spellings of an id. It never fails, even if the id holds half a surrogate pair."""
     text = bytes(id)
     if not text.startswith(b'"') or (b"\\" not in text and text.isascii()):
         return text
@@ -36,7 +36,7 @@ def key(id: Raw) -> bytes:
 
 
 class Numbers:
-    """Gives ids that are not used in this conversation; `taken` are those the other side has open."""
+    """Makes ids that are unique in this conversation; `taken` are the open ids of the other side."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -49,23 +49,23 @@ class Numbers:
                 return candidate
 
 
-FORGOTTEN = 1000  # of what was cancelled, and need not be answered (MCP "cancellation"), so many are remembered
+FORGOTTEN = 1000  # cancelled requests that are remembered; they need not be answered (MCP "cancellation")
 
 
 class Asked(Struct, kw_only=True):
-    """One request of the agent at the server. `silent_since` is on the caller's clock; `token` is its progressToken."""
+    """One request of the agent to the server. `silent_since` is on the caller's clock; `token` is its progressToken."""
 
     id: Raw
     method: str
     params: Raw
     silent_since: float
     token: bytes | None = None
-    word: float = FIRST_WORD  # seconds of silence after which a person should hear of it
+    word: float = FIRST_WORD  # seconds of silence after which the user is told of the wait
     is_cancelled: bool = False
 
 
 class Ledger:
-    """The agent's requests, by id. A repeated id replaces the older request, which no answer can be told from."""
+    """The agent's requests by id. A repeated id replaces the older request, as an answer could not tell them apart."""
 
     def __init__(self) -> None:
         self.open: dict[bytes, Asked] = {}
@@ -75,13 +75,13 @@ class Ledger:
         self.open[key(asked.id)] = asked
 
     def settle(self, id: Raw) -> Asked | None:
-        """The request this answers; None if it is not waited for."""
+        """Remove and return the request that this id answers; None if there is none."""
         number = key(id)
         self._cancelled.pop(number, None)
         return self.open.pop(number, None)
 
     def cancel(self, id: Raw) -> None:
-        """The agent no longer wants it. An answer that comes all the same is passed on, silence is not missed."""
+        """Mark a request as cancelled by the agent. An answer is still passed on, but no longer waited for."""
         asked = self.open.get(number := key(id))
         if asked is None:
             return
@@ -92,17 +92,17 @@ class Ledger:
             del self._cancelled[oldest]
 
     def progress(self, token: bytes, now: float) -> None:
-        """A sign of life of whichever request has this token."""
+        """Note progress of the request with this token."""
         for asked in self.open.values():
             if asked.token == token:
                 asked.silent_since = now
 
     def wanted(self) -> list[Asked]:
-        """Those whose answer is still waited for."""
+        """List the requests that are not cancelled."""
         return [asked for asked in self.open.values() if not asked.is_cancelled]
 
     def close(self) -> list[Asked]:
-        """Forget all of them; returns those still waited for."""
+        """Remove all requests; return those that are not cancelled."""
         left = self.wanted()
         self.open.clear()
         self._cancelled.clear()
@@ -111,10 +111,10 @@ class Ledger:
 
 class Questions:
     """
-    The server's requests at the agent, by the id the agent knows them under.
+    The server's requests to the agent, by the id that the agent sees.
 
-    A question that died with its server may still be answered. When the next process asks under the same id, the
-    agent gets that one under an id of ours; `settle` gives the server's own back.
+    The agent may still answer a question of a server process that has ended. If the next process uses the same id, the
+    agent gets its question under an id of ours, and `settle` returns the server's own id.
     """
 
     def __init__(self) -> None:
@@ -122,20 +122,20 @@ class Questions:
         self._stale: dict[bytes, None] = {}
 
     def is_ambiguous(self, id: Raw) -> bool:
-        """Whether the agent may still answer an older question with this id."""
+        """Tell whether the agent may still answer an older question with this id."""
         return key(id) in self._stale
 
     def ask(self, id: Raw, *, known_as: Raw) -> None:
         self.open[key(known_as)] = id
 
     def settle(self, id: Raw) -> Raw | None:
-        """The server's own id for what the agent answers; None when the server does not wait for it."""
+        """Remove the question that the agent answers; return the server's id, or None if the server does not wait."""
         number = key(id)
         self._stale.pop(number, None)
         return self.open.pop(number, None)
 
     def withdraw(self, id: Raw) -> Raw | None:
-        """The server cancels its question: the id the agent knows it under."""
+        """Remove a question that the server cancels; return the id that the agent sees, or None if it is unknown."""
         for number, own in self.open.items():
             if key(own) == key(id):
                 self._let_go(number)
@@ -143,24 +143,21 @@ class Questions:
         return None
 
     def die(self) -> Iterator[Raw]:
-        """Their server is gone: the ids the agent should be told to forget."""
+        """Remove all questions of a server that is gone; return the ids to cancel at the agent."""
         died = list(self.open)
         for number in died:
             self._let_go(number)
         return map(Raw, died)
 
     def _let_go(self, number: bytes) -> None:
-        """Its answer is not waited for any more, and may come all the same."""
+        """Remove a question; remember its id, because the agent may still answer it."""
         del self.open[number]
         self._stale[number] = None
         if len(self._stale) > FORGOTTEN:
             del self._stale[next(iter(self._stale))]
 
 
-# Messages of an agent that wait for a server to come (back), within bounds. Pure.
-
-
-MOST = 1000  # messages
+MOST = 1000  # messages in a queue
 MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -173,6 +170,8 @@ class Waiting(Struct, frozen=True):
 
 
 class Queue:
+    """Messages of an agent that wait for a server to start, within bounds."""
+
     def __init__(self) -> None:
         self._waiting: deque[Waiting] = deque()
         self._bytes = 0
@@ -181,7 +180,7 @@ class Queue:
         return bool(self._waiting)
 
     def put(self, waiting: Waiting) -> bool:
-        """False when there is no room."""
+        """Append a message; return False if there is no room."""
         if len(self._waiting) >= MOST or self._bytes + len(waiting.line) > MOST_BYTES:
             return False
         self._waiting.append(waiting)
@@ -189,14 +188,14 @@ class Queue:
         return True
 
     def take_all(self) -> Iterator[Waiting]:
-        """In their order; what is put meanwhile comes along."""
+        """Remove and yield all messages in order, also those put meanwhile."""
         while self._waiting:
             waiting = self._waiting.popleft()
             self._bytes -= len(waiting.line)
             yield waiting
 
     def withdraw(self, id: Raw) -> bool:
-        """Take out the request with this id; whether there was one."""
+        """Remove the request with this id; return whether there was one."""
         for waiting in self._waiting:
             if waiting.asked is not None and key(waiting.asked.id) == key(id):
                 self._remove(waiting)
@@ -204,7 +203,7 @@ class Queue:
         return False
 
     def expired(self, before: float) -> list[Asked]:
-        """Take out the requests that have waited since `before` or longer."""
+        """Remove and return the requests that have waited since `before` or longer."""
         late = [waiting for waiting in self._waiting if waiting.since <= before and waiting.asked is not None]
         for waiting in late:
             self._remove(waiting)

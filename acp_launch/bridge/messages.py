@@ -1,7 +1,8 @@
 """
-What we answer in a server's place: JSON-RPC errors that say which server, what happened to it, and what comes next.
+The messages that the bridge makes or changes: errors in place of a lost server, batches, ids, roots, and the MCP era.
 
-The code is one of the range JSON-RPC leaves to implementations and MCP 2026-07-28 leaves free (-32000 to -32019).
+The error codes are in the range that JSON-RPC leaves to implementations and MCP 2026-07-28 leaves free (-32000 to
+-32019). Pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +17,11 @@ SERVER_LOST = -32010
 TIMED_OUT = -32011
 AGAIN, NOT_STARTED = "it is being started again", "could not be started"
 BROKEN = "this message was not passed on, by a bug in acp-launch"
-WORDS = 5  # stderr lines repeated in a message: agents mostly show nothing but the message
+WORDS = 5  # stderr lines in a message, because most agents show only the message
 
 
 class Lost(Struct, frozen=True, kw_only=True):
-    """Why a server cannot answer now; `comes_back` is what happens next, empty when nothing does."""
+    """The reason why a server cannot answer now; `comes_back` says what happens next, empty if nothing does."""
 
     server: str
     why: str
@@ -28,36 +29,35 @@ class Lost(Struct, frozen=True, kw_only=True):
     stderr: Sequence[str] = ()
 
     def line(self, id: Raw, method: str, *, was_sent: bool) -> bytes:
-        """The answer to request `id`; `was_sent` tells whether the server may have begun with it."""
+        """Build the answer to request `id`; `was_sent` tells whether the server may have begun with it."""
         during = f" during {method}, whose outcome is unknown" if was_sent else ""
         message = f'MCP server "{self.server}" {self.why}{during}'
         if self.comes_back:
             message += f"; {self.comes_back}"
         elif self.stderr:
-            message += "; its last words: " + " / ".join(self.stderr[-WORDS:])
+            message += "; its last stderr lines: " + " / ".join(self.stderr[-WORDS:])
         return jsonrpc.error(id, SERVER_LOST, message, {"server": self.server, "stderr": list(self.stderr)})
 
 
 def lost(change: Change, name: str) -> Lost:
-    """For the agent's ears: what could not be started is not for them, its path included."""
+    """Describe a lost server to the agent, without the path of a program that could not be started."""
     if change.state == "resting":
         return Lost(server=name, why=change.exit or NOT_STARTED, comes_back=AGAIN, stderr=change.detail)
     why = "; ".join(filter(None, (change.exit, change.reason))) if change.exit else NOT_STARTED
     return Lost(server=name, why=f"failed: {why}", stderr=change.detail)
 
 
-# The ways in which a message may leave in other bytes than it came in: a batch that loses some, another id, roots.
+# Changes to passing messages: batches, ids, roots.
 
-
-One = Callable[[bytes], bytes | None]  # takes a message, and gives what of it passes
+One = Callable[[bytes], bytes | None]  # takes a message, and returns the bytes to pass on
 Broke = Callable[[bytes, Exception], None]
 ROOTS = b'{"listChanged":true}'
 
 
 def each(line: bytes, one: One, broke: Broke) -> bytes | None:
-    """Let `one` see every message of a line; a batch stays the line it was if all of it passes.
+    """Pass every message of a line through `one`; a batch stays unchanged if all of it passes.
 
-    Should `one` raise, `broke` is told, and that message does not pass.
+    If `one` raises, `broke` gets the error, and the message does not pass.
     """
 
     parts = jsonrpc.batch(line)
@@ -78,7 +78,7 @@ def _contained(part: bytes, one: One, broke: Broke) -> bytes | None:
 
 
 def with_roots(line: bytes) -> bytes:
-    """An `initialize` that declares `roots`, whatever it declared before; unchanged when there is no place for it."""
+    """Declare `roots` in an `initialize`; return it unchanged if it has no readable capabilities."""
     from acp_launch.protocol.splice import Malformed, members
 
     try:
@@ -90,12 +90,12 @@ def with_roots(line: bytes) -> bytes:
     for member in declared:
         if member.key == "roots":
             return line[: member.start] + ROOTS + line[member.end :]
-    end = able.end - 1  # where the bracket is
+    end = able.end - 1  # the closing bracket
     return line[:end] + (b"," if declared else b"") + b'"roots":' + ROOTS + line[end:]
 
 
 def with_id(line: bytes, id: Raw) -> bytes:
-    """The same message under another id."""
+    """Replace the id of a message."""
     from acp_launch.protocol.splice import members
 
     for member in reversed(members(line)):
@@ -104,14 +104,11 @@ def with_id(line: bytes, id: Raw) -> bytes:
     return line
 
 
-# Which era of MCP an agent speaks. Pure.
-#
-# Since 2026-07-28 there is no handshake and no ping: every request carries its version in `_meta`. A server of both
-# eras goes by the first request it gets ("stdio, choosing the era"); was that our ping, it refuses what a newer agent
-# asks.
+# The era of MCP that an agent speaks. Since 2026-07-28 there is no handshake and no ping: every request carries its
+# version in `_meta`. A server of both eras chooses by its first request ("stdio, choosing the era"). If that was our
+# ping, it refuses the requests of a newer agent.
 
-
-WRONG_ERA = -32600  # what such a server says then
+WRONG_ERA = -32600  # the code of that refusal
 WRONGED = "took our ping for the protocol of its client, which is a newer one"  # completes "the server …"
 
 
@@ -127,13 +124,12 @@ _params = msgspec.json.Decoder(_Params)
 
 
 def is_modern(params: Raw) -> bool:
-    """Whether a request with these parameters is of the era without a handshake."""
+    """Tell whether a request with these parameters is of the era without a handshake."""
     found = jsonrpc.read(_params, params)
     return found is not None and found.meta.version is not UNSET
 
 
-# Whose roots a server is told: the agent's when it declares them, else the session's (M-47). Pure.
-
+# Roots: a server gets the agent's roots if the agent declares them, else the session's (M-47).
 
 METHOD = "roots/list"
 CHANGED = "notifications/roots/list_changed"
@@ -151,6 +147,6 @@ _initialize = msgspec.json.Decoder(_Initialize)
 
 
 def are_declared(params: Raw) -> bool:
-    """Whether an agent's `initialize` says that it answers `roots/list` itself."""
+    """Tell whether an agent's `initialize` declares that it answers `roots/list` itself."""
     found = jsonrpc.read(_initialize, params)
     return found is not None and found.capabilities.roots is not UNSET

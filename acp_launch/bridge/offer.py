@@ -1,8 +1,8 @@
 """
-The `mcpServers` we send: a pure function of the plan's servers and what the agent can take.
+The `mcpServers` that the agent gets. Pure: made from the plan's servers and the agent's capabilities.
 
-stdio entries carry name, absolute command, args and env, and no `type` (C-39); http and sse go only to agents that
-advertise them (C-40). A bridged server is a shim, which knows the way to its seat and nothing else.
+stdio entries have a name, an absolute command, args and env, but no `type` (C-39). http and sse entries go only to
+agents that advertise them (C-40). The entry of a bridged server starts a shim, which knows only its socket and token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from acp_launch.secret.value import Secret
 
 
 class Way(Struct, frozen=True):
-    """How a shim gets to its seat: the interpreter that runs it, the socket, and the one-launch token."""
+    """The start of a shim: its interpreter and program, the launch's socket, and the launch's token."""
 
     python: Path
     shim: Path
@@ -26,20 +26,20 @@ class Way(Struct, frozen=True):
 
 
 def entries(servers: Sequence[ServerPlan], secrets: Mapping[str, Secret], way: Way | None) -> list[dict[str, Any]]:
-    """The entries, the secrets of unbridged servers and all: for the agent's ears only, never for a log (C-48).
+    """Build the entries. They hold the secrets of unbridged servers, and must go only to the agent (C-48).
 
-    `way` is None where no server is bridged.
+    `way` is None if no server is bridged.
     """
     return [_entry(server, secrets, way) for server in servers]
 
 
 def is_bridged(server: ServerPlan) -> bool:
-    """Whether we run it, and the agent gets a shim."""
+    """Tell whether acp-launch runs the server, and the agent gets a shim."""
     return isinstance(server, StdioPlan) and server.bridge
 
 
 def untakeable(servers: Sequence[ServerPlan], able: Capabilities) -> list[RemotePlan]:
-    """Those whose transport the agent does not advertise."""
+    """List the servers whose transport the agent does not advertise."""
     takes = {"http": able.http, "sse": able.sse}
     return [server for server in servers if isinstance(server, RemotePlan) and not takes[server.type]]
 
@@ -64,7 +64,7 @@ def _entry(server: ServerPlan, secrets: Mapping[str, Secret], way: Way | None) -
 
 
 def _shim(server: StdioPlan, way: Way) -> dict[str, Any]:
-    """`-I -S`: neither the agent's environment nor its directory decides what is imported; and it starts at once."""
+    """Build a shim's entry. `-I -S` keeps the agent's environment and directory from affecting imports, and is fast."""
     return {
         "name": server.name,
         "command": str(way.python),

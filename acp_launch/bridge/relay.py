@@ -1,10 +1,12 @@
 """
-One seat's conversation at work: the agent's link, the exchange, and the processes of one server, one after another.
+One conversation between the agent and a server at work: the agent's link, the exchange, and the server's processes, one
+after another.
 
-A relay may be ahead of its agent: the process is started and asked for a sign of life while the agent still starts.
-What comes for the agent before it has come is kept, within bounds.
+A relay may run ahead of the agent: it starts the process and pings it while the agent still starts. Messages for an
+agent that has not connected yet are held, within bounds.
 
-A side that does not read makes the other one wait, as with a plain pipe, and itself if it goes on asking us.
+A side that does not read makes the other one wait, as with a plain pipe, and also itself if it goes on sending us
+requests.
 """
 
 import asyncio
@@ -32,22 +34,21 @@ from acp_launch.secret.value import Secret
 if TYPE_CHECKING:
     from acp_launch.bridge.toolpolicy import ToolPolicy
 
-# Both directions of one side of a conversation: lines in, lines out, never blocking.
-
 
 class Over(Struct, frozen=True):
-    """Why a link is of no use any more; `why` completes "the server …" or "it …"."""
+    """The reason why a link ended. `why` is a verb phrase: "has closed its output"."""
 
     why: str
-    is_fault: bool = False  # it broke the rules, and is read no further
+    is_fault: bool = False  # the peer broke the protocol, and is not read any further
 
 
 class Link:
-    """Reads `source` and writes `sink`, which may be one descriptor; both stay open when this is closed.
+    """Both directions of one side of a conversation: lines in, lines out, without blocking.
 
-    `line` gets each line without its end; `over` is called once, when nothing more can come or go. `room` is called
-    when what was kept for a slow reader has been taken; `burst` with True before several lines that came in one piece,
-    and with False after them. Should `line` raise, `broke` is told, and the other lines come all the same.
+    It reads `source` and writes `sink`, which may be one descriptor; both stay open when the link is closed. `line`
+    gets each line without its end. `over` is called once, when nothing more can come or go. `room` is called when a
+    slow reader has taken the held bytes. `burst` is called with True before several lines that came in one chunk, and
+    with False after them. If `line` raises, `broke` gets the error, and the other lines still come.
     """
 
     def __init__(
@@ -71,12 +72,12 @@ class Link:
 
     @property
     def is_full(self) -> bool:
-        """More is kept for it than it should be; what produces that should wait for `room`."""
+        """Whether too many bytes are held for it; their sender should wait for `room`."""
         return self._out.is_full
 
     @property
     def held(self) -> int:
-        """Bytes it has not taken yet."""
+        """The bytes that the peer has not taken yet."""
         return self._out.held
 
     @property
@@ -85,7 +86,7 @@ class Link:
 
     @property
     def has_hung_up(self) -> bool:
-        """A paused link is not told of the other side's end, so this is looked at now and then."""
+        """Whether the peer has closed the connection; checked now and then, as a paused link gets no event for that."""
         poll = select.poll()
         poll.register(self._source, 0)
         return bool(poll.poll(0))
@@ -94,11 +95,11 @@ class Link:
         if len(line) < CHUNK:
             self._out.send(line + b"\n")
             return
-        self._out.send(line)  # not copied only for the sake of its end
+        self._out.send(line)  # a long line is not copied just to append its end
         self._out.send(b"\n")
 
     def gather(self) -> None:
-        """Let what is sent until `release` leave in one piece."""
+        """Collect what is sent until `release`, and write it at once."""
         self._out.gather()
 
     def release(self) -> None:
@@ -113,7 +114,7 @@ class Link:
         self._in.resume()
 
     def drain(self) -> None:
-        """The other end is dead: take what it had written."""
+        """Read what the peer had written before it ended."""
         self._in.drain()
 
     def close(self) -> None:
@@ -138,7 +139,7 @@ class Link:
                     return
                 self._handle(line)
         except LineTooLong:
-            self._in.close()  # what follows is the rest of that line, and may look like one of its own
+            self._in.close()  # the rest of that line may look like a message
             self._end(Over(f"has sent a line of more than {self._max_line:,} bytes", is_fault=True))
 
     def _handle(self, line: bytes) -> None:
@@ -153,11 +154,8 @@ class Link:
             self._over(over)
 
 
-# A server's plan becomes a program to run, the one moment its secrets are text; and a policy for its tools.
-
-
 def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> Program:
-    """`name` tells two processes of one server apart."""
+    """Make a program of a server's plan, with its secrets revealed; `name` tells two processes of a server apart."""
     assert plan.cwd is not None, "each server has a directory by now"
     argv = (str(plan.command), *(arg.reveal(secrets) for arg in plan.args))
     env = {variable: value.reveal(secrets) for variable, value in plan.env.items()}
@@ -165,26 +163,26 @@ def program(plan: StdioPlan, name: str, secrets: Mapping[str, Secret]) -> Progra
 
 
 def policy(plan: StdioPlan) -> "ToolPolicy | None":
-    """None where every tool is allowed."""
+    """Make the policy for a server's tools; None if every tool is allowed."""
     if plan.tools == Tools():
         return None
-    from acp_launch.bridge.toolpolicy import ToolPolicy  # regular expressions: rarely needed, not for nothing
+    from acp_launch.bridge.toolpolicy import ToolPolicy  # compiles regular expressions, and is rarely needed
 
     restricting = ToolPolicy(plan.name, plan.tools)
     return None if restricting.is_open else restricting
 
 
-KEPT = 1024 * 1024  # bytes for an agent that has not come yet; the server waits with the rest
-LINGER = 0.5  # seconds for answers to an agent that has said all it had to say
-DYING = 0.5  # seconds between a process's last word and its death, before it is helped along
+KEPT = 1024 * 1024  # bytes held for an agent that has not connected yet; the server waits with the rest
+LINGER = 0.5  # seconds for answers to an agent that has closed its side
+DYING = 0.5  # seconds for a process to exit after its output has ended, before it is stopped
 
 
 def own_time(begun: float, first: float | None, asked: float, now: float) -> float:
-    """Seconds that a server needed itself, from its start to the answer it has just given its agent.
+    """Return the seconds that a server itself needed from its start to its answer to the agent.
 
-    `first` is when it said anything before that answer, None if it did not; `asked` is when the agent came with what
-    is answered now. In between it waited for the agent, which may have taken its time, or waited for a person. What
-    was silent until it was asked may have been ready all along.
+    `first` is the time of its first message before that answer, None if there was none; `asked` is the time of the
+    agent's request. The time between the two does not count, because the server waited for the agent. A server that
+    was silent until the request may have been ready all the time.
     """
     asked = max(begun, asked)
     if first is None:
@@ -193,7 +191,7 @@ def own_time(begun: float, first: float | None, asked: float, now: float) -> flo
 
 
 class Relay:
-    """`name` is the server's, or `github#2`; `left` is set when the agent has gone."""
+    """One conversation at work. `name` is the server's, or `github#2`; `left` is set when the agent has gone."""
 
     def __init__(
         self,
@@ -250,7 +248,7 @@ class Relay:
     # The agent's side.
 
     def seat(self, guest: Guest) -> None:
-        """The agent has come; from here on the descriptor is ours."""
+        """Connect the agent; the relay owns the descriptors from now on."""
         self.is_claimed = True
         self._guest = guest
         hears = (self._agent_says, self._agent_over, self._agent_has_room, self._burst, self._agent_broke)
@@ -260,10 +258,10 @@ class Relay:
         if self._server is not None and not self._agent.is_full:
             self._server.resume()
         if guest.lent:
-            self._loop.add_reader(guest.line, self.close)  # it says nothing: its shim has died
+            self._loop.add_reader(guest.line, self.close)  # readable only at its end, when the shim has ended
 
     def close(self) -> None:
-        """Let the agent go."""
+        """Close the agent's connection."""
         if self._agent is not None:
             self._agent.close()
         if self._guest is not None:
@@ -276,7 +274,7 @@ class Relay:
         self.left.set()
 
     def tick(self) -> None:
-        """Called now and then: time-outs, processes that stand still, an agent that left while it was not read."""
+        """Check time-outs, stopped processes, and agents that left while they were not read; called now and then."""
         if self._agent is not None and self._agent.is_paused and self._agent.has_hung_up:
             self.close()
         if self._server is not None and self._server.is_paused:
@@ -287,7 +285,7 @@ class Relay:
         self._was_stopped = is_stopped
         self.exchange.tick(is_stopped=is_stopped)
 
-    # The server's side: what the supervisor tells.
+    # Events of the server's process, from the supervisor.
 
     def started(self, child: Child) -> None:
         spawned = child.spawned
@@ -309,7 +307,7 @@ class Relay:
         if self._dying is not None:
             self._dying.cancel()
         if change.after is not None and not self.supervisor.has_answered:
-            self._probe = False  # it may be the ping that it does not bear
+            self._probe = False  # the ping itself may have ended it
         self._take_kept()
         self.exchange.lost(lost(change, self.plan.name), for_good=change.state != "resting")
         if self._is_expected and not self.exchange.is_introduced:
@@ -318,7 +316,7 @@ class Relay:
         if self._agent is not None:
             self._agent.resume()  # it was paused for a server that has ended
 
-    # What the exchange asks for.
+    # Ports of the exchange.
 
     def to_agent(self, line: bytes) -> None:
         if self._agent is None:
@@ -337,7 +335,7 @@ class Relay:
             self._agent.pause()
 
     def alive(self) -> None:
-        if self._messages < 2:  # said of every message
+        if self._messages < 2:  # this is called for every message
             self._messages += 1
             if self._messages == 1:
                 self._first = self._time()
@@ -358,7 +356,7 @@ class Relay:
     # Private.
 
     def _agent_says(self, line: bytes) -> None:
-        """What we answer it ourselves is kept for it too: one that asks and does not read has to wait."""
+        """Handle a line of the agent; pause an agent that sends requests but does not read our own answers."""
         agent = self._agent
         assert agent is not None
         held = agent.held
@@ -369,7 +367,7 @@ class Relay:
             agent.pause()
         if not self._is_expected and self.exchange.is_introduced:
             self._is_expected = True
-            self.supervisor.expect()  # from its handshake on the agent waits for the process
+            self.supervisor.expect()  # from the handshake on, the agent waits for the process
 
     def _server_says(self, line: bytes) -> None:
         server = self._server
@@ -386,7 +384,7 @@ class Relay:
         self.exchange.mishaps.add(f"the MCP server {self.name}", error)
 
     def _burst(self, is_on: bool) -> None:
-        """What comes in one piece goes on in one piece."""
+        """Write lines that came in one chunk in one chunk."""
         for link in filter(None, (self._agent, self._server)):
             link.gather() if is_on else link.release()
         if not is_on:
@@ -417,7 +415,7 @@ class Relay:
             self._parting = self._loop.call_later(LINGER, self.close)
 
     def _owes_answers(self) -> bool:
-        """An agent that has closed its side may still read, as one does that pipes its requests."""
+        """Tell whether answers are due: an agent that pipes its requests closes its side but still reads."""
         return self.exchange.is_waiting or (self._agent is not None and self._agent.held > 0)
 
     def _see_off(self) -> None:
@@ -432,14 +430,14 @@ class Relay:
         self._resume(self._agent, self._server)
 
     def _resume(self, writer: Link | None, reader: Link | None) -> None:
-        """`reader` has taken what was kept for it: from its peer, and from us."""
+        """Resume both sides after `reader` has taken its held bytes, which came from its peer and from us."""
         if writer is not None:
             writer.resume()
         if reader is not None and not (writer is not None and writer.is_full):
             reader.resume()
 
     def _server_over(self, over: Over) -> None:
-        """Where a pipe ended its process mostly is about to, and how is worth knowing."""
+        """Give the process time to exit by itself after its pipe has ended, so that its exit status can be reported."""
         if over.is_fault:
             self.supervisor.condemn(over.why)
             return

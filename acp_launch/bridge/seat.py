@@ -1,10 +1,21 @@
 """
-Our end of every MCP connection of the agent: a unix socket that shims (shim.py) connect to.
+The launcher's socket for shims (shim.py): the launcher's end of every MCP connection of the agent.
 
-A connection is let in when it comes from our own user and its first line (seat.py) holds this launch's token and
-the name of a server of ours, within two seconds; it then lends us the pipes it was started with, or copies. All others
-are closed without a word, and we say why. No connection has a task: each is a descriptor the loop watches, and a
-deadline. However many say nothing, the next is heard.
+`seat` listens on a unix socket in a private directory. A connection is accepted if it comes from our own user, and its
+first line holds this launch's token and the name of a server within two seconds. The shim then passes us the pipes it
+was started with, or copies bytes. All other connections are closed without an answer, and `refused` gets the reason.
+
+No connection has a task: each is a descriptor that the loop watches, and a deadline. So silent connections cannot block
+the next one, however many there are.
+
+The protocol:
+
+    shim    acp-launch 2 TOKEN NAME and a line end
+    seat    `+`; or it closes the connection
+    shim    `+`, and with it its stdin and stdout; or `=`, if descriptors cannot be passed
+
+After `+` the seat reads and writes the shim's stdin and stdout, and the connection only tells when either end closes.
+After `=` the bytes of the conversation go over the connection.
 """
 
 import asyncio
@@ -24,8 +35,7 @@ from acp_launch.errors import StateError
 from acp_launch.private import is_private
 from acp_launch.process.flow import Lent, lend
 
-# A private directory for a launch's socket, with a path that fits into a socket's address.
-
+# The private directory of a launch's socket. Its path must fit into a socket's address.
 
 SOCKET = "seat"
 LONGEST = 107 if sys.platform == "linux" else 103  # bytes; sun_path less its NUL, and the BSDs have 4 fewer
@@ -34,13 +44,13 @@ _MADE_UP = "12345678"  # as long as what mkdtemp adds
 
 @contextmanager
 def directory() -> Iterator[Path]:
-    """A fresh directory nobody else may enter, gone afterwards with the socket in it.
+    """Make a directory that no other user may enter, and remove it with its socket afterwards.
 
-    In the user's runtime directory if there is one, else where temporary files go; where that has too long a name, in
-    /tmp. What launches that were killed have left there is taken away.
+    It is in the user's runtime directory if there is one, else in the directory of temporary files, else (if that path
+    is too long) in /tmp. Directories left there by killed launches are removed.
 
     Raises:
-        StateError: there is no such place.
+        StateError: none of these directories can be used.
     """
     made = _make()
     try:
@@ -68,7 +78,7 @@ def _make() -> Path:
 
 
 def _homes() -> Iterator[tuple[Path, str]]:
-    """Where to try, and how the directory's name begins: with our process id, so that it can be told whose it is."""
+    """Yield the parent directories to try, with a prefix for the name, which holds our process id to tell its owner."""
     runtime = _runtime()
     if runtime is not None:
         yield runtime, f"{os.getpid()}-"
@@ -81,21 +91,20 @@ def _fits(home: Path, prefix: str) -> bool:
 
 
 def _runtime() -> Path | None:
-    """`acp-launch` in the user's runtime directory, made if need be; None where that is not private or not there."""
+    """Return `acp-launch` in the user's runtime directory, made if missing; None if that is missing or not private."""
     given = Path(os.environ.get("XDG_RUNTIME_DIR") or "-")
     if not (given.is_absolute() and is_private(given)):
         return None
     ours = given / "acp-launch"
     try:
         ours.mkdir(mode=0o700, exist_ok=True)
-    except OSError:  # full, read-only, or no directory at all: there are other places
+    except OSError:  # full, read-only, or not a directory: other parent directories are tried
         return None
     return ours if is_private(ours) else None
 
 
 def _sweep(home: Path, start: str) -> None:
-    """Take away what killed launches have left: ours, of a process that is gone, with a socket nobody listens to, and
-    nothing else in it."""
+    """Remove directories left by killed launches: ours, of an ended process, holding only a socket without listener."""
     for left in home.glob(f"{start}[0-9]*-*"):
         pid, _, made_up = left.name.removeprefix(start).partition("-")
         is_named_so = pid.isdecimal() and len(made_up) == len(_MADE_UP)
@@ -114,7 +123,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _holds_a_deserted_socket(left: Path) -> bool:
-    """And that alone: to connect to a file of any other kind is refused as well."""
+    """Tell whether a directory holds only an abandoned socket; its type is checked, as other files refuse, too."""
     try:
         seen = (left / SOCKET).lstat()
         is_alone = os.listdir(left) == [SOCKET]  # noqa: PTH208
@@ -124,7 +133,7 @@ def _holds_a_deserted_socket(left: Path) -> bool:
 
 
 def _is_deserted(path: Path) -> bool:
-    """Nobody listens: the process ids of a container that shares the directory mean nothing to us."""
+    """Tell whether no process listens, because the owner may run in a container with process ids of its own."""
     with socket.socket(socket.AF_UNIX) as knocking:
         knocking.setblocking(False)
         try:
@@ -140,21 +149,14 @@ def _remove(made: Path) -> None:
     try:
         (made / SOCKET).unlink(missing_ok=True)
         made.rmdir()
-    except OSError:  # somebody was faster, or has put something in: it is theirs
+    except OSError:  # another launch has removed it, or a file was put in, which is not ours
         return
 
 
-# How a shim and its seat begin, and which shim is let in. Sans-IO.
-#
-# shim acp-launch 2 TOKEN NAME and a line end seat `+`, or nothing more: it has hung up shim `+`, and with it its stdin
-# and stdout; or `=`, where no descriptors can be passed
-#
-# After `+` the seat reads and writes what the shim was started with, and the connection only tells when either of them
-# ends; after `=` the bytes of the conversation go over the connection.
-
+# The greeting. Sans-IO.
 
 LONGEST_GREETING = 4096  # bytes, with its newline
-SHOWN = 80  # characters of what a stranger said
+SHOWN = 80  # characters of a wrong greeting that a message repeats
 
 LET_IN = b"+"
 
@@ -162,40 +164,39 @@ _WORD, _VERSION = b"acp-launch", b"2"
 
 
 class Unwelcome(Exception):  # noqa: N818 - not an error of ours
-    """Raised when somebody is not let in; its text says why, and holds no token, not even a wrong one."""
+    """Raised when a connection is refused; its text says why, and holds no token, not even a wrong one."""
 
 
 def welcome(line: bytes, token: str, names: Container[str]) -> str:
-    """The name of the server that is asked for, by a line without its newline.
+    """Check a greeting, given without its newline, and return the name of the server it asks for.
 
     Raises:
-        Unwelcome: it is not to be had.
+        Unwelcome: the greeting is wrong, or there is no such server.
     """
     word, _, rest = line.partition(b" ")
     version, _, rest = rest.partition(b" ")
     given, separator, asked = rest.partition(b" ")
     if word != _WORD:
-        raise Unwelcome("it did not begin as a shim does")
+        raise Unwelcome("its first line is not a shim's greeting")
     if version != _VERSION:
         raise Unwelcome(f"its shim speaks version {_shown(version)}, this acp-launch version 2")
-    import hmac  # loads OpenSSL: not while an agent is being started
+    import hmac  # loads OpenSSL, which would delay the agent's start
 
     if not (separator and hmac.compare_digest(given, token.encode())):
         raise Unwelcome("its token is not the one of this launch")
     name = asked.decode(errors="replace")
     if name not in names:
-        raise Unwelcome(f"it asked for {_shown(asked)}, which is no server of this launch")
+        raise Unwelcome(f"it asked for {_shown(asked)}, which is not a server of this launch")
     return name
 
 
 def _shown(said: bytes) -> str:
-    """Fit for a terminal."""
+    """Make received bytes fit for a terminal."""
     text = said.decode(errors="replace")
     return ascii(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
 
 
-# Who is at the other end of a unix socket, from the kernel.
-
+# The user at the other end of a unix socket, as the kernel reports it.
 
 PLATFORM: str = sys.platform
 LOCAL_PEERCRED = 1  # <sys/un.h> of macOS and FreeBSD, at level 0
@@ -203,7 +204,7 @@ XUCRED = 76  # bytes: version, user, number of groups, 16 groups
 
 
 def peer_uid(connection: socket.socket) -> int | None:
-    """The user who connected; None where the kernel does not say, or (macOS) they have gone already."""
+    """Return the user id of the other end; None if the kernel does not report it, or (macOS) the end is closed."""
     if PLATFORM == "linux":
         return _second(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))  # struct ucred: pid, uid, gid
     if PLATFORM == "darwin" or PLATFORM.startswith("freebsd"):
@@ -218,17 +219,17 @@ def _second(numbers: bytes) -> int:
     return int(struct.unpack_from("2I", numbers)[1])
 
 
-PATIENCE = 2.0  # seconds for the greeting; a shim says it in the moment it connects
-MOST = 64  # connections that have not greeted yet; the oldest makes room for a further one
-BACKLOG = 256  # that wait in the kernel, unaccepted; more than an agent has servers
-HUNG_UP = "it hung up before it had said what it wants"
-REST = 1.0  # seconds, when no connection can be taken for want of descriptors or memory
+PATIENCE = 2.0  # seconds for the greeting; a shim sends it as soon as it connects
+MOST = 64  # connections without a greeting; the oldest is closed for a further one
+BACKLOG = 256  # connections that wait in the kernel; more than an agent has servers
+HUNG_UP = "it closed the connection before it sent a greeting"
+REST = 1.0  # seconds without accepting, when descriptors or memory run out
 
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class Seat(Struct, frozen=True):
-    """Where shims connect to, and what they have to say; both go to the agent alone."""
+    """The socket's path and the token that shims must send; both are for the agent alone."""
 
     path: Path
     token: str
@@ -238,10 +239,10 @@ class Seat(Struct, frozen=True):
 
 
 class Guest(Struct, eq=False):
-    """A connection that was let in, from now on its taker's to close.
+    """An accepted connection of a shim; the receiver must close it.
 
-    `line` does not block. What the agent says comes from `source`, what it is told goes to `sink`: pipes that the shim
-    has lent, while `line` only tells of its end; or `line` itself.
+    `line` does not block. The agent's bytes come from `source`, and bytes for the agent go to `sink`. Both are pipes of
+    the shim, while `line` only tells of its end; or both are `line` itself.
     """
 
     name: str
@@ -275,12 +276,12 @@ async def seat(
     uid_of: Callable[[socket.socket], int | None] = peer_uid,
     patience: float = PATIENCE,
 ) -> AsyncIterator[Seat]:
-    """Let in who asks for one of `names`; `refused` is told why somebody was not.
+    """Listen for shims that ask for one of `names`; `refused` gets the reason for each refused connection.
 
-    Leaving closes the door and what has not greeted yet; guests stay.
+    Leaving closes the socket and all connections without a greeting; accepted connections stay open.
 
     Raises:
-        LaunchError: there is no place for the socket.
+        LaunchError: there is no usable directory for the socket.
     """
     with directory() as place, _listening(place / SOCKET) as listener:
         offered = Seat(place / SOCKET, os.urandom(24).hex())
@@ -302,7 +303,7 @@ def _listening(path: Path) -> Iterator[socket.socket]:
 
 
 class _Door:
-    """Takes connections in, and keeps them until they have greeted."""
+    """Accepts connections, and holds them until they have greeted."""
 
     def __init__(
         self,
@@ -317,9 +318,7 @@ class _Door:
         self._listener, self._uid_of = listener, uid_of
         self._loop = asyncio.get_running_loop()
         self._greeters: dict[_Greeter, None] = {}  # the oldest first
-        self._entering: set[_Greeter] = (
-            set()
-        )  # those that are let in, and have not said yet how they give what they say
+        self._entering = set[_Greeter]()  # accepted ones that have not passed their pipes yet
         self._is_crowded = False
         self._is_open = False
         self._rest: asyncio.TimerHandle | None = None
@@ -335,7 +334,7 @@ class _Door:
         self._entering.clear()
 
     def let_in(self, greeter: "_Greeter") -> None:
-        """It belongs to no crowd any more."""
+        """Note that a connection has greeted: it no longer counts as one without a greeting."""
         self.part(greeter)
         self._entering.add(greeter)
 
@@ -355,12 +354,12 @@ class _Door:
             self._loop.remove_reader(self._listener)
 
     def _take(self) -> None:
-        """One at a time: what is seated already has its turn in between."""
+        """Accept one connection at a time, so that established ones are served in between."""
         try:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        except OSError as error:  # EMFILE, ENOMEM: it stays at the door, which would be told again and again
+        except OSError as error:  # EMFILE, ENOMEM: the connection stays pending, and would wake the loop endlessly
             self._pause(error)
             return
         connection.setblocking(False)
@@ -368,7 +367,7 @@ class _Door:
         self._meet(connection)
 
     def _make_room(self) -> None:
-        """Said once in a crowd: who floods us must not flood whoever reads this."""
+        """Close the oldest connection without a greeting if there are too many; report each flood once."""
         if len(self._greeters) < MOST:
             return
         oldest = next(iter(self._greeters))
@@ -376,12 +375,14 @@ class _Door:
         del self._greeters[oldest]
         if not self._is_crowded:
             self._is_crowded = True
-            self.refused(f"it was the oldest of {MOST} that had not said what they want; more like it are not noted")
+            self.refused(
+                f"too many connections without a greeting ({MOST}); closed the oldest. Further ones are not reported"
+            )
 
     def _pause(self, error: OSError) -> None:
         self._shut()
         self._rest = self._loop.call_later(REST, self._go_on)
-        self.refused(f"it has to wait: {error.strerror}")
+        self.refused(f"it must wait: {error.strerror}")
 
     def _go_on(self) -> None:
         self._rest = None
@@ -389,7 +390,7 @@ class _Door:
 
     def _meet(self, connection: socket.socket) -> None:
         uid = self._uid_of(connection)
-        if uid in (None, os.geteuid()):  # None: there is the directory nobody else may enter
+        if uid in (None, os.geteuid()):  # None is accepted because the directory is private
             self._greeters[_Greeter(connection, uid, self)] = None
         else:
             connection.close()
@@ -397,15 +398,15 @@ class _Door:
 
 
 class _Greeter:
-    """A connection that has not said yet what it wants, or how it gives it."""
+    """A connection that has not sent its greeting, or not passed its pipes yet."""
 
     def __init__(self, connection: socket.socket, uid: int | None, door: _Door) -> None:
         self._connection, self._uid, self._door = connection, uid, door
         self._heard = b""
-        self._name = ""  # once it is let in
+        self._name = ""  # the server's name, once the greeting is accepted
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(connection, self._read)
-        late = f"it did not say within {door.patience:g} s what it wants"
+        late = f"it sent no greeting within {door.patience:g} s"
         self._deadline = self._loop.call_later(door.patience, self._refuse, late)
 
     def dismiss(self) -> None:
@@ -453,7 +454,7 @@ class _Greeter:
         self._door.let_in(self)
 
     def _take(self) -> None:
-        """How it gives what the agent says: by its pipes, or byte by byte."""
+        """Read how the shim passes the conversation: by its pipes, or byte by byte."""
         try:
             word, descriptors = _received(self._connection)
         except BlockingIOError:
@@ -469,7 +470,7 @@ class _Greeter:
             case _:
                 for end in filter(None, lent):
                     end.close()
-                self._refuse("it gave neither its pipes nor a word that it copies" if word else HUNG_UP)
+                self._refuse("it passed neither its pipes nor the mark for copying" if word else HUNG_UP)
 
     def _seat(self, guest: Guest) -> None:
         self._let_go()
@@ -482,8 +483,8 @@ class _Greeter:
 
 
 def _received(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """One byte, and the descriptors that came with it, at most two of them."""
+    """Receive one byte with at most two descriptors."""
     word, descriptors, _, _ = socket.recv_fds(connection, 1, 2, _CLOSE_ON_EXEC)
     for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)  # where the kernel cannot do it at once
+        os.set_inheritable(descriptor, False)  # for kernels that lack MSG_CMSG_CLOEXEC
     return word, descriptors

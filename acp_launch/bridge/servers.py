@@ -1,10 +1,9 @@
 """
-Every stdio server of a launch, run by us: started ahead while the agent starts, seated when the agent opens it, stopped
-with the launch.
+The bridged stdio servers of a launch, started while the agent starts, and stopped with the launch.
 
-One process serves one conversation (docs/mcp.md), so each seat has its own relay. One is kept ahead for the agent's
-first; a second one at the same time gets a fresh process, and when an agent has left, one is kept ahead again for its
-return.
+One process serves one conversation (docs/mcp.md), so each connection of the agent has its own relay. For each server
+one process is started ahead of the agent's first connection. A second connection at the same time gets a new process.
+After a connection has ended, a process is started ahead again for the next one.
 """
 
 import asyncio
@@ -24,11 +23,11 @@ from acp_launch.process.child import HASTY
 from acp_launch.process.lifecycle import Change, Standing
 from acp_launch.secret.value import Secret
 
-TICK = 1.0  # seconds between two looks at the clock, while no server has a shorter `timeouts.call`
+TICK = 1.0  # seconds between two checks of time-outs, unless a server has a shorter `timeouts.call`
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """What running servers takes besides their plans. `hurry` is set when patience is over."""
+    """The needs of servers besides their plans. `hurry` is set when they must be killed at once."""
 
     secrets: Mapping[str, Secret]
     directories: Sequence[Path]
@@ -37,7 +36,7 @@ class Needs(Struct, frozen=True, kw_only=True):
 
 
 class Servers:
-    """Made by `running` only."""
+    """The servers of a launch, each with its relays. Made by `running` only."""
 
     def __init__(
         self, plans: Sequence[StdioPlan], needs: Needs, observer: ServerObserver, tasks: asyncio.TaskGroup
@@ -46,15 +45,15 @@ class Servers:
         self._needs, self._observer, self._tasks = needs, observer, tasks
         self._relays: list[Relay] = []
         self._lives: set[asyncio.Task[None]] = set()
-        self._seated: dict[str, Relay] = {}  # the latest that the agent opened and has not left, by the server's name
-        self._opened: set[str] = set()  # the names of those that the agent has ever opened
-        self._proven: set[str] = set()  # the names of those of which a process that is gone has ever answered
+        self._seated: dict[str, Relay] = {}  # the latest that the agent has opened and not left, by server name
+        self._opened: set[str] = set()  # names of servers that the agent has ever opened
+        self._proven: set[str] = set()  # names of servers of which an ended process has answered
         self._is_stopping = False
         for plan in plans:
             self._ahead(plan)
 
     def seated(self, guest: Guest) -> None:
-        """The agent has opened a server."""
+        """Connect the agent to the server that it has opened."""
         if self._is_stopping:
             guest.close()
             return
@@ -65,10 +64,10 @@ class Servers:
         relay.seat(guest)
 
     def greet(self, plan: StdioPlan, hello: bytes) -> socket.socket:
-        """Begin a handshake in the place of an agent that has not opened this server; `hello` is its first line.
+        """Begin a handshake in place of an agent that has not opened this server; `hello` is its first line.
 
-        What is given is the agent's end of the connection, the caller's to close; what the server says there is not
-        of interest, only that it does.
+        Returns the agent's end of the connection, which the caller must close. The server's answer itself is ignored;
+        only that it comes matters.
         """
         ours, its = socket.socketpair()
         ours.setblocking(False)
@@ -78,31 +77,31 @@ class Servers:
         return its
 
     def up(self, plan: StdioPlan) -> "asyncio.Task[bool]":
-        """Wait for the process that is ahead: True once it has answered, False when it never will."""
+        """Wait for the server's first process: True once it has answered, False if it never will."""
         return self._tasks.create_task(self._first(plan).supervisor.up())
 
     def has_answered(self, plan: StdioPlan) -> bool:
-        """Whether any process of this server has ever said anything sensible."""
+        """Tell whether any process of this server has ever sent a valid message."""
         return plan.name in self._proven or any(relay.supervisor.has_answered for relay in self._of(plan))
 
     def patience(self, plan: StdioPlan) -> float:
-        """Seconds that its process still has for its first answer."""
+        """Return the seconds that its process still has for its first answer."""
         relay = self._seated.get(plan.name) or self._first(plan)
         return relay.supervisor.patience
 
     def last(self, plan: StdioPlan) -> Change | None:
-        """What was last heard of its process."""
+        """Return the last state change of its process."""
         return self._first(plan).standing
 
     def standings(self) -> list[Standing]:
-        """How each server stands now, in the profile's order."""
+        """Return the state of each server, in the profile's order."""
         return [self._standing(plan) for plan in self._plans.values()]
 
     def restart(self, name: str) -> None:
-        """Start every process of this server anew, whatever became of it; nothing once they are being stopped.
+        """Restart every process of this server, also a failed one; do nothing while the servers are being stopped.
 
         Raises:
-            KeyError: no server of ours has this name.
+            KeyError: there is no bridged server of this name.
         """
         plan = self._plans[name]
         for relay in [] if self._is_stopping else self._of(plan):
@@ -110,18 +109,18 @@ class Servers:
                 relay.supervisor.renew()
 
     def stopping(self) -> None:
-        """The agent is about to be stopped: when it lets go of a server, none is started for its return."""
+        """Note that the agent is about to be stopped: no further processes are started ahead."""
         self._is_stopping = True
 
     def abandon(self) -> None:
-        """Begin to stop them, with less patience: something went wrong, or the user wants us gone."""
+        """Begin to stop all servers with less patience, after an error or a signal."""
         self.stopping()
         for relay in self._relays:
             relay.supervisor.grace = HASTY
             relay.left.set()
 
     async def close(self) -> None:
-        """Stop them all at once; each climbs its own ladder, so this takes as long as the slowest."""
+        """Stop all servers concurrently and wait for the slowest."""
         self.stopping()
         for relay in self._relays:
             relay.left.set()
@@ -193,7 +192,7 @@ class Servers:
 
 
 class Running(Struct, frozen=True):
-    """The servers, and the socket their agent reaches them by."""
+    """The running servers, and the socket by which the agent reaches them."""
 
     servers: Servers
     seat: Seat
@@ -206,11 +205,11 @@ async def _forever(tell: Callable[[], Awaitable[None]]) -> None:
 
 @asynccontextmanager
 async def running(plans: Sequence[StdioPlan], needs: Needs, observer: ServerObserver) -> AsyncIterator[Running]:
-    """Run the servers for as long as the block does; leaving stops them, each with its own ladder, all at once."""
+    """Run the servers while the block runs; leaving stops them concurrently."""
     try:
         async with asyncio.TaskGroup() as tasks:
             servers = Servers(plans, needs, observer, tasks)
-            refused = lambda why: observer.note(f"a connection to the seat was refused: {why}")  # noqa: E731
+            refused = lambda why: observer.note(f"a connection to the launch's MCP socket was refused: {why}")  # noqa: E731
             beside = [tasks.create_task(servers.tick()), tasks.create_task(_forever(observer.tell))]
             try:
                 async with seat({plan.name for plan in plans}, servers.seated, refused) as address:
@@ -218,6 +217,6 @@ async def running(plans: Sequence[StdioPlan], needs: Needs, observer: ServerObse
             finally:
                 for task in beside:
                     task.cancel()
-                await servers.close()  # in here: a group that is left with an error cancels its tasks
+                await servers.close()  # within the group, which cancels its tasks when it is left with an error
     except BaseExceptionGroup as failures:
         raise first(failures) from None

@@ -1,9 +1,11 @@
 """
-What the agent starts in a server's place: it lends its stdin and stdout to a seat (seat.py), and waits for the end.
+The program that the agent starts in place of a bridged MCP server.
 
-A program of its own, `python -I -S shim.py SOCKET NAME` with the token in ACP_LAUNCH_SEAT, one process per server: so
-it imports next to nothing (`os` alone would be a tenth of its start, `socket` doubles it). seat.py says what is
-said. Where its descriptors cannot be lent (they are files, or a sandbox forbids it) it copies bytes: copying.py.
+It passes its stdin and stdout to the launcher over a unix socket, then waits for the end; seat.py defines the protocol.
+If the descriptors cannot be passed (they are files, or a sandbox forbids it), it copies bytes: copying.py.
+
+It is started as `python -I -S shim.py SOCKET NAME` with the token in ACP_LAUNCH_SEAT, once for each server. Its start
+must be fast, so it imports next to nothing: `os` alone would be a tenth of its start, and `socket` doubles it.
 """
 
 import select
@@ -14,7 +16,7 @@ if sys.platform != "win32":
     import posix
     from _socket import AF_UNIX, SCM_RIGHTS, SOCK_STREAM, SOL_SOCKET, socket
 
-CONNECT = 5.0  # seconds; only a launcher that stands still leaves its door full
+CONNECT = 5.0  # seconds; the socket's backlog stays full only if the launcher hangs
 KNOCK = 0.02  # seconds between two attempts
 WHY = "acp-launch has ended or refused it; start the agent through acp-launch again"
 
@@ -23,7 +25,7 @@ def main(argv: list[str]) -> int:
     _fill_standard_streams()
     token = posix.environ.get(b"ACP_LAUNCH_SEAT", b"")
     if len(argv) != 3 or not token:
-        return _fail("this is started by agents, in the way acp-launch told them; start acp-launch instead")
+        return _fail("this program is started by agents; run acp-launch instead")
     seat = _connect(argv[1])
     if seat is None or not _is_let_in(seat, b"acp-launch 2 %b %b\n" % (token, argv[2].encode(errors="replace"))):
         return _fail(f'no connection for the MCP server "{argv[2]}": {WHY}')
@@ -35,7 +37,7 @@ def main(argv: list[str]) -> int:
 
 
 def _fill_standard_streams() -> None:
-    """Where stdin, stdout or stderr is closed, the socket would become it."""
+    """Open /dev/null for each closed standard stream, which the socket would otherwise become."""
     while (spare := posix.open("/dev/null", posix.O_RDWR)) <= 2:
         pass
     posix.close(spare)
@@ -44,7 +46,7 @@ def _fill_standard_streams() -> None:
 def _fail(why: str) -> int:
     poll = select.poll()
     poll.register(2, select.POLLOUT)
-    if poll.poll(0) == [(2, select.POLLOUT)]:  # else nothing reads it, and we would wait for that
+    if poll.poll(0) == [(2, select.POLLOUT)]:  # otherwise a write could block
         posix.write(2, f"acp-launch: {why}\n".encode(errors="replace"))
     return 1
 
@@ -57,7 +59,7 @@ def _connect(path: str) -> "socket | None":
         try:
             seat.connect(path)
             return seat
-        except BlockingIOError:  # more are waiting to be let in than fit (Linux)
+        except BlockingIOError:  # the backlog is full (Linux)
             time.sleep(KNOCK)
         except OSError:
             return None
@@ -74,7 +76,7 @@ def _is_let_in(seat: "socket", greeting: bytes) -> bool:
 
 
 def _lends(seat: "socket") -> bool:
-    """Whether the seat has our stdin and stdout now; they are not ours any more then."""
+    """Pass our stdin and stdout to the seat, and point ours at /dev/null; return whether that worked."""
     if not (_flows(0) and _flows(1)):
         return False
     both = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1))
@@ -89,12 +91,12 @@ def _lends(seat: "socket") -> bool:
 
 
 def _flows(descriptor: int) -> bool:
-    """It is a pipe or a socket."""
+    """Tell whether the descriptor is a pipe or a socket."""
     return posix.fstat(descriptor).st_mode & 0o170000 in (0o010000, 0o140000)  # S_IFMT: S_IFIFO, S_IFSOCK
 
 
 def _wait(seat: "socket") -> None:
-    """Until the seat hangs up: the conversation is over, or the launcher dead."""
+    """Wait until the seat closes the connection, because the conversation is over or the launcher is dead."""
     try:
         while seat.recv(4096):
             pass
@@ -114,4 +116,4 @@ if __name__ == "__main__":
         status = main(sys.argv)
     except KeyboardInterrupt:
         status = 130
-    posix._exit(status)  # there is nothing to tidy up, and tidying takes longer than starting a shim should
+    posix._exit(status)  # nothing needs cleaning up, and the interpreter's shutdown would take long

@@ -1,8 +1,9 @@
 """
-Which tools of a server the agent may see and call (`tools.allow`, `tools.deny`). Pure: lines in, lines out.
+Policy for a server's tools: the tools that the agent may see and call (`tools.allow`, `tools.deny`). Pure: lines in,
+lines out.
 
-What the agent sends is never trusted to mean one thing: where two programs may read a message differently, it is
-refused. Some servers (Go's) match keys whatever their case, and which of two equal keys counts is anybody's choice.
+A message of the agent is refused if two programs could read it differently. Some servers (in Go) ignore the case of
+keys, and JSON does not define which of two equal keys counts.
 """
 
 import re
@@ -18,11 +19,11 @@ _Globs = tuple[tuple[str, re.Pattern[str]], ...]
 
 
 class _Unclear(Exception):  # noqa: N818
-    """Raised when a message may mean more than one thing, or nothing; the text says why."""
+    """Raised when a message has several readings, or none; the text says why."""
 
 
 class ToolPolicy:
-    """`allow` and `deny` of one server, as globs that match as `fnmatchcase`; what is denied is not allowed."""
+    """`allow` and `deny` of one server, as globs that match like `fnmatchcase`; `deny` wins."""
 
     def __init__(self, server: str, tools: Tools) -> None:
         self.is_open = "*" in tools.allow and not tools.deny
@@ -34,9 +35,9 @@ class ToolPolicy:
 
     def refusal(self, line: bytes) -> str:
         """
-        Why this message of the agent may not pass; empty when it may. All but calls of tools may, if they are clear.
+        Say why this message of the agent is refused; empty if it may pass.
 
-        `line` is one message, not a batch.
+        `line` is one message, not a batch. Unambiguous messages other than calls of tools always pass.
         """
         if self.is_open:
             return ""
@@ -50,9 +51,10 @@ class ToolPolicy:
 
     def filtered(self, line: bytes) -> tuple[bytes, int]:
         """
-        A server's answer to `tools/list` without the tools that are not allowed, and how many are left in it.
+        Remove the tools that are not allowed from an answer to `tools/list`; return it with the number of tools left.
 
-        All other bytes stay. What has no readable list of tools stays as it is, and counts 0: calls are checked anyway.
+        All other bytes stay the same. An answer without a readable list of tools stays as it is and counts 0, because
+        calls are checked anyway.
         """
         try:
             tools = list(_listed(line))
@@ -62,7 +64,7 @@ class ToolPolicy:
         return without(line, denied) if denied else line, len(tools) - len(denied)
 
     def _why(self, name: str) -> str:
-        """Which word of the profile is against it."""
+        """Name the part of the profile that forbids the tool; empty if it is allowed."""
         for glob, pattern in self._deny:
             if pattern.match(name):
                 return f"tools.deny: {glob}"
@@ -74,7 +76,7 @@ def _globs(globs: Sequence[str]) -> _Globs:
 
 
 def _called(line: bytes) -> str | None:
-    """The tool that a message calls; None when it calls none."""
+    """Return the tool that a message calls; None if it is not a call."""
     try:
         message = members(line)
         method = _only(line, message, "method")
@@ -84,24 +86,24 @@ def _called(line: bytes) -> str | None:
         named = members(line, params.start) if params and line.startswith(b"{", params.start) else []
         tool = _only(line, named, "name")
     except Malformed as malformed:
-        raise _Unclear(f"it is no JSON-RPC message ({malformed})") from None
+        raise _Unclear(f"it is not a JSON-RPC message ({malformed})") from None
     if tool is None:
         raise _Unclear("it names no tool")
     return tool
 
 
 def _only(line: bytes, message: Sequence[Member], key: str) -> str | None:
-    """The text under `key`."""
+    """Return the string under `key`; None if there is none."""
     member = _member(message, key)
     if member is None:
         return None
     if not is_text(line, member.start):
-        raise _Unclear(f'its "{key}" is no text')
+        raise _Unclear(f'its "{key}" is not a string')
     return text(line, member.start)
 
 
 def _member(message: Sequence[Member], key: str) -> Member | None:
-    """The one member that anybody could take for `key`."""
+    """Return the member `key`; refuse a message with other members that a server could take for it."""
     alike = [member for member in message if member.key.casefold() == key]
     if len(alike) > 1:
         raise _Unclear(f'it holds "{key}" {len(alike)} times')
@@ -111,7 +113,7 @@ def _member(message: Sequence[Member], key: str) -> Member | None:
 
 
 def _listed(line: bytes) -> Iterator[tuple[tuple[int, int], list[str]]]:
-    """Of each tool in `result.tools`: where it is, and its name, or names."""
+    """Yield the span of each tool in `result.tools`, and its name, or names if the key is repeated."""
     for result in _named(members(line), "result"):
         for tools in _named(members(line, result.start), "tools"):
             for start, end in elements(line, tools.start):
@@ -125,6 +127,6 @@ def _named(found: Sequence[Member], key: str) -> Iterator[Member]:
 
 
 def _shown(name: str) -> str:
-    """Enough of a name to recognise it, fit for any terminal."""
+    """Shorten a name and replace unprintable characters."""
     printable = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
     return printable if len(printable) <= LONGEST_NAME else printable[: LONGEST_NAME - 3] + "..."

@@ -95,7 +95,7 @@ def server(
     )
     if "tools/list" in found.refused:
         text = f"{text}; {found.refused['tools/list']}"
-        fix = ours("logs", profile, part.server) if has_log else "mend it: it says that it has tools"
+        fix = ours("logs", profile, part.server) if has_log else "fix the server: it declares tools"
         return warning("server", part.server, text, fix, **facts)
     if after > SLOW * limit:
         fix = f"raise mcp_servers.{part.server}.timeouts.start ({limit:g} s) in the profile"
@@ -115,12 +115,12 @@ def remote(part: ProfilePart, reached: float | str | None) -> Check:
             **facts,
         )
     if isinstance(reached, str):
-        fix, said = f"start it, or correct mcp_servers.{part.server}.url", f"{text}; nobody answers there: {reached}"
+        fix, said = f"start it, or correct mcp_servers.{part.server}.url", f"{text}; cannot connect: {reached}"
         if part.is_required:
             return problem("server", part.server, said, fix, 8, **facts)
         return warning("server", part.server, said, fix, **facts)
     timings = {"connect": round(reached, 4)}
-    said = f"{text}; it takes connections, in {milliseconds(reached)}; the agent shakes hands with it itself"
+    said = f"{text}; accepts connections in {milliseconds(reached)}; the agent itself does the handshake"
     return ok("server", part.server, said, **facts, timings=timings)
 
 
@@ -147,7 +147,7 @@ def no_session(error: LaunchError, profile: str, *, has_log: bool = True) -> Che
 
 def session_skipped(profile: str) -> Check:
     """Report that no session was requested (--no-session)."""
-    text = "none was opened (--no-session); a run may be refused one"
+    text = "not opened (--no-session); a run may still be refused one"
     return warning("session", "", text, ours("doctor", profile))
 
 
@@ -183,8 +183,8 @@ def without_secret(part: ProfilePart, names: Sequence[str], fix: str) -> Check:
 
 def no_answer(part: ProfilePart) -> Check:
     """Report a process whose check was interrupted."""
-    text = "it did not come to an answer"
-    return warning("server" if part.server else "agent", part.server, text, "run it again, and let it finish")
+    text = "the check was interrupted"
+    return warning("server" if part.server else "agent", part.server, text, "run it again")
 
 
 # Reachability of a remote MCP server. Only the connection is tried: the agent itself talks to the server, and a request
@@ -237,7 +237,7 @@ def address(url: Value, environ: Mapping[str, str]) -> tuple[str, int] | str | N
     try:
         port = parts.port or {"http": 80}.get(parts.scheme.lower(), 443)
     except ValueError:
-        return "the port is none"
+        return "the port is not valid"
     return parts.hostname or "", port
 
 

@@ -57,16 +57,16 @@ def shims() -> Check:
         _pass_descriptor()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        text = f"copy every byte, which takes more time: no descriptor can be passed here ({why})"
+        text = f"copy every byte, which is slower: file descriptors cannot be passed here ({why})"
         return ok("shims", "", text, lends=False)
-    return ok("shims", "", "lend their pipes to acp-launch", lends=True)
+    return ok("shims", "", "pass their pipes to acp-launch", lends=True)
 
 
 def control_group() -> Check:
     """Report whether a launch gets a control group of its own."""
     if _enters():
-        return ok("control group", "", "one for each launch: nothing that it starts gets out of it", own=True)
-    text = "none (no cgroup v2, or none that this user may use): the guards alone end what a launch has started"
+        return ok("control group", "", "one for each launch; its processes cannot leave it", own=True)
+    text = "none (cgroup v2 is missing, or this user may not use it); only the guards stop what a launch started"
     return ok("control group", "", text, own=False)
 
 
@@ -114,7 +114,7 @@ def directory(kind: Kind, path: Path) -> Check:
     except FileNotFoundError:
         return _missing(kind, path)
     except OSError as error:
-        return _bad(kind, path, f"cannot be looked at: {_said(error)}", _elsewhere(kind))
+        return _bad(kind, path, f"cannot be checked: {_said(error)}", _elsewhere(kind))
     if not stat.S_ISDIR(status.st_mode):
         return _bad(kind, path, "is not a directory", f"move it away, or {_elsewhere(kind)}")
     if os.name == "posix" and status.st_uid != os.geteuid():
@@ -141,8 +141,8 @@ def nearest(path: Path) -> Path:
 def _missing(kind: Kind, path: Path) -> Check:
     parent = nearest(path)
     if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
-        return ok("directory", kind, f"{path} (not there yet; it is made when it is needed)", path=str(path))
-    return _bad(kind, path, f"cannot be made in {parent}", _elsewhere(kind))
+        return ok("directory", kind, f"{path} (does not exist yet; created when needed)", path=str(path))
+    return _bad(kind, path, f"cannot be created in {parent}", _elsewhere(kind))
 
 
 def _unwritable(kind: Kind, path: Path) -> Check | None:
@@ -167,7 +167,7 @@ def _exposed(kind: Kind, path: Path, mode: int) -> Check:
         return warning("directory", kind, f"{text}: others may change what is in it", fix, **facts)
     if kind == "state" and mode & (stat.S_IRGRP | stat.S_IROTH):
         fix = f"chmod 700 {quote(str(path))}"
-        return warning("directory", kind, f"{text}: others may read what agents have logged", fix, **facts)
+        return warning("directory", kind, f"{text}: others may read the logs of agents", fix, **facts)
     return ok("directory", kind, text, **facts)
 
 
@@ -202,7 +202,7 @@ def disk(kind: str, directory: Path) -> Check:
         usage = shutil.disk_usage(there)
         files = os.statvfs(there) if hasattr(os, "statvfs") else None
     except OSError as error:
-        return warning("disk", kind, f"cannot be asked: {error.strerror}", f"look at {there}")
+        return warning("disk", kind, f"cannot be checked: {error.strerror}", f"check {there}")
     files_left = files.f_favail if files and files.f_files else None  # some file systems do not count them
     return room(kind, usage.free, files_left)
 
@@ -253,7 +253,7 @@ def open_files(soft: int | None, hard: int | None) -> Check:
     facts = {"soft": soft, "hard": hard, "servers": room}
     text = f"{_counted(soft)}, up to {_counted(hard)} for acp-launch itself"
     if room is not None and room < FEW_SERVERS:
-        text += f": room for some {room:,} MCP servers"
+        text += f": room for about {room:,} MCP servers"
     if hard is not None and hard < prepare.FEW_DESCRIPTORS:
         return problem("limit", "open files", text, f"raise the hard limit to {FEW_DESCRIPTORS} or more", **facts)
     if hard is not None and hard < FEW_DESCRIPTORS:
@@ -265,7 +265,7 @@ def server_room(count: int, hard: int | None) -> Iterator[Check]:
     """Report the room for `count` servers; yields nothing if there is plenty."""
     room = _room(hard)
     if room is not None and room < 2 * count:
-        text = f"{count} in the profile, and room for some {room:,} within {hard:,} open files"
+        text = f"{count} in the profile, and room for about {room:,} within {hard:,} open files"
         least = OF_A_LAUNCH + 2 * count * OF_A_SERVER
         fix = f"raise the hard limit of open files to {least:,} or more"
         yield warning("limit", "servers", text, fix, count=count, servers=room)
@@ -287,7 +287,7 @@ def more_processes(left: int | None) -> Check:
         return ok("limit", "processes", "no limit", left=None)
     text = f"{max(0, left):,} more"
     if left < FEW_PROCESSES:
-        fix = "end what you do not need, or raise the limit: ulimit -u, or the container's pids limit"
+        fix = "stop what you do not need, or raise the limit: ulimit -u, or the container's pids limit"
         return warning("limit", "processes", text, fix, left=left)
     return ok("limit", "processes", text, left=left)
 
@@ -343,4 +343,4 @@ def _left(launch: Launch) -> Check | None:
     listed = ", ".join(f"{each.name} ({each.pid})" if each.name else str(each.pid) for each in alive)
     text = f"a {launch.verb} of {launch.profile} left behind {listed}"
     pids = [each.pid for each in alive]
-    return warning("leftovers", "", text, "acp-launch reap; the next start ends them as well", pids=pids)
+    return warning("leftovers", "", text, "acp-launch reap; the next start stops them too", pids=pids)

@@ -147,11 +147,11 @@ def _bad(found: Found, faults: Sequence[Problem]) -> Check:
     return problem("profile", found.name, text, fix, ProfileError.exit_code, problems=len(faults))
 
 
-GOOD = {"own": "your own, or built in", "accepted": "accepted as it is"}
+GOOD = {"own": "your own, or built in", "accepted": "trusted; you will be asked again if it changes"}
 BAD = {
-    "new": "it comes from a project and was never accepted",
-    "changed": "it has changed since it was accepted",
-    "doubtful": "it cannot be accepted",
+    "new": "this project's profile is not trusted yet",
+    "changed": "it has changed since you trusted it",
+    "doubtful": "it cannot be trusted",
 }
 
 
@@ -176,7 +176,7 @@ def trust(
         return ok("trust", "", GOOD[found.how], how=found.how)
     fix = _fix(loaded, found)
     if is_waved and found.how != "doubtful":
-        return warning("trust", "", f"{BAD[found.how]}; it is trusted for this once (--trust)", fix, how=found.how)
+        return warning("trust", "", f"{BAD[found.how]}; trusted for this run (--trust)", fix, how=found.how)
     check = problem("trust", "", _why(found), fix, NotTrusted.exit_code, how=found.how)
     lines = [_COLOUR.sub("", line) for line in report(found)]
     more = [f"and {len(lines) - MOST} more lines"] if len(lines) > MOST else []
@@ -185,14 +185,14 @@ def trust(
 
 def _why(found: TrustState) -> str:
     reasons = f": {'; '.join(found.doubts)}" if found.doubts else ""
-    return f"{BAD[found.how]}{reasons}, so nothing of it is started"
+    return f"{BAD[found.how]}{reasons}; nothing was started"
 
 
 def _fix(loaded: Loaded, found: TrustState) -> str:
     if found.how == "doubtful":
-        return "make the file your own, and writable by nobody else, inside the project"
+        return "make it a file in the project that only you can write"
     name = quote(loaded.found.called)
-    return f"if you want all of this: acp-launch trust {name}; for this once: --trust"
+    return f"to trust it: acp-launch trust {name}; to run it once: --trust"
 
 
 def secret_checks(outcomes: Mapping[str, Outcome]) -> Iterator[Check]:
@@ -224,7 +224,7 @@ def unfit_checks(parts: Sequence[ProfilePart], outcomes: Mapping[str, Outcome]) 
 # do anything, so it is only looked up on PATH.
 ABSENT = "acp-launch-doctor.this-is-no-secret"
 USABLE = ("found", "missing")
-CHOOSE = "acp-launch secret set NAME says which other stores there are"
+CHOOSE = "acp-launch secret set NAME shows the other stores"
 
 
 class StoreCheck(Struct, frozen=True):
@@ -278,7 +278,7 @@ def _tried(made: Store, limit: float, waiting: Waiting) -> str:
 def _listed(made: Store, settings: Settings, waiting: Waiting) -> str:
     names = within(made, made.names, limit=settings.secrets.timeout, waiting=waiting)
     if names is None:
-        return "its passphrase is asked for when it is needed"
+        return "it asks for its passphrase when needed"
     return f"{len(names)} secret{'s' if len(names) != 1 else ''}"
 
 
@@ -289,6 +289,4 @@ def _command(command: Sequence[str]) -> StoreCheck:
     if isinstance(found, CannotRun):
         fault = StoreFault("unavailable", found.message, fix=found.fix)
         return StoreCheck(warning("secrets", "", f"command: {found.message}", found.fix, store="command"), fault)
-    return StoreCheck(
-        ok("secrets", "", f"command ({found}): asked for each secret", store="command", state="not asked")
-    )
+    return StoreCheck(ok("secrets", "", f"command ({found}): run for each secret", store="command", state="not asked"))

@@ -140,9 +140,9 @@ def command(subject: str, program: Path, runtime: Runtime | None) -> Check:
     text = f"{program}{_noted(via, f'Node.js {runtime.version}'.rstrip())}"
     version = parse_version(runtime.version)
     if version is None:
-        return warning("command", subject, f"{text}: {runtime.node} does not tell its version", OLD, **facts)
+        return warning("command", subject, f"{text}: {runtime.node} does not report its version", OLD, **facts)
     if runtime.wanted and satisfies(version, runtime.wanted) is False:
-        return warning("command", subject, f"{text}, and it wants {runtime.wanted}", OLD, **facts)
+        return warning("command", subject, f"{text}, but its package needs {runtime.wanted}", OLD, **facts)
     return ok("command", subject, text, **facts)
 
 

@@ -1,4 +1,4 @@
-"""Servers that other tools have configured become servers of a profile that is about to begin."""
+"""Import of other tools' servers into a new profile, for `init`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from acp_launch.secret.value import Secret
 
 
 class Adopted(Struct, frozen=True):
-    """`keeping` are the secrets that the person wants kept, by name; `missing` those that the store will lack."""
+    """The imported servers. `keeping` are the secrets to store, by name; `missing` those the store will lack."""
 
     servers: tuple[NewServer, ...]
     keeping: tuple[tuple[str, Secret], ...] = ()
@@ -24,12 +24,13 @@ class Adopted(Struct, frozen=True):
 
 
 def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adopted:
-    """What the files have, with a secret's name in the place of each credential; it is shown, and asked about, and so
-    is whether the credentials are kept.
+    """Read the servers in these files, with a secret's name in place of each credential.
+
+    Shows the servers, and asks whether to import them and whether to store the credentials.
 
     Raises:
-        LaunchError: the store cannot be asked.
-        Dismissed: nobody answers.
+        LaunchError: the store cannot be read.
+        Dismissed: the user left without an answer.
     """
     incoming = collect_drafts([(one.tool, one.source.root) for one in found if one.source], str(project))
     redactor.register(*(token.secret for token in incoming.tokens if token.secret is not None))
@@ -40,7 +41,7 @@ def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adop
     steps = merge.steps({}, [one for one in drafts if not one.unfit], names)
     interop.tell_of_drafts(drafts, steps, forced=False)
     interop.tell_of_servers(steps)
-    if steps and init.choice("Take them over", ("yes", "no")) == "no":
+    if steps and init.choice("Import them", ("yes", "no")) == "no":
         return Adopted(())
     tokens = [(names[index], incoming.tokens[index]) for index in needed]
     entries = tuple(NewServer(step.name, step.entry, step.comments) for step in steps)
@@ -52,9 +53,10 @@ def adopted(found: Sequence[Finding], project: Path, shelving: Shelving) -> Adop
 
 
 def keep(servers: Adopted, found: Sequence[Finding], shelving: Shelving) -> None:
-    """
+    """Store the credentials of the imported servers.
+
     Raises:
-        SecretError: the store cannot keep one.
+        SecretError: a secret cannot be stored.
     """
     if servers.keeping:
         shelving.keep(servers.keeping)
@@ -64,4 +66,4 @@ def keep(servers: Adopted, found: Sequence[Finding], shelving: Shelving) -> None
 
 def _are_kept(tokens: Sequence[tuple[str, Token]], shelving: Shelving) -> bool:
     interop.tell_of_tokens(tokens)
-    return init.choice(f"Keep them in the {shelving.label}", ("yes", "no")) == "yes"
+    return init.choice(f"Store them in the {shelving.label}", ("yes", "no")) == "yes"

@@ -1,4 +1,4 @@
-"""The command line: which verbs there are. `--help` imports nothing of what they do."""
+"""The typer application with all verbs. `--help` imports none of the code that carries them out."""
 
 from collections.abc import Callable
 from inspect import Parameter, Signature
@@ -35,7 +35,7 @@ app = typer.Typer(
 def root(
     version: bool = typer.Option(False, "--version", "-V", help="Print the version and exit.", is_eager=True),
 ) -> None:
-    """Answered here too, for `acp-launch --version run`."""
+    """Handle `--version` here too, for `acp-launch --version run`."""
     if version:
         from acp_launch import __version__
 
@@ -44,7 +44,7 @@ def root(
 
 
 def _command(verb: Callable[..., Verb]) -> Callable[..., None]:
-    """The same for typer: a function with a parameter for each field."""
+    """Make a typer command of a verb: a function with a parameter for each field."""
     known = parameters(verb)
     defaults = verb._field_defaults  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Where the answers about permission go: the record, and those that are kept for the profile."""
+"""Record of permission decisions: the audit log, and the answers remembered for the profile."""
 
 import time
 from collections.abc import Callable
@@ -17,10 +17,10 @@ from acp_launch.session.person import Holds
 
 
 class Ledger:
-    """`session.permission.gate.DecisionLog` for one launch."""
+    """Records the permission decisions of one launch; implements `session.permission.gate.DecisionLog`."""
 
     def __init__(self, plan: LaunchPlan, shelf: AnswerStore, home: str, note: Callable[[str], None]) -> None:
-        """`note` is told of what cannot be kept."""
+        """`note` receives a message when an answer or a record cannot be saved."""
         self._cwd, self._home, self._links = str(plan.cwd), home, of_launch(plan, home)
         self._shelf = shelf
         self._note = note
@@ -29,7 +29,7 @@ class Ledger:
     def keep(self, call: dict[str, Any], *, allowed: bool, holds: Holds, session: str) -> Remembered | None:
         answer = remember(call, allowed, cwd=self._cwd, home=self._home, since=time.time(), links=self._links)
         if answer is None:
-            self._note("this answer holds for this once: the call does not say enough to be known again")
+            self._note("this answer applies only once: the call does not say enough to be recognized again")
             return None
         here = replace(answer, session=session)
         if holds != "always":
@@ -37,7 +37,7 @@ class Ledger:
         try:
             keep(self._shelf, answer)
         except LaunchError as error:
-            self._note(f"the answer holds in this session and was not kept: {error.message}")
+            self._note(f"the answer applies only to this session and could not be saved: {error.message}")
             return here
         return answer
 

@@ -1,12 +1,11 @@
 """
-Start a profile's agent and its servers, all at once, shake hands with each, and end them: what `doctor` knows of them.
+The live checks of `doctor`: starts a profile's agent and servers at once, does the handshake with each, and ends them.
 
-They do not know of one another: the agent is given no server, and each server has us for its client. What one of them
-does is no reason to stop looking at the others. All of this is imported before anything is started, so that the times
-are theirs.
+They run independently: the agent gets no server, and each server has acp-launch as its client. A failure of one does
+not end the checks of the others. Everything is imported before anything starts, so that measured times are their own.
 
-What an agent's answers mean for a run is not decided here: what a run holds its servers against its capabilities with,
-opens and sets up its session with, and advises a login with, does so here too (`opened`, `cli.login`).
+The checks use the code of a run for comparing servers with the agent's capabilities, for opening and setting up a
+session, and for the advice about logins (`launch.run`, `cli.login`), so that both judge alike.
 """
 
 import asyncio
@@ -58,8 +57,10 @@ Log = Callable[[bytes], None]
 
 
 class Needs(Struct, frozen=True, kw_only=True):
-    """`profile` is how a command names it. `heard` takes each answer as soon as it is known. `remotes` are the servers
-    that the agent connects to itself; `continued` is the session that a run would go on with."""
+    """The inputs of the checks. `profile` is its name in commands. `heard` receives each result as soon as it is known.
+
+    `remotes` are the servers that the agent connects to itself; `continued` is the session that a run would resume.
+    """
 
     profile: str
     settings: Settings
@@ -71,7 +72,7 @@ class Needs(Struct, frozen=True, kw_only=True):
 
 
 class _Begun(Struct, frozen=True):
-    """A part whose process was started, and when."""
+    """A part with its process and start time."""
 
     part: ProfilePart
     plan: LaunchPlan
@@ -80,10 +81,10 @@ class _Begun(Struct, frozen=True):
 
 
 def check_up(parts: Sequence[ProfilePart], needs: Needs) -> None:
-    """`parts` are those with a plan.
+    """Check the parts that have a plan.
 
     Raises:
-        Stopped: a signal came; what was heard by then was heard.
+        Stopped: a signal came; earlier results have been passed to `heard`.
     """
     plans = {part.label: part.plan for part in parts if part.plan is not None}
     if not plans:
@@ -118,7 +119,7 @@ async def _together(begun: Sequence[_Begun], needs: Needs, interrupts: Interrupt
 
 
 async def _visit(one: _Begun, needs: Needs, interrupts: Interrupts, log: Log) -> None:
-    """From its start to its end; an answer is heard before that end, which may take its time."""
+    """Check one part and stop its process; the result is reported before the stop, which may take long."""
     async with attach(one.spawned, log=log) as child:
         try:
             await (_server(one, child, needs) if one.part.server else _agent(one, child, needs))
@@ -131,7 +132,7 @@ async def _visit(one: _Begun, needs: Needs, interrupts: Interrupts, log: Log) ->
 
 
 def _last_words(error: LaunchError, child: Child) -> list[str]:
-    """An agent's death has them already."""
+    """Return the last stderr lines for an error that does not hold them yet."""
     tells = isinstance(error, AgentError) and not isinstance(error, AgentRefused)
     return [] if tells else child.stderr_tail()
 
@@ -161,7 +162,7 @@ def _untakeable(
 
 
 async def _session(one: _Begun, connection: Connection, child: Child, needs: Needs) -> Check:
-    """Whether one can be opened and set up as the profile wants it; it is given back to an agent that takes it."""
+    """Check that a session can be opened and set up as the profile says; delete or close it if the agent can."""
     plan, able, moments = one.plan, connection.agent.capabilities, [time.monotonic()]
     request = SessionRequest(
         name="doctor",
@@ -195,7 +196,7 @@ async def _give_back(connection: Connection, session_id: str, able: Capabilities
     try:
         await connection.call(call, what="answer about the end of a session from the agent", limit=limit)
     except AgentRefused:
-        return  # it could be opened, which is what was asked
+        return  # the check is about opening, which has worked
 
 
 async def _server(one: _Begun, child: Child, needs: Needs) -> None:
@@ -218,7 +219,7 @@ async def _server(one: _Begun, child: Child, needs: Needs) -> None:
 
 
 async def _surveyed(connection: ServerConnection, server: Server, limit: float) -> Survey:
-    """`limit` seconds for all pages of all lists, beyond what a ping and the question about roots may take."""
+    """Survey a server within `limit` seconds for all lists, beyond those for a ping and for roots."""
     try:
         async with asyncio.timeout(limit + PING + ROOTS):
             return await survey(connection, server, limit=limit)

@@ -1,4 +1,4 @@
-"""`completion`: a script that lets the shell complete what is typed."""
+"""The verb `completion`: prints a completion script for a shell."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,8 +12,10 @@ class Shell(StrEnum):
     fish = "fish"
 
 
-def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Which shell it is for.")]) -> None:
-    """Print a script that completes acp-launch in your shell; it begins with how to use it. Nothing is installed."""
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell that the script is for.")],
+) -> None:
+    """Print a completion script for your shell; its first lines say how to use it. Nothing is installed."""
     from pathlib import Path
 
     script = Path(__file__).with_name("shells") / f"acp-launch.{shell.value}"

@@ -1,11 +1,12 @@
 """
-The candidates for a word of a command line, each with a description.
+Completion candidates for a word of a command line, each with a description.
 
-The kinds: `profile`, `session`, `server`, `log`, `secret`, `needed` (a secret that is kept or that a profile asks for).
+`candidates` takes a kind: `profile`, `logged` (a profile with logs), `session`, `server`, `log`, `secret`, `needed` (a
+secret that is stored or that a profile needs) or `topic`.
 
-Only files are read, and nothing is written: no keyring is asked, no program started. A profile's YAML is parsed only
-for the names of its servers; its description and its secrets are searched for in the text, which is faster. Names that
-could drive a terminal or pass for an option are left out.
+It only reads files: it writes nothing, asks no keyring and starts no program. A profile's YAML is parsed only for the
+names of its servers; its description and its secrets are searched for in the text, which is faster. Names that could
+drive a terminal or pass for an option are left out.
 """
 
 import os
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from acp_launch.profile.layers import Layer, ParsedLayer
 
 Candidates = Iterable[tuple[str, str]]
-MOST = 500  # of one kind; nobody reads more
+MOST = 500  # candidates of one kind
 LONGEST = 200  # characters of a name
-DESCRIBED = 8 * 1024  # bytes of a profile in which its description is looked for
+DESCRIBED = 8 * 1024  # bytes of a profile that are searched for its description
 _DESCRIPTION = re.compile(
     r"""^(["']?)description\1[ \t]*:[ \t]*(?:[|>][-+0-9]*[ \t]*\n\s*)?(?P<text>.*)$""", re.MULTILINE
 )
@@ -37,20 +38,20 @@ LATEST = "SELECT name, profile, title FROM session WHERE project = ? ORDER BY la
 
 
 class Line(Protocol):
-    """What is typed before the word."""
+    """The part of the command line before the word that is completed."""
 
     verb: str
     arguments: list[tuple[str, str]]  # kind and value
 
     def first(self, kind: str) -> str:
-        """The first value of this kind; empty when there is none."""
+        """Return the first value of this kind; empty if there is none."""
 
 
 def candidates(kind: str, line: Line) -> Candidates:
-    """In the order they should be shown; each once.
+    """Return the candidates and their descriptions in display order, each once.
 
     Raises:
-        LaunchError, OSError, ValueError: they cannot be known.
+        LaunchError, OSError, ValueError: they cannot be read.
     """
     found: dict[str, str] = {}
     for name, description in SOURCES[kind](line, _directories()):
@@ -70,7 +71,7 @@ def _profiles(line: Line, settings: Settings) -> Candidates:
 
 
 def _sessions(line: Line, settings: Settings) -> Candidates:
-    """Of the profile on the line; without one, of every profile in this project."""
+    """List the sessions of the profile on the line; without one, of every profile in this project."""
     profile, project = line.first("profile"), str(project_of(Path.cwd()))
     if profile and line.verb == "run":
         found = find(profile, start=Path.cwd(), settings=settings)
@@ -83,7 +84,7 @@ def _sessions(line: Line, settings: Settings) -> Candidates:
 
 
 def _stored(file: Path, project: str) -> list[tuple[str, str, str]]:
-    """Read without a trace: SQLite would make an index beside a log, and a log beside a store, to read either."""
+    """Read the session registry without writing a file: by default SQLite creates its log and index to read."""
     import sqlite3
     from contextlib import closing
 
@@ -92,12 +93,12 @@ def _stored(file: Path, project: str) -> list[tuple[str, str, str]]:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&{how}", uri=True, timeout=0)) as store:
             return store.execute(f"{LATEST} LIMIT {MOST}", (project,)).fetchall()
-    except sqlite3.Error as fault:  # there is none yet, it is damaged, or somebody is just making it anew
+    except sqlite3.Error as fault:  # the store is missing, damaged, or being recreated
         raise ValueError(str(fault)) from None
 
 
 def _servers(line: Line, settings: Settings) -> Candidates:
-    """Of the profile on the line with all that it extends, those of its parents first."""
+    """List the servers of the profile on the line and of all it extends, those of its parents first."""
     from acp_launch.profile.gather import gather
 
     profile = find(line.first("profile"), start=Path.cwd(), settings=settings)
@@ -109,7 +110,7 @@ def _servers(line: Line, settings: Settings) -> Candidates:
 
 
 def _understood(layer: "Layer") -> "ParsedLayer":
-    """What a server's name takes of it: a mistake elsewhere in the text is not looked for."""
+    """Parse only what the names of servers need; mistakes elsewhere in the text are not looked for."""
     from acp_launch.document.yaml import parse
     from acp_launch.profile.layers import KEY, Extends, ParsedLayer, entries
 
@@ -119,7 +120,7 @@ def _understood(layer: "Layer") -> "ParsedLayer":
 
 
 def _logs(line: Line, settings: Settings) -> Candidates:
-    """What the profile's launches have left; `agent` is always there."""
+    """List the logs of the profile's launches; `agent` is always among them."""
     from acp_launch.process.logs import logs
 
     profile = line.first("logged")
@@ -130,7 +131,7 @@ def _logs(line: Line, settings: Settings) -> Candidates:
 
 
 def _logged(line: Line, settings: Settings) -> Candidates:
-    """Profiles that have logs may be gone."""
+    """List the profiles, and deleted profiles that still have logs."""
     from acp_launch.process.logs import logs
 
     yield from _profiles(line, settings)
@@ -139,7 +140,7 @@ def _logged(line: Line, settings: Settings) -> Candidates:
 
 
 def _secrets(line: Line, settings: Settings) -> Candidates:
-    """What the index remembers, whichever store it is in."""
+    """List the names in the index of secrets, of every store."""
     import json
 
     from acp_launch.private import Unfit, read_bounded
@@ -155,7 +156,7 @@ def _secrets(line: Line, settings: Settings) -> Candidates:
 
 
 def _needed(line: Line, settings: Settings) -> Candidates:
-    """Those a profile asks for, before those that are kept: setting one is mostly the first thing done with it."""
+    """List the secrets that profiles need before the stored ones, because setting a needed one is the usual case."""
     from acp_launch.document.nodes import MAX_SIZE
 
     for found in _discovered(settings):
@@ -165,7 +166,7 @@ def _needed(line: Line, settings: Settings) -> Candidates:
 
 
 def _topics(line: Line, settings: Settings) -> Candidates:
-    """The pages of the documentation, for the first word only."""
+    """List the pages of the documentation, for the first word only."""
     from acp_launch.cli.manual import about, topics
 
     return () if line.arguments else ((topic, about(topic)) for topic in topics())
@@ -184,7 +185,7 @@ SOURCES: dict[str, Callable[[Line, Settings], Candidates]] = {
 
 
 def description(text: str) -> str:
-    """A profile's own description, or the first line of it; empty when none is found."""
+    """Find the first line of a profile's description in its text; empty if there is none."""
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith("{"):
         return _in_json(text)
@@ -205,7 +206,7 @@ def _in_json(text: str) -> str:
 
 
 def secrets(text: str) -> set[str]:
-    """The secrets a profile asks for."""
+    """Find the names of the secrets that a profile's text refers to."""
     return set(_SECRET.findall(_REMARK.sub("", text)))
 
 
@@ -214,8 +215,11 @@ def _discovered(settings: Settings) -> Iterator[Found]:
 
 
 def _head(file: Path, *, trusted: bool, most: int = DESCRIBED) -> str:
-    """The beginning of a file; empty when it cannot be read. Only in directories of the user's own links are followed:
-    a repository's could lead anywhere, to where even looking is noticed."""
+    """Read the beginning of a file; empty if it cannot be read.
+
+    Links are followed only in the user's own directories. A repository's link could lead anywhere, also to a file
+    where opening it has an effect.
+    """
     own = 0 if trusted else getattr(os, "O_NOFOLLOW", 0)
     try:
         with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | own), "rb") as stream:  # noqa: PTH123
@@ -225,7 +229,7 @@ def _head(file: Path, *, trusted: bool, most: int = DESCRIBED) -> str:
 
 
 def _directories() -> Settings:
-    """Where things are kept, and no other setting: reading those may take pydantic."""
+    """Return the settings of directories only, because reading the others may import pydantic."""
     return Settings(config=directory("CONFIG"), state=directory("STATE"), cache=directory("CACHE"))
 
 

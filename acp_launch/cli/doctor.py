@@ -1,4 +1,4 @@
-"""`doctor`: whether this machine, and one profile on it, is fit for a run; every fault with what to do about it."""
+"""The verb `doctor`: checks this machine and one profile on it; every fault comes with its fix."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 NODE_PATIENCE = 5.0  # seconds for `node --version`
 Name = Annotated[
-    str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; without one, the machine alone.")
+    str | None, typer.Argument(metavar="[PROFILE]", help="A profile's name or path; by default only the machine.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
 Session = Annotated[
-    bool, typer.Option("--session/--no-session", help="Whether the agent is asked for a session, as a run asks it.")
+    bool, typer.Option("--session/--no-session", help="Also open a session with the agent, as a run does.")
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this once.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Trust the profile for this run only.")]
 
 
 def doctor(
     name: Name = None, as_json: Json = False, cwd: Directory = None, session: Session = True, trust: Trust = False
 ) -> None:
-    """Check this machine, and a profile: its agent, its servers, its secrets. Fit to be pasted into a bug report."""
+    """Check this machine and a profile: its agent, servers and secrets. Fit for a bug report."""
     from acp_launch.checks.check import exit_code
     from acp_launch.cli.stores import keep_to_ourselves
     from acp_launch.console import doctor as screen
@@ -50,7 +50,7 @@ def doctor(
 
 
 class Checkup:
-    """One examination. `found` grows while it goes on, so that whoever interrupts it gets what is known by then."""
+    """One run of `doctor`. `found` grows meanwhile, so that an interrupted run still shows its results."""
 
     def __init__(self, name: str | None, cwd: Path | None, *, opens_session: bool, is_waved: bool) -> None:
         self.found: list[Check] = []
@@ -60,21 +60,21 @@ class Checkup:
         self._asked: list[ProfilePart] = []
 
     def run(self) -> int:
-        """0, or the exit code of the signal that ended it."""
+        """Run all checks; return 0, or the exit code of the signal that ended them."""
         try:
             self._examine()
         except Stopped as stopped:
             return stopped.exit_code
         except KeyboardInterrupt:
             return leave.code()
-        except LaunchError as error:  # of the launch itself: there is no place for its guard, say
+        except LaunchError as error:  # the launch itself failed, for instance for want of descriptors
             self._note(_of_error("acp-launch", error))
         finally:
             self._collect()
         return 0
 
     def _note(self, checks: "Sequence[Check] | Iterator[Check]") -> None:
-        for check in checks:  # one by one: they are interrupted
+        for check in checks:  # one by one, as a signal may come in between
             self.found.append(check)
 
     def _examine(self) -> None:
@@ -92,7 +92,7 @@ class Checkup:
             self._profile(loaded, settings, asked)
 
     def _settings(self) -> "Settings | None":
-        """Without them nobody knows where anything is."""
+        """Load the settings; None if that fails, and then no further check is possible."""
         from acp_launch.checks.check import ok
         from acp_launch.settings.load import FILE, load
 
@@ -172,7 +172,7 @@ class Checkup:
         return found
 
     def _session(self, parts: "Sequence[ProfilePart]", settings: "Settings") -> "Record | None":
-        """The session that a run would continue. It is held for a moment: another process in it keeps a run out."""
+        """Find the session that a run would resume, and hold it for a moment, as a run fails if it is in use."""
         plan = parts[0].plan
         if plan is None or plan.session is None or not (settings.state / "sessions").exists():
             return None
@@ -225,13 +225,13 @@ class Checkup:
         check_up(able, needs)
 
     def _heard(self, part: "ProfilePart", check: "Check") -> None:
-        """That a remote server takes connections is of no use when the agent makes none to it."""
+        """Add a result of a part. It replaces the "ok" of a remote server that the agent does not support."""
         before = self._answers.get(part.label, [])
         kept = before if part.remote is None else [each for each in before if each.verdict == "problem"]
         self._answers[part.label] = [*kept, check]
 
     def _collect(self) -> None:
-        """The answers, in the order of the profile; whoever gave none was interrupted."""
+        """Add the answers in the profile's order; a part without an answer was interrupted."""
         from acp_launch.checks import answers
 
         for part in self._asked:
@@ -297,7 +297,7 @@ def _commands(parts: "Sequence[ProfilePart]") -> "Iterator[Check]":
 
 
 def _runtime(part: "ProfilePart") -> "Runtime | None":
-    """What a program of Node.js runs on, in the environment and the directory that it will have."""
+    """Find the Node.js that runs the agent's program, in the environment and directory that it will have."""
     from acp_launch.checks.programs import runtime
     from acp_launch.cli.start import open_env
 
@@ -317,7 +317,7 @@ def _runtime(part: "ProfilePart") -> "Runtime | None":
 
 
 def _lacking(part: "ProfilePart", known: "Mapping[str, object]") -> list[str]:
-    """The secrets it needs and nobody has."""
+    """List the secrets that a part needs and that were not found."""
     return list(dict.fromkeys(need.name for need in part.needs if need.name not in known))
 
 

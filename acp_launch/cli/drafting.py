@@ -1,7 +1,9 @@
 """
-What `init` is to write: an agent, a name, a place, servers. Decided from options, or in a conversation.
+The draft of a new profile, and the files that `init` writes for it.
 
-Nothing is written here, so whoever leaves in the middle leaves nothing behind.
+`decided` makes the draft (agent, name, location, servers) from options, or by asking the user. It writes nothing, so
+leaving in the middle leaves nothing behind. `Beside` then writes the profile, the schema for editors and `.gitignore`,
+all of them or none.
 """
 
 import json
@@ -40,7 +42,7 @@ CANCELLED = 130  # exit code
 
 
 class Options(Struct, frozen=True):
-    """What the command line says. Without an agent, and nothing to extend, somebody is asked."""
+    """The options of `init`. Without an agent and a profile to extend, the user is asked."""
 
     name: str
     agent: str
@@ -51,7 +53,10 @@ class Options(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """What was decided. Without an agent it extends another profile. `adopted` is from the files that were `found`."""
+    """A new profile before it is written. Without an agent it extends another profile.
+
+    `adopted` are servers imported from the files in `found`.
+    """
 
     name: str
     is_users: bool
@@ -63,19 +68,20 @@ class Draft(Struct, frozen=True):
 
 
 def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
-    """
+    """Make a draft from the options, or ask the user.
+
     Raises:
-        UsageError: that cannot be, or nobody is there to be asked.
-        Exit: whoever was asked has left.
+        UsageError: the options contradict each other, or there is no terminal to ask on.
+        Exit: the user left without an answer.
     """
     if options.agent and options.extends:
-        raise UsageError("a profile has an agent of its own or extends another one", fix="give one of the two")
+        raise UsageError("--agent and --extends cannot be combined", fix="give only one of them")
     if options.name and (wrong := name_fault(options.name)):
         raise UsageError(wrong, fix="acp-launch init NAME")
     if options.agent or options.extends:
         return _given(options)
     if not possible():
-        fix = f"say which agent: acp-launch init {options.name or 'NAME'} --agent claude"
+        fix = f"name the agent: acp-launch init {options.name or 'NAME'} --agent claude"
         raise UsageError("there is no terminal to ask on", fix=fix)
     try:
         return _asked(options, settings, shelving)
@@ -85,7 +91,7 @@ def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
 
 
 def place(settings: Settings, name: str, *, is_users: bool) -> Found:
-    """Where a profile of this name is kept.
+    """Return the location of a profile of this name.
 
     Raises:
         UsageError: a link leads out of the project.
@@ -98,25 +104,27 @@ def place(settings: Settings, name: str, *, is_users: bool) -> Found:
 
 
 def taken(found: Found) -> Path | None:
-    """What has the name already, whichever way it ends."""
+    """Return an existing file of this name with any of the suffixes; None if there is none."""
     files = (found.file.with_name(found.name + suffix) for suffix in SUFFIXES)
     return next(filter(os.path.lexists, files), None)
 
 
 def name_fault(name: str) -> str:
-    """What is wrong with it; empty when nothing is."""
+    """Say what is wrong with a profile's name; empty if it is valid."""
     if not re.fullmatch(NAME, name):
-        return f'"{name[:60]}" is not a profile\'s name: use letters, digits, _ . and -'
+        return f'"{name[:60]}" is not a valid profile name: use letters, digits, _ . and -'
     if name.endswith(SUFFIXES):
-        return f"\"{name}\" is a file's name; a profile's is {Path(name).stem}"
-    return f'"{name}" would overlay {name.removesuffix(OVERLAY)}, and be no profile' if name.endswith(OVERLAY) else ""
+        return f'"{name}" is a file name; the profile name is {Path(name).stem}'
+    return (
+        f'"{name}" would be an overlay of {name.removesuffix(OVERLAY)}, not a profile' if name.endswith(OVERLAY) else ""
+    )
 
 
 def servers(written: Sequence[str]) -> tuple[NewServer, ...]:
-    """From NAME=COMMAND, or NAME=URL.
+    """Parse servers written as NAME=COMMAND or NAME=URL.
 
     Raises:
-        UsageError: one is neither.
+        UsageError: one is written otherwise.
     """
     return tuple(map(_server, written))
 
@@ -130,7 +138,7 @@ def _server(written: str) -> NewServer:
     try:
         return NewServer(name, server(shlex.split(what), None, None, {}, {}))
     except ValueError:
-        raise UsageError(f"--server {name}: a quote is left open", fix="close it") from None
+        raise UsageError(f"--server {name}: a quote is not closed", fix="close it") from None
 
 
 def _given(options: Options) -> Draft:
@@ -166,18 +174,18 @@ def _fault(settings: Settings, options: Options, name: str, *, is_users: bool) -
     if wrong := name_fault(name):
         return wrong
     there = None if options.force else taken(place(settings, name, is_users=is_users))
-    return f"{shown(there)} is there already" if there else ""
+    return f"{shown(there)} already exists" if there else ""
 
 
 def _known() -> tuple[list[KnownAgent], list[str]]:
-    """All known agents, those first that are on this machine; and the names of these."""
+    """Return all known agents, the installed ones first, and the names of the installed ones."""
     installed = [one.name for one in AGENTS.values() if one.command == PYTHON or shutil.which(one.command)]
     others = [name for name in AGENTS if name not in installed]
     return [AGENTS[name] for name in (*installed, *others)], installed
 
 
 def _agent(text: str, *, is_users: bool) -> KnownAgent:
-    """A known agent, or one that is started by this command line."""
+    """Return the known agent of this name, or an agent started by this command line."""
     if text in AGENTS:
         return AGENTS[text]
     program, *args = words(text)
@@ -185,7 +193,7 @@ def _agent(text: str, *, is_users: bool) -> KnownAgent:
 
 
 def _program(program: str, *, is_users: bool) -> str:
-    """As a profile means it: a path that was typed here begins at the project there, or nowhere in particular."""
+    """Rewrite a path relative to the current directory for a profile: relative to the project, or absolute."""
     if Path(program).name == program or Path(program).is_absolute() or program.startswith(("~", "$")):
         return program
     if is_users:
@@ -194,14 +202,13 @@ def _program(program: str, *, is_users: bool) -> str:
     return relative if os.sep in relative else f".{os.sep}{relative}"
 
 
-# What `init` writes: the profile, and beside it the schema for editors and the .gitignore; all of it or nothing.
-
+# Writing a new profile, with the schema for editors and the .gitignore beside it.
 
 OURS = "acp-launch profile"  # the title of the schema
 
 
 class Beside:
-    """The directory of a new profile. `is_shared`: others may have it from a repository."""
+    """The files in the directory of a new profile. `is_shared` if the directory belongs to a repository."""
 
     def __init__(self, directory: Path, *, is_shared: bool) -> None:
         self._directory = directory
@@ -210,15 +217,16 @@ class Beside:
 
     @property
     def schema(self) -> str:
-        """As the profile can name it; empty when the schema cannot be there."""
+        """The schema's path as the profile writes it; empty if the schema cannot be written."""
         if not self._is_ours():
             return ""
         return f"{self._directory.name}/{SCHEMA}" if self._is_shared else str(self._schema)
 
     def write(self, file: Path, text: str) -> None:
-        """
+        """Write the profile and the files beside it; on failure remove what was written.
+
         Raises:
-            UsageError: something cannot be written, and nothing was.
+            UsageError: a file cannot be written; nothing is left behind.
         """
         is_new = not self._directory.exists()
         made: list[Path] = []
@@ -234,19 +242,19 @@ class Beside:
             raise
 
     def _everything(self, file: Path, text: str) -> list[tuple[Path, str]]:
-        """The profile comes last: with it, everything is there."""
+        """List the files and their contents. The profile comes last, so that it exists only with all the others."""
         from acp_launch.profile.schema import text as schema
 
         found = [(self._schema, schema())] if self.schema else []
         ignore = self._directory / ".gitignore"
         if self._is_shared and not _is_file_or_nothing(ignore):
-            warn(f"{shown(ignore)} is no plain file and stays as it is; it should name *.local.yaml")
+            warn(f"{shown(ignore)} is not a regular file and stays as it is; add *.local.yaml to it")
         elif self._is_shared:
             found.append((ignore, ignoring(_text(ignore))))
         return [*found, (file, text)]
 
     def _is_ours(self) -> bool:
-        """Whether it can be written: it is not there, or an older one of ours."""
+        """Tell whether the schema may be written: it does not exist, or is an older one of ours."""
         if not _is_file_or_nothing(self._schema):
             return False
         text = _text(self._schema)
@@ -259,7 +267,7 @@ class Beside:
         for path in made:
             path.unlink(missing_ok=True)
         if is_new:
-            with suppress(OSError):  # somebody else put something there meanwhile
+            with suppress(OSError):  # another program has put a file there meanwhile
                 self._directory.rmdir()
 
 

@@ -1,7 +1,7 @@
 """
-The verbs `profile add-server`, `profile set` and `profile remove`: one change of a profile's own file.
+The verbs `profile add-server`, `profile set` and `profile remove`, each of which makes one change in a profile's file.
 
-Everything else in the file stays as it is, comments and all. A change that would make the profile wrong is not made.
+Everything else in the file stays as it is, comments included. A change that would make the profile wrong is refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,30 +17,34 @@ if TYPE_CHECKING:
     from acp_launch.profile.discover import Found
     from acp_launch.profile.edit import Revision
 
-TOKEN = "this looks like "  # begins what is said of a literal credential
+TOKEN = "this looks like "  # the beginning of the message about a literal credential
 app = typer.Typer(help="Change a profile's file: add-server, set, remove.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
-Key = Annotated[str, typer.Argument(metavar="KEY", help="As in mcp_servers.github.timeouts.start, or agent.args[0].")]
+Key = Annotated[
+    str, typer.Argument(metavar="KEY", help="For example mcp_servers.github.timeouts.start, or agent.args[0].")
+]
 Pairs = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable; repeatable.")]
 Headers = Annotated[list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; repeatable.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would change without changing it.")]
 
 
 @app.command("add-server")
 def add_server(
     profile: Name,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the server is to be called.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The program that is the server.")
+        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The command that starts the server.")
     ] = None,
     url: Annotated[str | None, typer.Option("--url", metavar="URL", help="The address of a remote server.")] = None,
-    kind: Annotated[str | None, typer.Option("--type", metavar="http|sse", help="How it is spoken to.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--type", metavar="http|sse", help="The transport of a remote server.")
+    ] = None,
     headers: Headers = None,
     env: Pairs = None,
     dry_run: DryRun = False,
 ) -> None:
-    """Add an MCP server: a program after --, or a --url. Its tokens are references: --env 'TOKEN=${secret:github}'."""
+    """Add an MCP server: a command after --, or a --url. Its tokens are references: --env 'TOKEN=${secret:github}'."""
     entry = server(command or [], url, kind, _pairs(headers, "--header"), _pairs(env, "--env"))
     path = ("mcp_servers", name)
     _change(profile, path, lambda text: _added(text, profile, name, entry), dry_run=dry_run)
@@ -53,7 +57,7 @@ def set_(
     value: Annotated[str, typer.Argument(metavar="VALUE", help="Text, a number, true, null; [a, b] or {a: b}.")],
     dry_run: DryRun = False,
 ) -> None:
-    """Set one value; it is added where it is missing."""
+    """Set one value, or add it if it is missing."""
     from acp_launch.profile.edit import put
 
     path, given = _path(key), meant(value)
@@ -62,7 +66,7 @@ def set_(
 
 @app.command()
 def remove(profile: Name, key: Key, dry_run: DryRun = False) -> None:
-    """Remove one key with all below it; or one item of a list."""
+    """Remove a key with everything below it, or one item of a list."""
     from acp_launch.profile import edit
 
     path = _path(key)
@@ -72,14 +76,18 @@ def remove(profile: Name, key: Key, dry_run: DryRun = False) -> None:
 def server(
     command: Sequence[str], url: str | None, kind: str | None, headers: dict[str, str], env: dict[str, str]
 ) -> dict[str, Any]:
-    """The entry under `mcp_servers`.
+    """Build the entry under `mcp_servers`.
 
     Raises:
-        UsageError: it is neither a program nor an address, or both.
+        UsageError: neither a command nor an address is given, or both are.
     """
     if bool(command) == bool(url):
-        what = "a server is a program or an address, not both" if url else "what is the server?"
-        raise UsageError(what, fix="give its program after --, as in -- npx -y PACKAGE, or its address: --url URL")
+        what = (
+            "a server has either a command or a --url, not both"
+            if url
+            else "the server has neither a command nor a --url"
+        )
+        raise UsageError(what, fix="give its command after --, as in -- npx -y PACKAGE, or its address: --url URL")
     if url:
         return {"type": kind or "http", "url": url, **({"headers": headers} if headers else {})} | _env(env)
     if headers:
@@ -89,10 +97,10 @@ def server(
 
 
 def meant(value: str) -> object:
-    """What is typed for a value: YAML within brackets, braces or quotes, else one scalar as it stands.
+    """Read a value from the command line: YAML if it begins with a bracket, brace or quote, else one scalar.
 
     Raises:
-        UsageError: it is no YAML.
+        UsageError: the value is not valid YAML.
     """
     from acp_launch.document.nodes import scalar
     from acp_launch.document.yaml import parse
@@ -102,7 +110,7 @@ def meant(value: str) -> object:
     document, problems = parse(f"value: {value}", "")
     if document is None or problems or document.root.keys() != {"value"}:
         what = f": {problems[0].message}" if problems else ""
-        raise UsageError(f"VALUE cannot be read{what}", fix="""quote a text that begins so: '"[a"'""")
+        raise UsageError(f"cannot read VALUE{what}", fix="""quote text that begins like this: '"[a"'""")
     return document.root["value"]
 
 
@@ -112,7 +120,7 @@ def _env(env: dict[str, str]) -> dict[str, Any]:
 
 def _pairs(written: Sequence[str] | None, option: str) -> dict[str, str]:
     pairs = [pair.partition("=") for pair in written or ()]
-    if not all(name and equals for name, equals, _ in pairs):  # what was typed instead may be a token
+    if not all(name and equals for name, equals, _ in pairs):  # the text is not repeated: it may be a token
         raise UsageError(f"{option} takes NAME=VALUE", fix=f"{option} 'TOKEN=${{secret:NAME}}'")
     return {name: value for name, _, value in pairs}
 
@@ -135,15 +143,15 @@ def _added(text: str, profile: str, name: str, entry: dict[str, Any]) -> str:
     servers = document.root.get("mcp_servers") if document else None
     if isinstance(servers, dict) and name in servers:
         fix = f"choose another name, or first: {ours('profile', 'remove', profile, f'mcp_servers.{name}')}"
-        raise UsageError(f'there is a server "{name}" already', fix=fix)
+        raise UsageError(f'server "{name}" already exists', fix=fix)
     return put(text, ("mcp_servers", name), entry)
 
 
 def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_run: bool) -> None:
-    """Make the change if it does no harm, and show it.
+    """Make the change if the profile stays valid, and show it.
 
     Raises:
-        LaunchError: it is not made.
+        LaunchError: the change is refused.
     """
     from acp_launch.console.interop import note, show_change
     from acp_launch.interop import files
@@ -156,7 +164,7 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
         _refuse(error)
         raise typer.Exit(ProfileError.exit_code) from None
     if revision.before == revision.after:
-        note("it says so already; nothing was changed")
+        note("the profile already says this; nothing was changed")
         return
     show_change(found.file, revision.before, revision.after)
     if not dry_run:
@@ -166,10 +174,10 @@ def _change(profile: str, path: "KeyPath", change: Callable[[str], str], *, dry_
 
 
 def editable(profile: str) -> "Found":
-    """The file that a change goes to.
+    """Find the file to change.
 
     Raises:
-        UsageError: there is none, or it is not for changing.
+        UsageError: the file does not exist, or may not be changed.
     """
     from acp_launch.cli.planning import here
     from acp_launch.interop.merge import refuse_escaping_link
@@ -178,8 +186,8 @@ def editable(profile: str) -> "Found":
 
     found = find(profile, start=here(), settings=load())
     if origin_of(found.file, found.origin, user=found.user) == "built-in":
-        fix = f"begin one of your own that extends it: acp-launch init my-{found.name} --extends {found.name}"
-        raise UsageError(f'"{found.name}" comes with acp-launch and cannot be changed', fix=fix)
+        fix = f"create a profile that extends it: acp-launch init my-{found.name} --extends {found.name}"
+        raise UsageError(f'"{found.name}" is built into acp-launch and cannot be changed', fix=fix)
     refuse_escaping_link(found.file, found.project)
     return found
 
@@ -197,7 +205,7 @@ def _edited(found: "Found", text: str, change: Callable[[str], str]) -> str:
 
 
 def _elsewhere(found: "Found", path: "KeyPath") -> str:
-    """Where a key may be that is not in this file."""
+    """Suggest what to do about a key that is not in this file."""
     from acp_launch.problem import dotted
     from acp_launch.profile.load import inspect
 
@@ -207,7 +215,7 @@ def _elsewhere(found: "Found", path: "KeyPath") -> str:
         value = value.get(step) if isinstance(value, dict) else None
     if value is None:
         return f"{ours('show', found.called)} prints what is there"
-    return f"another file has it; to do without: {ours('profile', 'set', found.called, dotted(path), 'null')}"
+    return f"another file sets it; to override it: {ours('profile', 'set', found.called, dotted(path), 'null')}"
 
 
 def _refuse(error: ProblemsError) -> None:
@@ -216,7 +224,7 @@ def _refuse(error: ProblemsError) -> None:
 
     problems.show(error.problems, as_json=False, outcome="nothing was changed")
     if any(problem.message.startswith(TOKEN) for problem in error.problems):
-        note("your shell keeps what you typed in its history: replace that token")
+        note("your shell's history now has the token: rotate it")
 
 
 def _is_trusted(found: "Found") -> bool:
@@ -234,6 +242,6 @@ def _remarks(profile: str, revision: "Revision", *, was_trusted: bool) -> None:
 
     problems.show(revision.warnings, as_json=False)
     if revision.remaining:
-        warn(f"something else is wrong with it: {ours('validate', profile)}")
+        warn(f"the profile has other problems: {ours('validate', profile)}")
     if was_trusted:
-        note(f"before it runs again: {ours('trust', profile)}")
+        note(f"trust it again before the next run: {ours('trust', profile)}")

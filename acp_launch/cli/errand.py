@@ -1,4 +1,4 @@
-"""Start a session's agent, do one thing with it that is not a turn, and end it."""
+"""One operation with a session's agent other than a turn, for the verbs of `session`."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def errand(planned: "Planned", settings: Settings, story: "Callable[[Connection], Awaitable[T]]") -> T:
-    """What `story` gives. Where the agent wants a login first, the error says which command logs in.
+    """Start the agent, run `story`, end the agent; if it wants a login first, the error names the command for that.
 
     Raises:
         LaunchError: as for `run`.

@@ -1,4 +1,4 @@
-"""Become another program that gets secrets in its environment."""
+"""Replacement of this process by another program that gets secrets in its environment."""
 
 import os
 import sys
@@ -12,17 +12,19 @@ from acp_launch.secret.value import Secret
 
 
 def replaced_by(command: Sequence[str], secrets: Mapping[str, Secret], environ: Mapping[str, str]) -> int:
-    """Does not return on Unix: its exit code, signals and terminal are the command's. Gives the exit code on Windows.
+    """Replace this process by `command`, which takes over its exit code, signals and terminal.
+
+    Does not return on Unix; returns the exit code on Windows.
 
     Raises:
-        MachineError: there is no such command.
+        MachineError: the command is not installed or cannot be run.
     """
     env = {**inherited(environ, "all"), **{name: secret.expose() for name, secret in secrets.items()}}
     try:
         return _run(command, env)
     except OSError as error:
-        reason = "no such command" if isinstance(error, FileNotFoundError) else error.strerror
-        message, fix = f"{command[0]} cannot be run: {reason}", "give a program on your PATH, or its path"
+        reason = "command not found" if isinstance(error, FileNotFoundError) else error.strerror
+        message, fix = f"cannot run {command[0]}: {reason}", "give a program on your PATH, or its path"
         raise MachineError([Problem("", 0, 0, "", message, fix)]) from None
 
 

@@ -1,4 +1,4 @@
-"""`help`: a page of the documentation, or the places where a word is in it."""
+"""The verb `help`: shows a page of the documentation, or the places where a word occurs."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ Topic = Annotated[
 
 
 def help_(topic: Topic = None) -> None:
-    """Show the documentation: the list of topics, a page, or where a word is in it."""
+    """Show the documentation: the topics, a page, or where a word occurs."""
     from acp_launch.cli.manual import page, search, topics
 
     words = " ".join(topic or []).split()
@@ -61,7 +61,7 @@ def _shortened(line: str) -> str:
 
 
 def _drawn(text: str) -> str:
-    """The page as it is read: in colours on a terminal, as plain text elsewhere."""
+    """Render a page: in colours on a terminal, as plain text elsewhere."""
     import io
 
     from rich.console import Console
@@ -83,7 +83,7 @@ def _drawn(text: str) -> str:
 
 
 def _show(text: str) -> None:
-    """In the user's pager on a terminal, else, or where the pager is not installed, straight to stdout."""
+    """Show text in the user's pager on a terminal; on stdout elsewhere, or if the pager is not installed."""
     import os
     import shlex
     import sys
@@ -92,14 +92,14 @@ def _show(text: str) -> None:
     if _is_terminal() and pager.strip() and sys.platform != "win32":
         try:
             _become(shlex.split(pager), text)
-        except (MachineError, ValueError):  # it is not installed, or is no command line
+        except (MachineError, ValueError):  # the pager is not installed, or $PAGER is not a command line
             _put(text)
     else:
         _put(text)
 
 
 def _become(pager: list[str], text: str) -> None:
-    """Let the pager take our place, with the text on its stdin; `less` shows colours, and ends after a short text."""
+    """Replace this process by the pager, with the text on stdin; `less` shows colours, and quits after short text."""
     import os
     import tempfile
 
@@ -116,7 +116,7 @@ def _put(text: str) -> None:
     import sys
 
     sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())  # in UTF-8 whatever the locale, as every answer
+    sys.stdout.buffer.write(text.encode())  # UTF-8 whatever the locale, like all results on stdout
 
 
 def _note(text: str) -> None:

@@ -1,4 +1,8 @@
-"""`import`: read, draft, show what would change, ask, keep the secrets, write; in this order nothing is lost."""
+"""
+The verb `import`: servers and agents of other tools become part of a profile.
+
+The order is: read, draft, show the change, ask, store the secrets, write the profile. In this order nothing is lost.
+"""
 
 import asyncio
 import os
@@ -28,7 +32,7 @@ from acp_launch.settings.load import load
 
 
 class Wish(Struct, frozen=True):
-    """What the options say; `called` is what the only server is to be called."""
+    """The options of `import`; `called` is the name for the one server that is imported."""
 
     only: tuple[str, ...]
     called: str
@@ -38,7 +42,7 @@ class Wish(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True):
-    """What there is to import: how each draft stands to the profile, and its text with those that are `taken`."""
+    """A planned import: how each draft compares to the profile, and the profile's `text` with the `taken` ones."""
 
     incoming: DraftSet
     drafts: tuple[Draft, ...]
@@ -49,7 +53,7 @@ class Offer(Struct, frozen=True):
 
     @property
     def tokens(self) -> tuple[tuple[str, Token], ...]:
-        """Those that what is taken refers to, each with its secret's name."""
+        """The credentials that the taken entries refer to, each with its secret's name."""
         needed = dict.fromkeys(index for step in self.taken for index in holes(step.draft.shape))
         return tuple((self.names[index], self.incoming.tokens[index]) for index in needed)
 
@@ -59,26 +63,27 @@ def machine() -> Host:
 
 
 def list_(*, as_json: bool) -> None:
-    """What there is to import on this machine."""
+    """List the sources of an import on this machine."""
     found = list(survey(machine(), project_of(here())))
     show_findings(found, as_json=as_json)
     if not found and not as_json:
-        note("no other tool is configured here; a file is given by its path: acp-launch import FILE --into PROFILE")
+        note("no configuration of another tool was found; to import a file: acp-launch import FILE --into PROFILE")
 
 
 def found(source: str, tool: Tool | None) -> tuple[Source, ...]:
-    """The files of `source`; with `tool` it is the path of one of that tool's.
+    """Return the files of `source`; with `tool` it is the path of a file of that tool.
 
     Raises:
-        LaunchError: it is neither a tool nor a file, or is not what it should be.
+        LaunchError: it is neither a tool nor a file, or the file is not valid.
     """
     return (read(here() / at_home(source), tool),) if tool else sources(source, machine(), project_of(here()), here())
 
 
 def take(source: str, into: str, tool: Tool | None, wish: Wish) -> None:
-    """
+    """Import `source` into the profile `into`.
+
     Raises:
-        LaunchError: the source, the profile or the store is not what it should be; nothing was written.
+        LaunchError: the source, the profile or the store is not usable; nothing was written.
     """
     settings, files_found = load(), found(source, tool)
     goal = target(into, settings, start=here())
@@ -104,10 +109,10 @@ class _Import:
         show_change(self._goal.file, self._goal.text, offer.text)
         interop.tell_of_tokens(offer.tokens)
         if self._wish.dry_run:
-            note("nothing was written, as --dry-run says")
+            note("nothing was written (--dry-run)")
             return
         if not can_write:
-            raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes takes all of it")
+            raise UsageError("there is no terminal to ask on; nothing was written", fix="--yes imports all of it")
         self._carry_out(offer)
 
     def _carry_out(self, offer: Offer) -> None:
@@ -125,10 +130,10 @@ class _Import:
         note(f"{shown(self._goal.file)}: {listed(step.name for step in offer.taken)} imported")
 
     def _asked(self, offer: Offer) -> set[Spot]:
-        """The tokens that are not to be kept.
+        """Ask whether to write, and which tokens to store; return the tokens that the user declined.
 
         Raises:
-            UsageError: nothing is to be written.
+            UsageError: the user does not want the profile changed.
         """
         if not asyncio.run(agreed("Change it?", "Yes", "No")):
             raise UsageError("nothing was written")
@@ -158,9 +163,10 @@ class _Import:
         return Offer(incoming, drafts, steps, taken, tuple(names), text)
 
     def _chosen(self, incoming: DraftSet) -> tuple[Draft, ...]:
-        """
+        """Choose the drafts that the options ask for.
+
         Raises:
-            UsageError: a name is unknown, --as has not one server to name, or a new profile would have no agent.
+            UsageError: a name is unknown, --as does not have exactly one server, or a new profile would lack an agent.
         """
         wants_agent = not {"agent", "extends"} & self._goal.root.keys() and not self._is_parent
         drafts = merge.fitting(merge.chosen(incoming.drafts, self._wish.only, wants_agent=wants_agent))
@@ -173,40 +179,43 @@ class _Import:
 
     @property
     def _is_parent(self) -> bool:
-        """A file that others extend needs no agent of its own."""
+        """Whether the file is made to be extended, and so needs no agent of its own."""
         return self._goal.file.name.startswith("_")
 
     def _no_agent(self, drafts: Sequence[Draft]) -> UsageError:
         agents = [one.original for one in drafts if one.kind == "agent" and not one.unfit]
-        what = f"{shown(self._goal.file)} is not there yet, and nothing here says what its agent is"
+        what = f"{shown(self._goal.file)} does not exist yet, and the source has no agent for it"
         if agents:
             return UsageError(what, fix=f"name the agent, and the servers you want: --only {listed(agents)}")
         name, is_named = self._goal.file.stem, self._goal.file.parent.name == HOLDER
-        return UsageError(what, fix=f"begin it first: {ours('init', name)}{'' if is_named else f', and --into {name}'}")
+        return UsageError(
+            what, fix=f"create it first: {ours('init', name)}{'' if is_named else f', and --into {name}'}"
+        )
 
     def _only_agents(self, drafts: Sequence[Draft]) -> UsageError | None:
-        """What is there are agents, of which a profile has one; it is never replaced unasked."""
+        """Explain that the source has only agents. A profile has one agent, which is not replaced without --force."""
         agents = [one.original for one in drafts if one.kind == "agent" and not one.unfit]
         if not agents:
             return None
         there = f"{shown(self._goal.file)} has an agent" if "agent" in self._goal.root else "a profile has one agent"
         replaces = " --force" if "agent" in self._goal.root else ""
         one = agents[0] if len(agents) == 1 else "NAME"
-        what = f"{there}, and what is there to import are agents: {listed(agents)}"
+        what = f"{there}, and the source has only agents: {listed(agents)}"
         return UsageError(what, fix=f"say which: --only {shlex.quote(one)}{replaces}")
 
     def _nothing_new(self, offer: Offer) -> None:
-        """
+        """Report that nothing was imported.
+
         Raises:
-            UsageError: what there is stands in the way of itself.
+            UsageError: entries of the same name differ, or the source has nothing to import.
         """
         name = shown(self._goal.file)
         if any(step.difference == "other" for step in offer.steps):
             is_server = any(step.draft.kind == "server" for step in offer.steps)
             beside = ", --as NAME adds to it" if is_server else ""
-            raise UsageError(f"nothing was written to {name}", fix=f"--force replaces what is there{beside}")
+            raise UsageError(f"nothing was written to {name}", fix=f"--force replaces the existing entries{beside}")
         if not offer.steps:
             raise self._only_agents(offer.incoming.drafts) or UsageError(
-                "there is nothing to import", fix="acp-launch import lists what is on this machine"
+                "nothing to import", fix="acp-launch import lists the sources on this machine"
             )
-        note(f"{name} has all of it; nothing was changed")
+        note(f"{name} already has all of it; nothing was changed")

@@ -1,8 +1,8 @@
 """
-`init`: a new profile, with what an editor needs to help with it, and what git needs to leave one person's changes out.
+The verb `init`: creates a profile, with a schema for editors and a .gitignore for personal overlays.
 
-On a terminal it asks, without one the options say. Everything is decided before anything is written, and what was
-written is taken back if the rest cannot be.
+It asks on a terminal; without one it takes the options. It decides everything before it writes anything, and removes
+what it wrote if the rest cannot be written.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -22,23 +22,23 @@ Agent = Annotated[
     str | None,
     typer.Option("--agent", "-a", metavar="NAME|COMMAND", help="A known agent, or the command that starts another."),
 ]
-Extends = Annotated[
-    str | None, typer.Option("--extends", metavar="PROFILE", help="Begin with another profile instead.")
-]
+Extends = Annotated[str | None, typer.Option("--extends", metavar="PROFILE", help="Extend another profile instead.")]
 Servers = Annotated[
     list[str] | None, typer.Option("--server", metavar="NAME=COMMAND|URL", help="An MCP server; repeatable.")
 ]
 
 
 def init(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="What it is to be called.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The profile's name.")] = None,
     agent: Agent = None,
     extends: Extends = None,
     server: Servers = None,
-    user: Annotated[bool, typer.Option("--user", help="Keep it for yourself, not in the project.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a profile of that name.")] = False,
+    user: Annotated[
+        bool, typer.Option("--user", help="Create it in your own configuration, not in the project.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing profile of that name.")] = False,
 ) -> None:
-    """Begin a profile. On a terminal it asks, unless --agent or --extends says it all."""
+    """Create a profile. Asks on a terminal, unless --agent or --extends is given."""
     from acp_launch.cli.drafting import Options, decided, place, servers
     from acp_launch.cli.shelving import Shelving
     from acp_launch.settings.load import load
@@ -54,9 +54,10 @@ def init(
 
 
 def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: bool) -> None:
-    """
+    """Check that the profile can be created.
+
     Raises:
-        UsageError: something has the name; or there is nothing to extend.
+        UsageError: a file of this name exists, or the profile to extend does not.
     """
     from acp_launch.cli.drafting import taken
     from acp_launch.profile.discover import find
@@ -65,7 +66,7 @@ def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: boo
     there = taken(found)
     if there and (not force or there.is_symlink() or there != found.file):
         fix = "choose another name" if force else "choose another name; --force replaces it"
-        raise UsageError(f"{shown(there)} is there already", fix=fix)
+        raise UsageError(f"{shown(there)} already exists", fix=fix)
     if draft.extends.startswith("."):
         if not (found.file.parent / draft.extends).is_file():
             raise UsageError(f"there is no {draft.extends} in {shown(found.file.parent)}", fix="correct the path")
@@ -74,10 +75,10 @@ def _require(found: "Found", draft: "Draft", settings: "Settings", *, force: boo
 
 
 def _write(found: "Found", draft: "Draft", shelving: "Shelving") -> None:
-    """The profile, and what lies beside it; all or nothing.
+    """Write the profile and the files beside it, all or none.
 
     Raises:
-        LaunchError: it would be wrong, or cannot be written.
+        LaunchError: the profile would be wrong, or cannot be written.
     """
     from acp_launch.cli.adopt import keep
     from acp_launch.cli.drafting import Beside
@@ -110,7 +111,7 @@ def _finish(found: "Found", draft: "Draft", settings: "Settings") -> None:
         raise typer.Exit(wrong)
     try:
         is_trusted = _accept(found, draft, settings)
-    except StateError as error:  # the profile is there all the same; whoever runs it is asked
+    except StateError as error:  # the profile exists all the same; its first run asks for trust
         say(harmless(f"acp-launch: {error.message}", keep=""), style=YELLOW)
         is_trusted = False
     say("next:", style="1")
@@ -119,7 +120,7 @@ def _finish(found: "Found", draft: "Draft", settings: "Settings") -> None:
 
 
 def _accept(found: "Found", draft: "Draft", settings: "Settings") -> bool:
-    """Who has just written a profile need not be asked about it; but what others wrote, and it is made of, is shown."""
+    """Trust the new profile, unless it includes files by others; those must be shown first."""
     from acp_launch.profile.load import load
     from acp_launch.profile.trust import FOREIGN, accept, trust_state
     from acp_launch.settings.load import lies_in

@@ -1,4 +1,4 @@
-"""From the wish on the command line to the exit code. Nothing starts before everything that can be checked was."""
+"""One `run`, from its request to its exit code. Nothing starts before all possible checks have passed."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +28,7 @@ ENDED_WELL, ENDED_SHORT, DENIED = 0, 9, 10  # docs/scripting.md
 
 
 def carry_out(wish: RunRequest) -> int:
-    """Do it, and give the exit code."""
+    """Carry out the request and return the exit code."""
     screen = Screen(wish.output)
     try:
         return _carried_out(wish, screen)
@@ -60,7 +60,7 @@ def _carried_out(wish: RunRequest, screen: Screen) -> int:
     with ExitStack() as stack:
         held = stack.enter_context(ExitStack())
         if wish.latest and (wish.session or wish.new):
-            raise UsageError("--continue takes the latest session, so it goes without --session and --new")
+            raise UsageError("--continue cannot be combined with --session or --new")
         registry, name, record = session_of(plan, settings, stack, held, latest=wish.latest, is_new=wish.new)
         kept = RunContext(settings, secrets, registry, name, record)
         if is_interactive:
@@ -71,11 +71,11 @@ def _carried_out(wish: RunRequest, screen: Screen) -> int:
 
 
 def require_nothing_one_shot(wish: RunRequest) -> None:
-    """Raises UsageError for what makes sense with a prompt only."""
+    """Raise UsageError for options that make sense only with a prompt."""
     if wish.timeout is not None:
-        raise UsageError("--timeout is about one prompt, and there is none", fix=prompts.WAYS)
+        raise UsageError("--timeout needs a prompt", fix=prompts.WAYS)
     if wish.attach:
-        raise UsageError("--attach goes with a prompt, and there is none", fix=f"{prompts.WAYS}; or type @FILE in it")
+        raise UsageError("--attach needs a prompt", fix=f"{prompts.WAYS}; or type @FILE in it")
 
 
 def _examine(files: tuple[Path, ...]) -> None:
@@ -87,11 +87,13 @@ def _examine(files: tuple[Path, ...]) -> None:
 
 
 def _profile_and_words(wish: RunRequest) -> tuple[str, tuple[str, ...]]:
-    """With `--agent` there is no profile, and every word belongs to the prompt."""
+    """Split the words into the profile's name and the prompt; with `--agent` all words belong to the prompt."""
     if wish.agent is not None:
         return "", wish.words
     if not wish.words:
-        raise UsageError("which profile?", fix="acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles")
+        raise UsageError(
+            "no profile is given", fix="acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles"
+        )
     return wish.words[0], wish.words[1:]
 
 
@@ -115,12 +117,13 @@ def session_of(
     latest: bool = False,
     is_new: bool = False,
 ) -> "tuple[Registry, str, Record | None]":
-    """The store, the session's name, its record when it is continued; open until `stack` closes, and held by `held`.
+    """Return the store, the session's name, and its record if it is resumed.
 
-    The store is opened for a new session too: what is wrong with it is said before anything starts.
+    `stack` keeps the store open, and `held` holds the session. The store is opened for a new session too, so that its
+    faults are reported before anything starts.
 
     Raises:
-        SessionError: the store cannot be used, another process is in the session, or it is of another directory.
+        SessionError: cannot open the store, another process is in the session, or it is of another directory.
     """
     from acp_launch.session import store as choice
     from acp_launch.session.hold import hold
@@ -135,7 +138,7 @@ def session_of(
 
 
 def _turn(wish: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: RunContext) -> int:
-    """Spawn the agent, and only then import what talks to it: both take their time together."""
+    """Start the agent, then import the modules that talk to it, so that both overlap; run the turn."""
     with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
         import asyncio
 
@@ -155,7 +158,7 @@ def _turn(wish: RunRequest, plan: LaunchPlan, text: str, screen: Screen, kept: R
 
 
 def _blocks(wish: RunRequest, plan: LaunchPlan, text: str) -> "Callable[[Capabilities], list[dict[str, Any]]]":
-    """The prompt, and a block for each `--attach`, as the agent takes them."""
+    """Return a function that makes the prompt's blocks, one for each `--attach`, in a form that the agent supports."""
 
     def blocks(able: "Capabilities") -> "list[dict[str, Any]]":
         said: dict[str, Any] = {"type": "text", "text": text}
@@ -170,7 +173,7 @@ def _blocks(wish: RunRequest, plan: LaunchPlan, text: str) -> "Callable[[Capabil
 
 
 def exit_code(end: "TurnEnd") -> int:
-    """What a turn's end means to a shell."""
+    """Return the exit code for a turn's end."""
     if end.denied:
         return DENIED
     return ENDED_WELL if end.stop_reason == "end_turn" else ENDED_SHORT

@@ -1,4 +1,4 @@
-"""`login` and `logout`: the agent's own account, in whichever ways the agent offers; and a login within a run."""
+"""The verbs `login` and `logout`, for the agent's own account; and a login during a run."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 T = TypeVar("T")
-Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile whose agent it is.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
+Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="The profile of the agent.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
 
 
 def login(
     profile: Profile,
-    method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="One of those that --list shows.")] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Only show the ways to log in.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: answer with JSON on stdout.")] = False,
+    method: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="A method that --list shows.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Show the login methods and do not log in.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list, print JSON on stdout.")] = False,
     trust: Trust = False,
 ) -> None:
     """Log in to a profile's agent."""
     if list_ and method is not None:
-        raise UsageError("--list shows every way to log in, so it takes no METHOD")
+        raise UsageError("--list takes no METHOD")
     if as_json and not list_:
-        raise UsageError("--json goes with --list")
+        raise UsageError("--json needs --list")
     settings, planned = _planned(profile, trust=trust)
     if list_:
         _list(settings, planned, as_json=as_json)
@@ -46,11 +46,11 @@ def login(
 
     agent, used = _logged_in(settings, planned, method)
     say(harmless(f'acp-launch: logged in to {agent} with "{used}"', keep=""))
-    say(harmless(f"    whether that is all it wants: {ours('run', planned[0].called)}", keep=""))
+    say(harmless(f"    to use it: {ours('run', planned[0].called)}", keep=""))
 
 
 def logout(profile: Profile, trust: Trust = False) -> None:
-    """Log out of a profile's agent, where it offers that."""
+    """Log out of a profile's agent, if it supports that."""
     from acp_launch.console.stderr import harmless, say
     from acp_launch.session.login import log_out, name_of
 
@@ -70,11 +70,10 @@ def logging_in(
     aloud: "Aloud | None" = None,
     in_front: "InFront | None" = None,
 ) -> "LogIn":
-    """What a run does when its agent wants a login first: asks `person` and logs in; without one it says which
-    command would.
+    """Return the function that logs in during a run: it asks `person`, or without one names the command for a login.
 
-    `aloud` is whatever the agent's stderr goes through, so that it can be read meanwhile. `in_front` runs a program on
-    the terminal where something has to leave that first; the default has `person` give up the floor, and the screen.
+    `aloud` shows the agent's stderr meanwhile. `in_front` runs a program on the terminal if the screen must be left
+    first; by default `person` releases the terminal.
     """
     from msgspec.structs import replace
 
@@ -110,7 +109,7 @@ def _list(settings: "Settings", planned: "Planned", *, as_json: bool) -> None:
     else:
         say(harmless(f"acp-launch: {agent} offers no way to log in", keep=""))
     if not as_json and not available():
-        say("a way that needs a terminal is offered, and shown, in a terminal only", style=DIM)
+        say("login methods that need a terminal are shown only on a terminal", style=DIM)
 
 
 def _planned(profile: str, *, trust: bool) -> "tuple[Settings, Planned]":
@@ -132,7 +131,7 @@ def _asked(settings: "Settings", planned: "Planned", verb: str, story: "Callable
 
 
 def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> tuple[str, str]:
-    """Log in: the agent's name and the method's. A program on the terminal runs while the agent does not."""
+    """Log in; return the names of agent and method. The agent is stopped while a program uses the terminal."""
     from contextlib import nullcontext
 
     from acp_launch.cli.start import spawn_agent, visiting
@@ -158,7 +157,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
                 return name_of(connection), await begin(connection, wanted, place)
 
         async def initialised(connection: "Connection") -> None:
-            """That is all that can be learned (C-27)."""
+            """Do nothing: a successful `initialize` is all that can be checked (C-27)."""
 
         async def logged_in(interrupts: "Interrupts") -> tuple[str, str]:
             agent, begun = await with_agent(plan, needs, spawned, observer, story, interrupts)

@@ -1,4 +1,4 @@
-"""`logs`: what an agent and its MCP servers said on stderr."""
+"""The verb `logs`: shows the stderr of an agent and its MCP servers."""
 
 import gc
 from pathlib import Path
@@ -13,19 +13,23 @@ if TYPE_CHECKING:
     from acp_launch.console.logs import Watch
     from acp_launch.settings.model import Settings
 
-LOOK = 0.25  # seconds between two looks for more
+LOOK = 0.25  # seconds between two checks for new lines
 
-Profile = Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Of its latest launch; else the latest.")]
-Server = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only this server's; or agent.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, newer launches too.")]
-Last = Annotated[int | None, typer.Option("--lines", "-n", min=0, metavar="LINES", help="Only the last of each log.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on stdout.")]
+Profile = Annotated[
+    str | None, typer.Argument(metavar="[PROFILE]", help="The profile; by default that of the latest launch.")
+]
+Server = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only the log of this server; or agent.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines, of newer launches too.")]
+Last = Annotated[
+    int | None, typer.Option("--lines", "-n", min=0, metavar="LINES", help="Only the last lines of each log.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line on stdout.")]
 
 
 def logs(
     profile: Profile = None, server: Server = None, follow: Follow = False, lines: Last = None, as_json: Json = False
 ) -> None:
-    """Show what the agent and the MCP servers of the latest launch said on stderr."""
+    """Show the stderr of the agent and the MCP servers of the latest launch."""
     from acp_launch import leave
     from acp_launch.console.logs import Shown, Watch
     from acp_launch.settings.load import load
@@ -36,12 +40,12 @@ def logs(
     of = None if server is None else _server(server, name, directory)
     shown = Shown(as_json=as_json)
     watch = Watch(directory, shown, profile=name, server=of, follow=follow, is_enough=leave.is_due)
-    with leave.deferred():  # until no line is half shown
+    with leave.deferred():  # a signal takes effect only between lines
         watch.look(lines)
     if not watch.has_logs:
-        shown.note(_nothing(watch, directory, name, of) + ("; waiting for some" if follow else ""))
+        shown.note(_nothing(watch, directory, name, of) + ("; waiting for one" if follow else ""))
     try:
-        gc.enable()  # it may go on for days
+        gc.enable()  # following may go on for days
         while follow:
             _pause()
             with leave.deferred():
@@ -51,10 +55,10 @@ def logs(
 
 
 def _profile(given: str, directory: Path, settings: "Settings") -> str:
-    """Its name, as its logs have it.
+    """Return the profile's name as its logs write it.
 
     Raises:
-        UsageError: it has no logs, and there is no such profile.
+        UsageError: there are no logs and no profile of this name.
     """
     from acp_launch.cli.planning import here
     from acp_launch.process.logs import logs, shortened
@@ -68,14 +72,15 @@ def _profile(given: str, directory: Path, settings: "Settings") -> str:
     there = {found.name for found in discover(start=here(), settings=settings)}
     if name in there:
         return name
-    fix = f"there are logs of {', '.join(sorted(logged))}" if logged else "acp-launch list shows the profiles"
+    fix = f"profiles with logs: {', '.join(sorted(logged))}" if logged else "acp-launch list shows the profiles"
     raise UsageError(f'no profile named "{given}"{did_you_mean(name, sorted(logged | there))}', fix=fix)
 
 
 def _server(given: str, profile: str | None, directory: Path) -> str:
-    """
+    """Return the server's name as its logs write it.
+
     Raises:
-        UsageError: no launch of the profile has had such a log.
+        UsageError: no launch of the profile has a log of this server.
     """
     from acp_launch.console.logs import AGENT, label
     from acp_launch.process.logs import logs, shortened
@@ -90,16 +95,16 @@ def _server(given: str, profile: str | None, directory: Path) -> str:
 
 def _nothing(watch: "Watch", directory: Path, profile: str | None, server: str | None) -> str:
     if watch.has_launch:
-        return f'"{server}" said nothing in the latest launch of "{profile}"'
+        return f'"{server}" wrote nothing in the latest launch of "{profile}"'
     of = f' of "{profile}"' if profile else ""
     return f"no logs{of} yet; they are kept in {directory}"
 
 
 def _pause() -> None:
-    """Until it is time to look again.
+    """Wait until the next check.
 
     Raises:
-        BrokenPipeError: whoever reads our stdout is gone, which nothing else would tell before there is a line.
+        BrokenPipeError: the reader of our stdout is gone; without a new line nothing else would tell.
     """
     import os
     import select

@@ -1,4 +1,4 @@
-"""The one place that turns an exception into words and an exit code."""
+"""The entry point of the command line, and the only place that turns an exception into a message and an exit code."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from acp_launch.cli.quick import Verb
 
 SIGPIPE = 141
-LAST_WORDS = 0.5  # seconds for stderr to take them, once a signal has ended us
+LAST_WORDS = 0.5  # seconds for stderr to take the last message after a signal
 HELP = {"-h", "--help"}
 
 
@@ -24,7 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         with leave.undoing():
             code = _run(arguments)
-        sys.stdout.flush()  # here, where a reader that is gone is told by the exit code
+        sys.stdout.flush()  # here, where a closed reader still changes the exit code
         return code
     except LaunchError as error:
         from acp_launch.console.failure import show
@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
         show(error)
         return error.exit_code
     except KeyboardInterrupt:
-        _stdout_is_gone()  # nor does a reader that has stopped reading keep us
+        _stdout_is_gone()  # a reader that has stopped reading must not delay the exit
         return leave.code()
     except BrokenPipeError:
         _stdout_is_gone()
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _failed(error: BaseException) -> int:
-    """What the system refused us, in a line; whatever else it is, is a bug."""
+    """Report a refusal of the system in one line; raise anything else again, as it is a bug."""
     from acp_launch.console.failure import show
     from acp_launch.errors import first
     from acp_launch.process.spawn import exhausted
@@ -61,7 +61,7 @@ def _failed(error: BaseException) -> int:
 
 
 def _dismiss_guards() -> None:
-    """Those that were forked for a launch that did not come to be."""
+    """End the guards that were forked for a launch that did not start."""
     if guard := sys.modules.get("acp_launch.process.guard"):
         guard.dismiss_guards()
 
@@ -79,7 +79,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _verb(name: str) -> "Callable[..., Verb] | None":
-    """One that can be read without typer."""
+    """Return the verb of this name if it can be read without typer."""
     if name == "run":
         from acp_launch.cli.run import Run
 
@@ -101,24 +101,27 @@ def _typer(arguments: Sequence[str]) -> int:
     stdout = sys.stdout
     try:
         app(args=list(arguments), prog_name="acp-launch")
-    except SystemExit as ended:  # how typer gives back exit codes, its own usage errors included
+    except SystemExit as ended:  # typer returns exit codes this way, also for usage errors
         if sys.stdout is not stdout and type(sys.stdout).__name__ == "PacifyFlushWrapper":
             sys.stdout = stdout
-            raise BrokenPipeError from None  # which click has made an exit with 1 of
+            raise BrokenPipeError from None  # click has turned it into an exit with 1
         if ended.__context__ and isinstance(ended.__context__.__cause__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None  # of this an exit with 130
+            raise KeyboardInterrupt from None  # click has turned it into an exit with 130
         return ended.code if isinstance(ended.code, int) else 0
     return 0
 
 
 def _missing_streams() -> bool:
-    """Whether stdout is closed. All three get something, or the next file we open would become one of them."""
+    """Open /dev/null for each closed standard stream; return whether stdout was closed.
+
+    Otherwise the next file we open would become that stream.
+    """
     stdout_is_closed = sys.stdout is None
     for descriptor, mode in enumerate(("r", "w", "w")):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor, which is this one
             stream = os.fdopen(descriptor, mode, closefd=False)
             setattr(sys, ("stdin", "stdout", "stderr")[descriptor], stream)
     return stdout_is_closed
@@ -134,5 +137,5 @@ def _stdout_is_full(error: OSError) -> int:
 
 
 def _stdout_is_gone() -> None:
-    """Keep the interpreter from flushing into it at exit."""
+    """Point stdout at /dev/null, so that the interpreter's flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

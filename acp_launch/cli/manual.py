@@ -1,4 +1,4 @@
-"""The pages of docs/: topics, their sections, and the search for words in them. Free of imports that cost."""
+"""The pages of docs/: topics, their sections and a search for words. It imports little, as completion uses it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ _COMMENT = re.compile(r"^<!--.*-->\n", re.MULTILINE)
 _IMAGE = re.compile(r"^!\[([^\]]*)\]\([^)]*\)$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\((?:[a-z]+\.md)?(?:#[^)]*)?\)")  # to a heading, or to another page
 _ABOUT = re.compile(r"^This page is about (.*)\.$", re.MULTILINE)
-_MARKS = re.compile(r"^[-|>\s]+|[`|]|\*\*")  # of Markdown, in a line that stands alone
+_MARKS = re.compile(r"^[-|>\s]+|[`|]|\*\*")  # marks of Markdown that a single line is shown without
 
 
 class Section(NamedTuple):
@@ -22,7 +22,7 @@ class Section(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A section that has all words that were searched for, and a line of it that has them, or the first of them."""
+    """A section with all the words of a search, and its first line with all of them, or with the first of them."""
 
     topic: str
     heading: str
@@ -30,32 +30,32 @@ class Match(NamedTuple):
 
 
 def directory() -> Path:
-    """Where the pages are: inside the installed package, or beside it in a checkout."""
+    """Return the directory of the pages: inside the installed package, or beside it in a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "docs"
     return installed if installed.is_dir() else package.parent / "docs"
 
 
 def topics() -> list[str]:
-    """The names of all pages, in alphabetical order."""
+    """List the names of all pages in alphabetical order."""
     return sorted(path.stem for path in directory().glob("*.md"))
 
 
 def page(topic: str) -> str:
-    """The Markdown of a page, with the texts of its links, pictures and names of files in their place."""
+    """Read the Markdown of a page; links, pictures and marks of files are replaced by their texts."""
     text = (directory() / f"{topic}.md").read_text(encoding="utf-8")
     text = _COMMENT.sub("", _FILE.sub(r"`\1`:\n", text))
     return _LINK.sub(r"\1", _IMAGE.sub(r"(picture: \1)", text))
 
 
 def about(topic: str) -> str:
-    """What a page is for: its first sentence, without the words they all begin with."""
+    """Return the purpose of a page: the rest of its sentence "This page is about …"."""
     found = _ABOUT.search(page(topic))
     return found[1] if found else ""
 
 
 def sections(topic: str) -> Iterator[Section]:
-    """The sections of a page in their order; a `#` inside a block of code is not a heading."""
+    """Yield the sections of a page in order; a `#` inside a block of code is not a heading."""
     heading, lines, is_code = topic, list[str](), False
     for line in page(topic).splitlines():
         is_code ^= line.lstrip().startswith("```")
@@ -68,14 +68,14 @@ def sections(topic: str) -> Iterator[Section]:
 
 
 def search(words: Sequence[str]) -> list[Match]:
-    """The sections that have all words, in any case; those that have them in their heading come first."""
+    """Find the sections with all the words, in any case; matches in headings come first."""
     wanted = [word.casefold() for word in words]
     found = [match for topic in topics() for section in sections(topic) if (match := _match(section, wanted))]
     return sorted(found, key=lambda match: not _has(match.heading, wanted))
 
 
 def known_words() -> list[str]:
-    """What a mistyped word may have meant: topics, and the words of headings."""
+    """List the candidates for a mistyped word: topics, and the words of headings."""
     headings = " ".join(section.heading for topic in topics() for section in sections(topic))
     return sorted({*topics(), *re.findall(r"[a-z]{3,}", headings.casefold())})
 

@@ -1,7 +1,7 @@
 """
-The verbs about the MCP servers of a profile: `list`, `inspect`, `tools`, `call`. No agent is started.
+The verbs of `mcp`, for the MCP servers of a profile: `list`, `inspect`, `tools` and `call`. They start no agent.
 
-A server is started for one of them as a run would start it, and ended with it.
+A verb starts a server as a run would, and ends it afterwards.
 """
 
 from pathlib import Path
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from acp_launch.mcp.message import Tool
 
 TOOL_FAILED = 9  # docs/scripting.md "Exit codes"
-TIMEOUT = "How long the call may take: 500ms, 30s, 2m; a bare number is seconds."
+TIMEOUT = "Limit the call's time: 500ms, 30s, 2m; a plain number is seconds."
 
 app = typer.Typer(help="The MCP servers of a profile: list, inspect, tools, call.", no_args_is_help=True)
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
 Name = Annotated[str | None, typer.Argument(metavar="SERVER", help="The server's name in the profile.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Directory = Annotated[Path | None, typer.Option("--cwd", metavar="DIR", help="The session's directory.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show the server's stderr and its log messages.")]
 
 
@@ -58,7 +58,7 @@ def inspect(
     trust: Trust = False,
     verbose: Verbose = False,
 ) -> None:
-    """Start a server and show who it is, what it offers, what it was given, and how long it took."""
+    """Start a server and show its name, what it offers, what it was given, and its times."""
     from acp_launch.cli.probe import ServerVisit, probe, with_server
     from acp_launch.console import servers
     from acp_launch.mcp.client import survey
@@ -82,7 +82,7 @@ def tools(
     trust: Trust = False,
     verbose: Verbose = False,
 ) -> None:
-    """List a server's tools with their arguments (* must be given), as far as the profile lets an agent see them."""
+    """List the tools of a server that the profile allows, with their arguments (* is required)."""
     from acp_launch.cli.probe import ServerVisit, probe, with_server
     from acp_launch.console import servers
 
@@ -109,7 +109,7 @@ def call(
         ),
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the arguments, as JSON, from a file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as the JSON it came in.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as the server's JSON.")] = False,
     timeout: Annotated[str | None, typer.Option("--timeout", metavar="DURATION", help=TIMEOUT)] = None,
     cwd: Directory = None,
     trust: Trust = False,
@@ -137,7 +137,7 @@ def call(
 
 
 def _facts(wanted: "Probe", met: "Met", found: "Survey") -> dict[str, object]:
-    """What we know of it besides what it says."""
+    """Collect what is known of a server besides its own answers."""
     from acp_launch.mcp.message import listing
 
     policy = _policy(wanted)
@@ -157,7 +157,7 @@ async def _tools(wanted: "Probe", met: "Met") -> "list[Tool]":
 
 
 async def _call(wanted: "Probe", met: "Met", tool: str, given: "Given", limit: "Limit") -> "ToolResult":
-    """With a look at the tool's schema first: it says what the words mean."""
+    """Call a tool, after reading its schema, which decides the types of the arguments."""
     from acp_launch.mcp.arguments import fitted
     from acp_launch.mcp.client import call_tool
 
@@ -191,15 +191,16 @@ def _policy(wanted: "Probe") -> "ToolPolicy":
 
 
 def _allowed(wanted: "Probe", tool: str | None) -> str:
-    """
+    """Return the tool's name.
+
     Raises:
-        UsageError: no tool is named, no text, or one that an agent may not call, so neither do we.
+        UsageError: no tool is given, its name is not UTF-8, or the profile does not allow an agent to call it.
     """
     from acp_launch.protocol.jsonrpc import request
 
     shown = f"{ours('mcp', 'tools', wanted.plan.called, wanted.server.name)} lists them"
     if tool is None:
-        raise UsageError("which tool?", fix=shown)
+        raise UsageError("no tool is given", fix=shown)
     if tool.encode(errors="replace").decode() != tool:
         raise UsageError("the tool's name is not UTF-8", fix=shown)
     if refusal := _policy(wanted).refusal(request(0, "tools/call", {"name": tool})):

@@ -1,4 +1,4 @@
-"""`export`: what makes another tool use a profile is printed; or shown as a change of its file, and written."""
+"""The verb `export`: prints a profile's servers and agent for another tool, or writes them to the tool's file."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ from acp_launch.settings import load
 
 
 class Wish(Struct, frozen=True):
-    """What the options say; `file` is empty for the tool's own place."""
+    """The options of `export`; `file` is empty for the tool's own file."""
 
     write: bool
     file: str
@@ -35,10 +35,11 @@ class Wish(Struct, frozen=True):
 
 
 def give(name: str, tool: Tool, wish: Wish) -> None:
-    """
+    """Export the profile `name` to `tool`.
+
     Raises:
         LaunchError: there is no such profile, or the tool's file cannot be changed.
-        NotTrusted: it comes from a project, and the tool would run what nobody has accepted.
+        NotTrusted: the profile belongs to a project and is not trusted, so the tool must not run it either.
     """
     chosen = load.load()
     loaded = loaded_profile(name, chosen)
@@ -48,7 +49,9 @@ def give(name: str, tool: Tool, wish: Wish) -> None:
     for remark in found.notes:
         warn(remark)
     if not (found.servers or found.agents):
-        raise UsageError(f"nothing of {loaded.found.name} can be said in {tool.title}'s file", fix="see above for why")
+        raise UsageError(
+            f"nothing of {loaded.found.name} can be exported to {tool.title}", fix="the warnings above say why"
+        )
     if wish.write:
         _write(loaded, tool, found, wish)
     else:
@@ -62,13 +65,13 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
     file = here() / at_home(wish.file) if wish.file else own_place(tool, machine, project)
     refuse_escaping_link(file, project)
     source = read(file, tool) if file.exists() or file.is_symlink() else None
-    if source is not None:  # what is secret in it is not shown, whatever changes beside it
+    if source is not None:  # the change is shown, and secrets in the file must not be
         tokens = collect_drafts([(tool, source.root)], str(project)).tokens
         redactor.register(*(token.secret for token in tokens if token.secret is not None))
     everything = write.pieces(found, tool, source.root if source else {})
     for piece in everything:
         if piece.difference == "other" and not wish.force:
-            warn(f"{piece.holder}.{piece.name} is there already and differs; --force replaces it")
+            warn(f"{piece.holder}.{piece.name} already exists and differs; --force replaces it")
     wanted = tuple(one for one in everything if one.difference == "new" or (one.difference == "other" and wish.force))
     if not wanted:
         _nothing_new(file, everything)
@@ -85,19 +88,21 @@ def _write(loaded: Loaded, tool: Tool, found: Exported, wish: Wish) -> None:
 
 
 def _nothing_new(file: Path, everything: tuple[write.ExportEntry, ...]) -> None:
-    """
+    """Report that nothing was written.
+
     Raises:
-        UsageError: what is there stands in the way of all of it.
+        UsageError: existing entries differ.
     """
     if any(piece.difference == "other" for piece in everything):
-        raise UsageError(f"nothing was written to {shown(file)}", fix="--force replaces what is there")
-    note(f"{shown(file)} has all of it; nothing was changed")
+        raise UsageError(f"nothing was written to {shown(file)}", fix="--force replaces the existing entries")
+    note(f"{shown(file)} already has all of it; nothing was changed")
 
 
 def _agree(wish: Wish) -> None:
-    """
+    """Ask for agreement, unless --yes is given.
+
     Raises:
-        UsageError: nobody does.
+        UsageError: the user declines, or there is no terminal to ask on.
     """
     if wish.yes:
         return
@@ -112,12 +117,12 @@ def _surroundings(loaded: Loaded) -> ExportContext:
 
 
 def _tell_of_secrets(tool: Tool, found: Exported) -> None:
-    """Where the tool takes each secret from, since it does not ask us."""
+    """Tell from where the tool takes each secret, as it does not ask acp-launch."""
     if tool.name == "goose":
         for variable, secret in found.variables.items():
-            note(f"goose asks for {variable} and keeps it: the secret {secret}")
+            note(f'goose asks for {variable} (secret "{secret}") and stores it')
         return
     for variable, secret in found.variables.items():
-        note(f"{tool.title} takes the secret {secret} from its environment, as {variable}")
+        note(f'{tool.title} reads secret "{secret}" from the environment variable {variable}')
     for input, secret in found.inputs.items():
-        note(f"VS Code asks for {input}, the secret {secret}, and keeps it")
+        note(f'VS Code asks for {input} (secret "{secret}") and stores it')

@@ -1,4 +1,4 @@
-"""The verbs about permissions: `test`, `list`, `forget`, `log`."""
+"""The verbs of `permission`: `test`, `list`, `forget` and `log`."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,25 +13,27 @@ if TYPE_CHECKING:
     from acp_launch.session.permission.remembered import AnswerStore
     from acp_launch.settings.model import Settings
 
-app = typer.Typer(help="What agents may do: test, list, forget, log.", no_args_is_help=True)
+app = typer.Typer(help="Permissions of agents: test, list, forget, log.", no_args_is_help=True)
 
 Profile = Annotated[str, typer.Argument(metavar="PROFILE", help="A profile's name, or the path of its file.")]
-Call = Annotated[str, typer.Argument(metavar="CALL", help="A tool call as ACP writes it, in JSON; - reads stdin.")]
+Call = Annotated[str, typer.Argument(metavar="CALL", help="An ACP tool call as JSON; - reads stdin.")]
 Approve = Annotated[
     Literal["all", "reads", "none"] | None, typer.Option("--approve", help="As `run` takes it: all, reads or none.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every rule that was looked at, and why not.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show every rule that was checked, and why it did not match.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Numbers = Annotated[list[int] | None, typer.Argument(metavar="[N]...", help="Numbers that `permission list` shows.")]
 All = Annotated[bool, typer.Option("--all", "-a", help="Forget every answer.")]
-Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="Only the last ones.")]
+Last = Annotated[int | None, typer.Option("-n", min=0, metavar="LINES", help="Only the last entries.")]
 
 
 @app.command()
 def test(
     profile: Profile, call: Call, approve: Approve = None, verbose: Verbose = False, as_json: Json = False
 ) -> None:
-    """Say what a run would answer to a tool call, and by which rule."""
+    """Show what a run would answer to a tool call, and by which rule."""
     from acp_launch.console import permissions, stdout
     from acp_launch.session.permission.policy import considered, judge
 
@@ -46,7 +48,7 @@ def test(
 
 @app.command("list")
 def list_(profile: Profile, as_json: Json = False) -> None:
-    """List the answers that are remembered for a profile in this project."""
+    """List the remembered answers of a profile in this project."""
     import time
 
     from acp_launch.console import permissions, stdout
@@ -68,7 +70,7 @@ def forget(profile: Profile, numbers: Numbers = None, everything: All = False) -
     from acp_launch.session.permission.remembered import forget
 
     if everything == bool(numbers):
-        raise UsageError("forget which answers?", fix="give the numbers that permission list shows, or --all")
+        raise UsageError("no answers are given", fix="give the numbers that permission list shows, or --all")
     for answer in forget(_shelf(profile), None if everything else set(numbers or ())):
         say(f"forgotten: always {answer.answer} {harmless(about(answer), keep='')}")
 
@@ -99,10 +101,10 @@ def log(
 
 
 def _call(written: str) -> dict[str, Any]:
-    """The tool call in `CALL`, or in the params of a `session/request_permission` that somebody copied.
+    """Read a tool call, also from the params of a `session/request_permission`, which users copy from a log.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a JSON object.
     """
     import json
     import sys
@@ -112,9 +114,9 @@ def _call(written: str) -> dict[str, Any]:
         call = json.loads(text)
     except (ValueError, RecursionError) as fault:
         fix = """quote it for the shell: '{"kind": "execute", "rawInput": {"command": "rm -rf x"}}'"""
-        raise UsageError(f"the tool call is no JSON: {fault}", fix=fix) from None
+        raise UsageError(f"the tool call is not JSON: {fault}", fix=fix) from None
     if not isinstance(call, dict):
-        raise UsageError("the tool call is no JSON object", fix='write {"kind": ...}')
+        raise UsageError("the tool call is not a JSON object", fix='write {"kind": ...}')
     return call["toolCall"] if isinstance(call.get("toolCall"), dict) else call
 
 
@@ -130,7 +132,8 @@ def _policy(profile: str, approve: Literal["all", "reads", "none"] | None) -> "P
 
 
 def _plan(profile: str) -> "LaunchPlan":
-    """
+    """Resolve the profile.
+
     Raises:
         MachineError: this machine cannot resolve the profile.
     """
@@ -143,7 +146,7 @@ def _plan(profile: str) -> "LaunchPlan":
 
 
 def _shelf(profile: str) -> "AnswerStore":
-    """Of a profile that may have problems; or of what was started with `run --agent`."""
+    """Return the remembered answers of a profile, which may have problems, or of a `run --agent`."""
     from acp_launch.cli.planning import here
     from acp_launch.plan.adhoc import PREFIX
     from acp_launch.profile.discover import find, project_of
@@ -156,7 +159,7 @@ def _shelf(profile: str) -> "AnswerStore":
 
 
 def _name(profile: str) -> str:
-    """As its log is called, also when there is no such profile any more."""
+    """Return the profile's name as its log has it, also if the profile no longer exists."""
     from pathlib import Path
 
     from acp_launch.profile.discover import SUFFIXES

@@ -1,4 +1,9 @@
-"""A name, or a command line, becomes a plan; warnings are shown on the way, problems raised."""
+"""
+The way from a profile's name, or an agent's command line, to a launch plan.
+
+It shows warnings and raises problems. Nothing of a project runs before the user has trusted the profile: `require`
+checks that wherever something is about to start.
+"""
 
 import os
 import sys
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) -> "Planned":
-    """The plan of a profile for who only needs its agent: no secret of a server is looked up.
+    """Plan a launch of a profile's agent alone; secrets of servers are not looked up.
 
     Raises:
         LaunchError: as `trusted_profile` and `planned`.
@@ -38,10 +43,10 @@ def agent_plan(name: str, settings: Settings, *, cwd: Path | None, trust: bool) 
 
 
 def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | None" = None) -> "Planned":
-    """The plan and the secrets it needs, all at once. `waiting` is told of a store that takes its time.
+    """Return the plan and all secrets it needs. `waiting` is called while the store has not answered.
 
     Raises:
-        MachineError: this machine cannot: a command, directory, variable or secret is missing.
+        MachineError: a command, directory, variable or secret is missing on this machine.
     """
     if not resolved.needs:
         return _plan(resolved), {}
@@ -59,13 +64,12 @@ def planned(resolved: "Resolved", settings: Settings, *, waiting: "Waiting | Non
 def trusted_profile(
     name: str, settings: Settings, *, cwd: Path | None, session: str | None = None, trust: bool
 ) -> "Resolved":
-    """The same for who is about to start something of it; `trust` is `--trust`.
+    """Resolve a profile of which something is about to start; `trust` is `--trust`.
 
     Raises:
-        NotTrusted: it comes from a project, and was not accepted as it is.
+        NotTrusted: it belongs to a project, and the user does not trust its present content.
         UsageError, ProfileError: as `resolved_profile`.
     """
-
     loaded = loaded_profile(name, settings)
     resolved = resolved_from(loaded, cwd=cwd, session=session)
     require(loaded, resolved.found, settings, is_waved=trust)
@@ -73,7 +77,7 @@ def trusted_profile(
 
 
 def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session: str | None = None) -> "Resolved":
-    """A profile on this machine, before anybody asks for its secrets; its plan is None where this machine cannot.
+    """Resolve a profile on this machine without its secrets; its plan is None if it cannot run here.
 
     Raises:
         UsageError: there is no such profile.
@@ -83,7 +87,7 @@ def resolved_profile(name: str, settings: Settings, *, cwd: Path | None, session
 
 
 def loaded_profile(name: str, settings: Settings) -> "Loaded":
-    """A profile by its name or path, checked.
+    """Load and check a profile by its name or path.
 
     Raises:
         UsageError: there is no such profile.
@@ -96,7 +100,7 @@ def loaded_profile(name: str, settings: Settings) -> "Loaded":
 
 
 def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = None) -> "Resolved":
-    """`loaded` on this machine."""
+    """Resolve a loaded profile on this machine."""
     from acp_launch.plan.resolve import resolve
 
     named = checked_name(session)
@@ -104,10 +108,10 @@ def resolved_from(loaded: "Loaded", *, cwd: Path | None, session: str | None = N
 
 
 def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "Planned":
-    """The plan of `--agent 'COMMAND ARGS…'`: no profile, no servers, no secrets.
+    """Plan a launch of `--agent 'COMMAND ARGS…'`, without a profile, servers and secrets.
 
     Raises:
-        UsageError: the command line is none.
+        UsageError: the text is not a command line.
         MachineError: this machine cannot run it.
     """
     from acp_launch.plan.adhoc import adhoc
@@ -118,10 +122,10 @@ def adhoc_plan(command_line: str, *, cwd: Path | None, session: str | None) -> "
 
 
 def checked_name(session: str | None) -> str | None:
-    """A session's name as the command line gives it.
+    """Check a session's name from the command line.
 
     Raises:
-        UsageError: it cannot be one.
+        UsageError: it is not a valid name.
     """
     from acp_launch.profile.values import SESSION_NAME_FIX, session_name_fault
 
@@ -131,7 +135,7 @@ def checked_name(session: str | None) -> str | None:
 
 
 def at_home(directory: Path | None) -> Path | None:
-    """`--cwd=~/x` reaches us as it is written: shells expand `~` only at the beginning of a word."""
+    """Expand `~` in a directory, because shells leave it in `--cwd=~/x`: they expand it only at a word's beginning."""
     try:
         return directory.expanduser() if directory else None
     except RuntimeError:
@@ -139,7 +143,11 @@ def at_home(directory: Path | None) -> Path | None:
 
 
 def here() -> Path:
-    """Where the command was typed."""
+    """Return the current directory.
+
+    Raises:
+        UsageError: it no longer exists.
+    """
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -156,23 +164,22 @@ def _plan(resolved: "Resolved", missing: "tuple[Problem, ...]" = ()) -> "LaunchP
     return resolved.plan
 
 
-# Nothing of a project runs before it was accepted: asked wherever something is about to start.
-
+# Trust in a project's profile.
 
 WHY = {
-    "new": "this profile comes from a project, and you have not trusted it yet",
+    "new": "this project's profile is not trusted yet",
     "changed": "this profile has changed since you trusted it",
     "doubtful": "this profile cannot be trusted",
 }
 
 
 def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Settings, *, is_waved: bool) -> None:
-    """Refuse a profile of a project that was not accepted as it is; a person at a terminal may accept it at once.
+    """Refuse a project's profile that is not trusted; a user at a terminal may trust it at once.
 
-    `found` are its programs and directories that are there; `is_waved` is `--trust`, which is for this once.
+    `found` are its programs and directories that exist; `is_waved` is `--trust`, which allows one run.
 
     Raises:
-        NotTrusted: with all that it would run.
+        NotTrusted: the profile is not trusted; all that it would run has been shown.
     """
     from acp_launch.profile.trust import accept, trust_state
 
@@ -185,20 +192,20 @@ def require(loaded: "Loaded", found: "Mapping[KeyPath, Path]", settings: Setting
     say(heading(how))
     for line in report(loaded.profile, found, how):  # here, and not as details of the error: a diff has its colours
         say(line)
-    if how.how != "doubtful" and agrees("Trust it, and go on?"):
+    if how.how != "doubtful" and agrees("Trust this profile and continue?"):
         accept(loaded, settings)
         return
     raise NotTrusted(f"{WHY[how.how]}: {loaded.label}", fix=_fix(loaded, how.how))
 
 
 def agrees(question: str) -> bool:
-    """Whether a person at a terminal says yes; without one nobody does."""
+    """Ask a yes-or-no question; without a terminal the answer is no."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     from acp_launch.console.ask.terminal import forget_typed
     from acp_launch.console.stderr import ask
 
-    forget_typed()  # nobody accepts anything by typing on, or by pasting more lines than one
+    forget_typed()  # keys typed ahead and further pasted lines must not count as an answer
     ask(f"{question} [y/N]: ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -207,6 +214,6 @@ def _fix(loaded: "Loaded", how: str) -> str:
     import shlex
 
     if how == "doubtful":
-        return "make the file your own, and writable by nobody else, inside the project"
+        return "make it a file in the project that only you can write"
     name = shlex.quote(loaded.found.called)
-    return f"if you want all of this: acp-launch trust {name}; for this once: --trust"
+    return f"to trust it: acp-launch trust {name}; to run it once: --trust"

@@ -1,9 +1,8 @@
 """
-Start one MCP server of a profile, do one thing with it, and end it: without an agent and the secrets of others.
+One operation with one MCP server of a profile, for the verbs of `mcp`: without an agent and other servers' secrets.
 
-What it says on stderr is kept as a launch keeps it, for `logs`.
-
-The whole of this is imported before the server is started, so that its times are its own.
+`probe` makes the plan; `with_server` starts the server, runs the operation and stops the server. The server's stderr is
+logged as in a launch. Everything is imported before the server starts, so that measured times are the server's own.
 """
 
 import os
@@ -41,7 +40,7 @@ T = TypeVar("T")
 
 
 class Probe(Struct, frozen=True, kw_only=True):
-    """One server, and everything its process needs; `plan.agent` is that process."""
+    """One server and everything its process needs; `plan.agent` is that process."""
 
     plan: LaunchPlan
     server: StdioPlan
@@ -54,8 +53,7 @@ class Probe(Struct, frozen=True, kw_only=True):
 
 
 class ServerVisit(Struct, frozen=True, kw_only=True):
-    """How a server is visited. It is told of the roots as an agent's launch would tell it, or with `offers_roots` in
-    any case."""
+    """The options of an operation with a server. Roots are declared if the profile says so, or with `offers_roots`."""
 
     probe: Probe
     telling: Telling
@@ -67,7 +65,7 @@ class ServerVisit(Struct, frozen=True, kw_only=True):
 
 
 class Met(Struct, frozen=True):
-    """A server that has shaken hands, `after` seconds from its start."""
+    """A server after its handshake, `after` seconds from its start."""
 
     connection: Connection
     server: Server
@@ -78,10 +76,10 @@ Story = Callable[[Met], Awaitable[T]]
 
 
 def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> Probe:
-    """What is decided before anything starts.
+    """Plan the start of one server.
 
     Raises:
-        UsageError: there is no such profile or server, or none is named.
+        UsageError: there is no such profile or server, or no server is named.
         ProfileError: the file is wrong.
         MachineError: the server is a remote one, or this machine cannot start it.
     """
@@ -98,7 +96,7 @@ def probe(profile: str, name: str | None, *, cwd: Path | None, trust: bool) -> P
 
 
 def with_server(how: ServerVisit, story: "Story[T]") -> T:
-    """What `story` gives. The server is stopped after it, so what it prints need not wait for that.
+    """Start the server, return the result of `story`, stop the server. Output of `story` does not wait for the stop.
 
     Raises:
         ServerError: the server could not be started, or died.
@@ -141,7 +139,7 @@ async def _visit(
 
 
 def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Shown first: a log that cannot be written is not written to again, nor is anything after it."""
+    """Combine both receivers of stderr; it is shown first, because a log that cannot be written raises."""
 
     def both(data: bytes) -> None:
         telling.stderr(data)
@@ -151,9 +149,10 @@ def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], N
 
 
 def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
-    """
+    """Return the server's name.
+
     Raises:
-        UsageError: it is none of them; says which there are.
+        UsageError: the profile has no such server, or no name is given; the message lists the servers.
     """
     if name is not None and name in servers:
         return name
@@ -161,14 +160,15 @@ def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
     if name is None and not servers:
         raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
     if name is None:
-        raise UsageError(f"which MCP server? {profile} has {', '.join(servers)}", fix=f"name one; {shown} says more")
+        raise UsageError(
+            f"no MCP server is given: {profile} has {', '.join(servers)}", fix=f"name one; {shown} describes them"
+        )
     hint = did_you_mean(name, servers)
     raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=shown)
 
 
 def _alone(loaded: Loaded, profile: str, name: str) -> Loaded:
-    """The profile as if it had this one server, and an agent that is always there: problems of the rest do not
-    matter now."""
+    """Reduce the profile to this server and an agent that always exists, so that other problems do not matter."""
     servers = loaded.profile.mcp_servers
     path = ("mcp_servers", name)
     at = loaded.positions.where(path)

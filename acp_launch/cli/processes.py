@@ -1,14 +1,16 @@
-"""`ps` and `reap`: what runs now, and what launches left behind that were killed together with their guard."""
+"""
+The verbs `ps` and `reap`: show running launches; stop processes of launches that were killed with their guard.
+"""
 
 from typing import Annotated
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 def ps(as_json: Json = False) -> None:
-    """Show the launches of this user that are running, and their processes."""
+    """Show your running launches and their processes."""
     from acp_launch.console.processes import show_families
     from acp_launch.process.leftovers import launch_tree
     from acp_launch.process.records import read_all
@@ -22,7 +24,7 @@ def ps(as_json: Json = False) -> None:
 
 
 def reap(as_json: Json = False) -> None:
-    """End what launches left behind that were killed together with their guard."""
+    """Stop processes left behind by launches that crashed."""
     from acp_launch.console.processes import show_ended
     from acp_launch.process.leftovers import clear
     from acp_launch.process.spawn import require_platform

@@ -1,8 +1,8 @@
 """
-The verbs about profiles: `validate`, `plan`, `list`, `show`, `schema`.
+The verbs about profiles: `validate`, `plan`, `list`, `show` and `schema`.
 
-None of them starts anything, and all of them work on every platform. What they need is imported in their bodies,
-so that `--help` loads no YAML, and typer is none of it (`cli.quick`).
+They start nothing and work on every platform. Their imports stand in function bodies, so that `--help` loads no YAML.
+They are declared without typer (`cli.quick`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,22 +21,20 @@ if TYPE_CHECKING:
     from acp_launch.settings.model import Settings
 
 Name = Annotated[str, Argument("PROFILE", "A profile's name, or the path of its file.")]
-Json = Annotated[bool, Option("--json", "Answer with JSON on stdout.")]
-Secrets = Annotated[bool, Option("--secrets", "Look up whether each secret is there; never its value.")]
+Json = Annotated[bool, Option("--json", "Print JSON on stdout.")]
+Secrets = Annotated[bool, Option("--secrets", "Check that each secret can be found; values are not shown.")]
 
 
 class Validate(NamedTuple):
-    """Check profiles: every problem in one go, each with its line, and every credential written down in one."""
+    """Check profiles: report every problem with its line, and every credential written in a file."""
 
-    names: Annotated[
-        tuple[str, ...], Argument("[PROFILE]...", "Names or paths; all there are when none is given.")
-    ] = ()
+    names: Annotated[tuple[str, ...], Argument("[PROFILE]...", "Names or paths; by default all profiles.")] = ()
     as_json: Json = False
     strict: Annotated[bool, Option("--strict", "Fail on warnings too, as a pre-commit hook should.")] = False
     secrets: Secrets = False
 
     def carry_out(self) -> int:
-        """Nonzero when a profile is wrong, or a secret is missing."""
+        """Return nonzero if a profile is wrong or a secret is missing."""
         from acp_launch.console import profiles
         from acp_launch.profile.load import examine
 
@@ -50,7 +48,7 @@ class Validate(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Show exactly what would start, and where each value came from. Secrets stay references."""
+    """Show what would start and where each value comes from. Secrets stay references."""
 
     name: Name
     as_json: Json = False
@@ -59,7 +57,7 @@ class Plan(NamedTuple):
     secrets: Secrets = False
 
     def carry_out(self) -> int:
-        """Nonzero when this machine cannot, or a secret is missing."""
+        """Return nonzero if this machine cannot run the profile, or a secret is missing."""
         from acp_launch.console import plans, problems
 
         try:
@@ -81,12 +79,12 @@ class Plan(NamedTuple):
 
 
 class List(NamedTuple):
-    """List the profiles that can be named from here, shadowed and broken ones too."""
+    """List the profiles available here, shadowed and broken ones too."""
 
     as_json: Json = False
 
     def carry_out(self) -> int:
-        """Broken profiles are part of the answer."""
+        """Show the list, broken profiles included, and return 0."""
         from acp_launch.console import profiles
         from acp_launch.profile.load import inspect
 
@@ -101,11 +99,11 @@ class Show(NamedTuple):
 
     name: Name
     merged: Annotated[
-        bool, Option("--merged", "Print what it makes with all it extends, and where each value is from.")
+        bool, Option("--merged", "Print it merged with all it extends, and where each value comes from.")
     ] = False
 
     def carry_out(self) -> int:
-        """Raises ProfileError when it cannot be read."""
+        """Print the profile; raise ProfileError if it cannot be read."""
         from acp_launch.console import stdout
         from acp_launch.console.stderr import harmless, say
         from acp_launch.profile.load import load, read
@@ -130,7 +128,7 @@ class Schema(NamedTuple):
     file: Annotated[Path | None, Option("--write -o", "Write it to FILE, not to stdout.", "FILE")] = None
 
     def carry_out(self) -> int:
-        """Raises UsageError when the file cannot be written."""
+        """Write the schema; raise UsageError if the file cannot be written."""
         from acp_launch.console import stdout
         from acp_launch.profile.schema import text
 
@@ -154,7 +152,7 @@ VERBS: Mapping[str, Callable[..., Verb]] = {
 
 
 def _looked_up(needs: "Sequence[Need]", settings: "Settings") -> "tuple[dict[str, Outcome], tuple[Problem, ...]]":
-    """What became of each secret, and a problem for each place whose secret was not found."""
+    """Look up the secrets; return the outcome of each, and a problem for each reference without a value."""
     if not needs:
         return {}, ()
     from acp_launch.cli.stores import outcomes

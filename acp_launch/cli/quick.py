@@ -1,5 +1,5 @@
 """
-What a verb takes from the command line, written once: a NamedTuple whose fields are noted with their names and help.
+The declaration of a verb's arguments and options: a NamedTuple whose fields are annotated with names and help.
 
     class Greet(NamedTuple):
         '''Greet a user.'''
@@ -9,10 +9,10 @@ What a verb takes from the command line, written once: a NamedTuple whose fields
 
         def carry_out(self) -> int: ...
 
-`plain` reads the words and options that are plainly spelled, without typer, which costs 30 ms of every start. Whatever
-is not plain (help, `--option=value`, a short cut, a mistake) is left to typer, which knows how to say what is wrong and
-whose parameters `cli.app` makes from the same fields. A field is a flag (`bool`), a text, a path or one of several
-(`Literal`), or a tuple of those where there may be more. Free of imports that cost: help is made from it.
+`plain` reads plainly spelled arguments without typer, which costs 30 ms of every start. Everything else (help,
+`--option=value`, combined short options, mistakes) is left to typer, which reports mistakes well; `cli.app` makes its
+parameters from the same fields. A field is a flag (`bool`), a text, a path, a choice (`Literal`), or a tuple of those
+for several values. The module imports little, because help is made from it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class Argument(NamedTuple):
 
 
 class Option(NamedTuple):
-    """`names` as help shows them. `read` makes a value of a text, and raises UsageError where it does not fit."""
+    """An option. `names` are as help shows them. `read` parses a value, and raises UsageError if it is wrong."""
 
     names: str
     help: str
@@ -37,14 +37,14 @@ class Option(NamedTuple):
 
 
 class Verb(Protocol):
-    """What `plain` gives: every value that was asked for, and what to do with them."""
+    """A verb with all its values, as `plain` returns it."""
 
     def carry_out(self) -> int:
-        """Do it, and give the exit code."""
+        """Carry out the verb and return the exit code."""
 
 
 class Parameter(NamedTuple):
-    """A field. `kind` is the type of one value; `is_many` fields take several."""
+    """A field of a verb. `kind` is the type of one value; a field with `is_many` takes several."""
 
     field: str
     note: Option | Argument
@@ -52,7 +52,7 @@ class Parameter(NamedTuple):
     is_many: bool
 
     def read(self, text: str) -> object:
-        """The value of a word. Raises ValueError or UsageError when the word does not fit."""
+        """Parse a word; raise ValueError or UsageError if it does not fit."""
         if isinstance(self.note, Option) and self.note.read:
             return self.note.read(text)
         if get_origin(self.kind) is Literal:
@@ -64,7 +64,7 @@ V = TypeVar("V", bound=Verb)
 
 
 def parameters(verb: Callable[..., Verb]) -> list[Parameter]:
-    """Those of a verb, in their order."""
+    """List the parameters of a verb in order."""
     return [_parameter(field, *get_args(hint)) for field, hint in get_type_hints(verb, include_extras=True).items()]
 
 
@@ -76,7 +76,7 @@ def _parameter(field: str, kind: Any, note: Option | Argument) -> Parameter:
 
 
 def plain(verb: Callable[..., V], arguments: Sequence[str]) -> V | None:
-    """What the arguments after the verb ask for, or None when typer should read them."""
+    """Read the arguments after the verb; None if typer should read them."""
     known = parameters(verb)
     options = {name: each for each in known if isinstance(each.note, Option) for name in each.note.names.split()}
     try:
@@ -85,7 +85,7 @@ def plain(verb: Callable[..., V], arguments: Sequence[str]) -> V | None:
             if isinstance(each.note, Argument):
                 found |= _taken(each, words)
         return None if words else verb(**found)
-    except (ValueError, TypeError, UsageError):  # a TypeError: an argument is missing
+    except (ValueError, TypeError, UsageError):  # TypeError if an argument is missing
         return None
 
 
@@ -120,7 +120,7 @@ def _one_of(choices: Sequence[str], text: str) -> str:
 
 
 def _taken(argument: Parameter, words: list[str]) -> dict[str, Any]:
-    """The words it takes are taken away."""
+    """Remove an argument's words from `words` and return their values by field."""
     taken = words[:] if argument.is_many else words[:1]
     del words[: len(taken)]
     values = tuple(map(argument.read, taken))

@@ -1,10 +1,10 @@
-"""`run`: one prompt, or a session to sit in front of."""
+"""The verb `run`: runs one prompt, or an interactive session."""
 
 from acp_launch.cli.wish import RunRequest
 
 
 class Run(RunRequest):
-    """Start an agent and ask it one thing, or sit down with it.
+    """Run a prompt, or start an interactive session.
 
     The prompt is the words after the profile, or --file, or stdin. Without one, on a terminal, the session is
     interactive.
@@ -13,7 +13,7 @@ class Run(RunRequest):
     __slots__ = ()
 
     def carry_out(self) -> int:
-        """Give the exit code of `cli.job`."""
+        """Run the request with `cli.job` and return its exit code."""
         from acp_launch.cli.job import carry_out
 
         return carry_out(self)

@@ -1,4 +1,4 @@
-"""Which kind of output a run has, made only when there is something to show: rich and msgspec are not free."""
+"""The output of a run. It is created when there is something to show, because importing rich and msgspec takes time."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from acp_launch.console.stream.redacted import Output
     from acp_launch.session.person import Person
 
-LAST_WORDS = 0.5  # seconds for a reader to take the end of our output once we were told to stop, or should have
+LAST_WORDS = 0.5  # seconds for a reader to take the end of our output after a signal or a time-out
 
 
 class Screen:
@@ -51,7 +51,7 @@ class Screen:
         return Quiet(Outlet()) if self._output == "quiet" else Plain(Outlet())
 
     def person(self) -> "Person | None":
-        """Who can be asked, or None when there is nobody."""
+        """Return the user at the terminal; None if there is no terminal to ask on."""
         from acp_launch.console.ask.terminal import Questions, possible
 
         if not possible():
@@ -64,7 +64,7 @@ class Screen:
         return Unhurried(questions, self._clock)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
-        """Say what is awaited before there is anything to observe."""
+        """Report a wait that happens before the run has an observer."""
         if self._output != "json":
             from acp_launch.cli.stores import say_waiting
 
@@ -72,12 +72,12 @@ class Screen:
             return
         import asyncio
 
-        observer = self._make()  # not the run's own: nothing is known yet of what that must not show
+        observer = self._make()  # not the run's own, which needs to know the secrets it must mask
         observer.waiting(what, waited, limit)
         asyncio.run(observer.drain())
 
     def failed(self, error: LaunchError) -> None:
-        """Leave what was shown whole, and tell a script what went wrong."""
+        """Finish the output so far, and report the failure to a script."""
         if self._observer is None and self._output != "json":
             return
         import asyncio

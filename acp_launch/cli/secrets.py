@@ -1,7 +1,7 @@
 """
-The verbs about secrets: `set`, `list`, `check`, `rm`, `rename`, `copy-to-env`. There is no `get`.
+The verbs of `secret`: `set`, `list`, `check`, `rm`, `rename` and `copy-to-env`. There is no `get`.
 
-A value comes from a hidden prompt, from stdin or from a variable; never from the command line, where `ps` and the
+A value comes from a hidden prompt, from stdin or from a variable, but never from the command line, where `ps` and the
 shell's history would show it.
 """
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
     from acp_launch.cli.stores import Vault
 
-SHOWING = ("get", "show", "print", "read", "cat")  # what a person tries who wants to see a value
+SHOWING = ("get", "show", "print", "read", "cat")  # verbs a user may try to see a value
 
 
 class _Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """
+        """Explain that values are not shown, where typer would suggest `set`, the nearest verb.
+
         Raises:
-            UsageError: it would show a value. The nearest of our verbs, `set`, is no help with that.
+            UsageError: the verb would show a value.
         """
         if args[0] in SHOWING:
             name = next((word for word in args[1:] if not word.startswith("-")), "NAME")
@@ -37,34 +38,36 @@ class _Verbs(TyperGroup):
 app = typer.Typer(cls=_Verbs, help="Secrets: set, list, check, rm, rename, copy-to-env.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The secret's name.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command("set", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def set_(
     context: typer.Context,
     name: Name,
-    from_env: Annotated[str | None, typer.Option("--from-env", metavar="VAR", help="Take it from a variable.")] = None,
+    from_env: Annotated[
+        str | None, typer.Option("--from-env", metavar="VAR", help="Read the value from a variable.")
+    ] = None,
 ) -> None:
-    """Keep a secret. Its value is asked for without showing it, or read from stdin."""
+    """Store a secret. The value is read from a hidden prompt or from stdin."""
     from acp_launch.cli import secretvalue
     from acp_launch.console.stderr import say
 
     secretvalue.refuse_words(context.args)
     secretvalue.checked(name)
     vault = _vault()
-    failed = f'the secret "{name}" cannot be kept'
-    vault.do(failed, vault.store.names, writing=name)  # nobody should type a value that cannot be kept
+    failed = f'cannot store secret "{name}"'
+    vault.do(failed, vault.store.names, writing=name)  # fails before the user types a value that cannot be stored
     secret = secretvalue.received(name, from_env)
     vault.do(failed, lambda: vault.store.write(name, secret), writing=name)
     vault.index.put(name)
-    say(f"{name}: kept in the {vault.store.label}")
+    say(f"{name}: stored in the {vault.store.label}")
     secretvalue.warn(name, secret, vault.index.names())
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the secrets there are, when each was set and which profiles use it. Values are never shown."""
+    """List the secrets, when each was set, and which profiles use it. Values are never shown."""
     import os
 
     from acp_launch.cli.secretvalue import uses
@@ -80,7 +83,7 @@ def list_(as_json: Json = False) -> None:
     rows += [secrets.Listed(name, vault.store.label, kept[name], used.of(name)) for name in sorted(kept)]
     secrets.show_list(rows, remark, as_json=as_json)
     if remark or not rows:
-        say(f"acp-launch: {remark or 'no secrets yet; acp-launch secret set NAME keeps one'}", style=DIM)
+        say(f"acp-launch: {remark or 'no secrets yet; to store one: acp-launch secret set NAME'}", style=DIM)
     if failed:
         raise typer.Exit(MachineError.exit_code)
 
@@ -89,11 +92,11 @@ def list_(as_json: Json = False) -> None:
 def check(
     profiles: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PROFILE]...", help="Names or paths; all there are when none is given."),
+        typer.Argument(metavar="[PROFILE]...", help="Names or paths; by default all profiles."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell of each secret that profiles need whether it is there, and from where."""
+    """Check that the secrets of profiles can be found, and where."""
     from acp_launch.cli.secretvalue import uses
     from acp_launch.cli.stores import outcomes
     from acp_launch.console import secrets
@@ -129,32 +132,32 @@ def rm(names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The s
 
 @app.command()
 def rename(old: Name, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]) -> None:
-    """Give a secret another name. References in profiles are yours to change; they are listed."""
+    """Rename a secret, and list the references in profiles that you must change."""
     from acp_launch.cli.secretvalue import checked
     from acp_launch.console.stderr import say
 
     if checked(old) == checked(new):
         raise UsageError("the two names are the same")
     vault = _vault()
-    failed = f'the secret "{old}" cannot be renamed'
+    failed = f'cannot rename secret "{old}"'
     vault.do(failed, vault.store.names, writing=new)  # a store that only reads says so first
     secret = vault.read(old)
     if vault.states(new)[new].state != "missing":
         raise SecretError(
-            f'there is already a secret named "{new}"; nothing was changed',
+            f'secret "{new}" already exists; nothing was changed',
             fix=f"choose another name, or acp-launch secret rm {new}",
         )
     vault.do(failed, lambda: vault.store.write(new, secret), writing=new)
     vault.index.put(new)
     _remove(vault, old)
-    say(f"{old}: is {new} now, in the {vault.store.label}")
+    say(f"{old}: renamed to {new} in the {vault.store.label}")
     _mention_uses(vault, (old,), f"write ${{secret:{new}}}")
 
 
 @app.command("copy-to-env")
 def copy_to_env(
     name: Name,
-    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="What to run.")],
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")],
     variable: Annotated[
         str | None, typer.Option("--as", metavar="VAR", help="The variable; by default the name in upper case.")
     ] = None,
@@ -173,23 +176,23 @@ def copy_to_env(
     into = variable or value.variable(name).removeprefix(value.PREFIX)
     if not re.fullmatch(VARIABLE, into):
         fix = f"acp-launch secret copy-to-env --as VAR {name} -- ..."
-        raise UsageError(f'"{into}" is not the name of a variable', fix=fix)
+        raise UsageError(f'"{into}" is not a variable name', fix=fix)
     outcome = outcomes([checked(name)], load())[name]
     if outcome.secret is None:
-        reason = outcome.reason or f"there is none in the {outcome.source}"
+        reason = outcome.reason or f"not found in the {outcome.source}"
         raise SecretError(
-            f'the secret "{name}" cannot be had: {reason}', fix=outcome.fix or next_command(name, outcome.state)
+            f'cannot read secret "{name}": {reason}', fix=outcome.fix or next_command(name, outcome.state)
         )
     raise typer.Exit(execute.replaced_by(command, {into: outcome.secret}, os.environ))
 
 
 def _remove(vault: "Vault", name: str) -> None:
-    vault.do(f'the secret "{name}" cannot be removed', lambda: vault.store.remove(name))
+    vault.do(f'cannot remove secret "{name}"', lambda: vault.store.remove(name))
     vault.index.drop(name)
 
 
 def _mention_uses(vault: "Vault", names: "Sequence[str]", what: str) -> None:
-    """A reference in a profile does not follow by itself."""
+    """List the references in profiles, which do not change by themselves."""
     from acp_launch.cli.secretvalue import uses
     from acp_launch.console.stderr import YELLOW, say
 

@@ -1,4 +1,8 @@
-"""A secret's name and value as a person gives them: checked, and never from the command line."""
+"""
+The name and value of a secret as the user gives them, and the profiles that need each secret.
+
+`checked` validates a name, `received` reads a value from a prompt, stdin or variable, and `uses` lists the needs.
+"""
 
 import os
 import re
@@ -26,17 +30,17 @@ VARIABLE = "[A-Za-z_][A-Za-z0-9_]*"  # what a shell can read
 
 
 def checked(name: str) -> str:
-    """The name, if it can be one.
+    """Return the name if it is valid.
 
     Raises:
-        UsageError: it cannot. Something that may be a value is not repeated.
+        UsageError: it is not valid. The message does not repeat a text that may be a value.
     """
     from acp_launch.secret.detect import sightings
 
     if looks := next((seen.what for seen in sightings(name) if seen.certainty == "certain"), ""):
         raise UsageError(
-            f"this looks like {looks}, not like a secret's name; nothing was kept",
-            fix="acp-launch secret set NAME asks for the value; and replace the one you have just typed",
+            f"this looks like {looks}, not like a secret's name; nothing was stored",
+            fix="acp-launch secret set NAME asks for the value; rotate the one you just typed",
         )
     if re.fullmatch(NAME, name) and len(name) <= LONGEST_NAME and {".", ".."}.isdisjoint(name.split("/")):
         return name
@@ -48,49 +52,52 @@ def checked(name: str) -> str:
 
 
 def refuse_words(words: Sequence[str]) -> None:
-    """A value among the arguments is in the shell's history by now, and was in `ps`."""
+    """Refuse a value among the arguments: it was visible in `ps`, and is in the shell's history."""
     if words:
         raise UsageError(
-            "a secret is not taken from the command line, where ps and your shell's history show it; nothing was kept",
+            "a secret is not read from the command line, where ps and your shell's history show it; nothing was stored",
             fix="type it at the prompt, or pipe it: pass show github | acp-launch secret set github;"
-            " and replace the value you have just typed",
+            " rotate the value you just typed",
         )
 
 
 def received(name: str, from_variable: str | None) -> Secret:
-    """From the variable, from stdin when something is piped, or from a hidden prompt.
+    """Read the value from the variable, from stdin if it is piped, or from a hidden prompt.
 
     Raises:
-        UsageError: there is none, or it cannot be a secret.
+        UsageError: there is no value, or it cannot be a secret.
     """
     text = _from_variable(from_variable) if from_variable else _typed(name) if _is_terminal() else _piped()
     redactor.register(secret := Secret(text))
     if not text:
         raise UsageError(
-            "the value is empty; nothing was kept", fix="give a value; acp-launch secret rm NAME removes one"
+            "the value is empty; nothing was stored", fix="give a value; acp-launch secret rm NAME removes one"
         )
     if "\0" in text:
         raise UsageError("the value holds a NUL character, which no variable can", fix="give text")
     if (held := size(text)) is None:
         raise UsageError("the value is not UTF-8 text", fix="give text, base64 for instance")
     if held > MAX_VALUE:
-        raise UsageError(f"the value is longer than {MAX_VALUE // 1024} KiB", fix="keep a file, and its path here")
+        raise UsageError(
+            f"the value is longer than {MAX_VALUE // 1024} KiB",
+            fix="store it in a file, and the file's path as the secret",
+        )
     return secret
 
 
 def warn(name: str, secret: Secret, others: Iterable[str]) -> None:
-    """What a person may not have meant; `others` are the names that are kept already."""
+    """Warn of a value that the user may not have meant; `others` are the names in the store."""
     text = secret.expose()
     if not is_maskable(text):
         _warning(f"{name} is shorter than {SHORTEST} characters: it cannot be masked in logs and errors")
     if text != text.strip():
         _warning(f"the value of {name} begins or ends with a space or a line break")
     if any(not (mark.isprintable() or mark in "\n\r\t") for mark in text):
-        _warning(f"the value of {name} holds characters that cannot be seen")
+        _warning(f"the value of {name} contains invisible characters")
     if twins := [other for other in others if other != name and variable(other) == variable(name)]:
         _warning(f"{variable(name)} would override {', '.join(sorted(twins))}, too")
     if os.environ.get(variable(name)):
-        _warning(f"{variable(name)} is set in this shell, and comes before what was kept")
+        _warning(f"{variable(name)} is set in this shell and overrides the stored value")
 
 
 def _warning(text: str) -> None:
@@ -100,9 +107,9 @@ def _warning(text: str) -> None:
 def _from_variable(name: str) -> str:
     if name in os.environ:
         return os.environ[name]
-    if re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", name):  # what else was given may be a value, as after a stray $
-        raise UsageError(f"the variable {name} is not set", fix=f"export {name}=..., or leave --from-env away")
-    raise UsageError("--from-env: there is no such variable", fix="give its name, without a $: --from-env GITHUB_TOKEN")
+    if re.fullmatch("[A-Z_][A-Z0-9_]{0,63}", name):  # any other text may be a value, as after a stray $
+        raise UsageError(f"variable {name} is not set", fix=f"export {name}=..., or leave --from-env away")
+    raise UsageError("--from-env: the variable is not set", fix="give its name, without a $: --from-env GITHUB_TOKEN")
 
 
 def _is_terminal() -> bool:
@@ -127,11 +134,11 @@ def _piped() -> str:
     return re.sub(r"\r?\n\Z", "", text)
 
 
-# Which profiles need which secrets.
+# The profiles' needs for secrets.
 
 
 class Uses(Struct, frozen=True):
-    """Every need, with the name of its profile; in the order of discovery, then of the lines."""
+    """Every need with the name of its profile, in order of discovery, then of lines."""
 
     all: tuple[tuple[str, Need], ...]
 
@@ -144,15 +151,15 @@ class Uses(Struct, frozen=True):
         return tuple(need for _, need in self.all)
 
     def of(self, secret: str) -> tuple[str, ...]:
-        """The profiles that need it."""
+        """List the profiles that need a secret."""
         return tuple(dict.fromkeys(profile for profile, need in self.all if need.name == secret))
 
 
 def uses(settings: Settings, profiles: Sequence[str] = ()) -> Uses:
-    """Of the profiles named; of every one that can be named from here when none is. A broken one is passed over then.
+    """Collect the needs of these profiles; by default of all profiles available here, without broken ones.
 
     Raises:
-        UsageError, ProfileError: a profile that was named is not there, or wrong.
+        UsageError, ProfileError: a named profile does not exist, or is wrong.
     """
     from acp_launch.cli.planning import here
     from acp_launch.profile.discover import find
@@ -182,5 +189,5 @@ def _usable(settings: Settings) -> "list[Loaded]":
             found.append(loaded)
         else:
             file = shown(each.file)
-            say(f"acp-launch: {file} has problems and is passed over: {ours('validate', str(file))}", style=YELLOW)
+            say(f"acp-launch: {file} has problems and is skipped: {ours('validate', str(file))}", style=YELLOW)
     return found

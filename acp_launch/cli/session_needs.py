@@ -1,4 +1,4 @@
-"""What a session needs from the command line's side: its policy and books, its person, its logs."""
+"""The needs of a session that the command line provides: policy, permission record, user, login and logs."""
 
 import os
 import shlex
@@ -45,9 +45,9 @@ def session_needs(
     note: Callable[[str], None],
     in_front: "InFront | None" = None,
 ) -> Iterator[SessionNeeds]:
-    """What the sessions of a run take; logs are open while the block runs. `note` shows a line to the user.
+    """Provide the needs of a run's sessions; logs are open while the block runs. `note` shows a line to the user.
 
-    `in_front` runs a program on the terminal where something has to leave that first.
+    `in_front` runs a program on the terminal if the screen must be left first.
     """
     shelf = AnswerStore(kept.settings.state, str(plan.project), plan.profile, plan.called)
     home = os.environ.get("HOME", "")
@@ -76,7 +76,7 @@ def session_needs(
 
 
 def _listing(wish: "RunRequest", plan: LaunchPlan) -> str:
-    """The command that lists what is kept for good, to be typed here."""
+    """Return the command that lists the remembered answers, as the user can type it here."""
     words = ["acp-launch", "permission", "list"]
     if wish.agent is None:
         return shlex.join([*words, wish.words[0]])
@@ -98,7 +98,7 @@ def _eliciting(person: Person) -> Elicit:
 
 def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, in_front: "InFront | None") -> LogIn:
     async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
-        from acp_launch.cli.login import logging_in  # most runs need none of it
+        from acp_launch.cli.login import logging_in  # most runs need no login
 
         await logging_in(planned, person, aloud, in_front)(connection, wanted, is_second=is_second)
 
@@ -106,7 +106,7 @@ def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, 
 
 
 def session_request(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", keeper: SessionKeeper) -> SessionRequest:
-    """The session that is opened first."""
+    """Build the request for the first session."""
     return SessionRequest(
         name=kept.name,
         continued=kept.record,
@@ -117,7 +117,7 @@ def session_request(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", ke
 
 
 def wished(plan: LaunchPlan, sets: Sequence[str] = ()) -> list[Setting]:
-    """Mode and options, of the profile and of `--set`."""
+    """Collect the mode and options of the profile and of `--set`."""
 
     def place(path: KeyPath) -> str:
         origin = plan.origins[path]

@@ -1,4 +1,4 @@
-"""The verbs about named sessions: `list`, `show`, `rename`, `close`, `rm`."""
+"""The verbs of `session`, for named sessions: `list`, `show`, `rename`, `close` and `rm`."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,24 +14,26 @@ if TYPE_CHECKING:
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
-PAGE = 50  # sessions that are listed for a person, unless all are wanted
+PAGE = 50  # sessions that `list` shows without --all
 app = typer.Typer(help="Named sessions: list, show, rename, close, rm.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The session's name.")]
-Profile = Annotated[str | None, typer.Option("--profile", "-p", help="Its profile, where two have that name.")]
-Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile this once without accepting it.")]
-Json = Annotated[bool, typer.Option("--json", help="Answer with JSON on stdout.")]
+Profile = Annotated[
+    str | None, typer.Option("--profile", "-p", help="The session's profile, if several have that name.")
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Run a project's profile once without trusting it.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
 @app.command("list")
 def list_(
     profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="Only this profile's.")] = None,
-    everything: Annotated[bool, typer.Option("--all", "-a", help="All of them, of every project.")] = False,
+    everything: Annotated[bool, typer.Option("--all", "-a", help="List the sessions of all projects.")] = False,
     agent: Annotated[bool, typer.Option("--agent", help="Ask the profile's agent which sessions it knows.")] = False,
     as_json: Json = False,
     trust: Trust = False,
 ) -> None:
-    """List the sessions of this project, the latest first; the latest 50, unless all are wanted."""
+    """List this project's sessions, the latest first; the latest 50 without --all."""
     import time
     from pathlib import Path
 
@@ -58,7 +60,7 @@ def list_(
 
 @app.command()
 def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
-    """Show what is known of a session."""
+    """Show a session's details."""
     import time
     from pathlib import Path
 
@@ -74,7 +76,7 @@ def show(name: Name, profile: Profile = None, as_json: Json = False) -> None:
 
 @app.command()
 def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profile: Profile = None) -> None:
-    """Give a session another name."""
+    """Rename a session."""
     from acp_launch.cli.planning import checked_name
 
     checked_name(new)
@@ -86,28 +88,28 @@ def rename(name: Name, new: Annotated[str, typer.Argument(metavar="NEW")], profi
 
 @app.command()
 def close(name: Name, profile: Profile = None, trust: Trust = False) -> None:
-    """Tell the agent to free what it keeps for a session; the session stays."""
+    """Tell the agent to free a session's resources; the session stays."""
     with _registry() as registry:
         record = _the(registry, name, profile)
     with _held(record, "session close"):
         if not _end("close", record, trust=trust):
-            say(f"acp-launch: {_agent(record)} has nothing to close: it keeps no session open")
+            say(f"acp-launch: {_agent(record)} cannot close sessions; nothing was changed")
 
 
 @app.command()
 def rm(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The sessions' names.")],
     profile: Profile = None,
-    local: Annotated[bool, typer.Option("--local", help="Forget it here, and do not start the agent.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="Delete it only here, without starting the agent.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Delete sessions, at the agent too when the agent can."""
+    """Delete sessions, also at the agent if it can."""
     with _registry() as registry:
         for record in [_the(registry, name, profile) for name in dict.fromkeys(names)]:
             with _held(record, "session rm"):
                 if not local and not _end("delete", record, trust=trust):
                     who = _agent(record)
-                    say(f"acp-launch: {who} cannot delete sessions; forgotten here, it may still have it")
+                    say(f"acp-launch: {who} cannot delete sessions; deleted here, but the agent may still have it")
                 registry.remove(record.key)
 
 
@@ -139,7 +141,7 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
     from acp_launch.session.opening import list_sessions
 
     if profile is None:
-        raise UsageError("which agent?", fix="acp-launch session list PROFILE --agent")
+        raise UsageError("no profile is given", fix="acp-launch session list PROFILE --agent")
     planned = agent_plan(profile, _settings(), cwd=None, trust=trust)
     plan, _ = planned
 
@@ -155,21 +157,21 @@ def _list_of_agent(profile: str | None, everything: bool, as_json: bool, *, trus
     elif found:
         stdout.line(sessions.agent_table(found, home=str(Path.home())))
     else:
-        say("the agent knows no session of this directory; --all asks for every one")
+        say("the agent has no sessions in this directory; --all lists those of all directories")
 
 
 def _plan_of(record: "Record", *, trust: bool) -> "Planned":
-    """The plan that runs a session's agent, as it is configured now."""
+    """Plan a launch of a session's agent as it is configured now."""
     from pathlib import Path
 
     from acp_launch.cli.planning import agent_plan
     from acp_launch.plan.adhoc import PREFIX
 
     if record.profile.startswith(PREFIX):
-        # Only a digest of that command line is kept: an argument may be a secret.
+        # The registry has only a digest of that command line, because an argument may be a secret.
         raise SessionError(
             f'the session "{record.name}" was made with --agent, so its agent cannot be started from here',
-            fix=f"to forget it here: {ours('session', 'rm', record.name, '--local')}",
+            fix=f"to delete it here: {ours('session', 'rm', record.name, '--local')}",
         )
     try:
         return agent_plan(record.profile, _settings(), cwd=Path(record.cwd), trust=trust)
@@ -178,13 +180,13 @@ def _plan_of(record: "Record", *, trust: bool) -> "Planned":
     except LaunchError as error:
         raise SessionError(
             f'the agent of the session "{record.name}" cannot be started: its profile "{record.profile}" has problems',
-            fix=f"mend it, or forget the session here: {ours('session', 'rm', record.name, '--local')}",
+            fix=f"fix the profile, or delete the session here: {ours('session', 'rm', record.name, '--local')}",
             detail=str(error).splitlines(),
         ) from error
 
 
 def _the(registry: "Registry", name: str, profile: str | None) -> "Record":
-    """The one session of this project that is meant."""
+    """Find the session of this project by its name."""
     here = registry.list(_project(), profile)
     found = [record for record in here if record.name == name]
     if len(found) == 1:

@@ -1,4 +1,4 @@
-"""The credentials of an import go to the store: under names that are free there, or that hold the same already."""
+"""Storage of imported credentials, under names that are free in the store or already hold the same value."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -9,11 +9,11 @@ from acp_launch.interop.drafts import DraftSet
 from acp_launch.secret.value import Outcome, Secret
 from acp_launch.settings.model import Settings
 
-MOST = 50  # how often a name may be taken before we give up
+MOST = 50  # attempts to find free names
 
 
 class Shelving:
-    """The store is opened by who needs it first; an import without credentials never does."""
+    """The store for imported credentials. It is opened at first use, and not by an import without credentials."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -25,33 +25,34 @@ class Shelving:
         return self._vault.store.label
 
     def names(self, incoming: DraftSet, needed: Iterable[int], taken: Iterable[str]) -> list[str]:
-        """One for each token; those of the `needed` ones do not hold another value.
+        """Choose a name for each token; the names of `needed` tokens do not hold another value in the store.
 
         Raises:
-            SecretError: the store cannot be asked.
+            SecretError: the store cannot be read.
         """
         used = set(taken)
         valued = [index for index in needed if incoming.tokens[index].secret is not None]
         for _ in range(MOST):
             names = incoming.names(used)
             self._look(names[index] for index in valued)
-            strange = {
+            occupied = {
                 names[index] for index in valued if self._is_another(names[index], incoming.tokens[index].secret)
             }
-            if not strange:
+            if not occupied:
                 return names
-            used |= strange
-        raise SecretError("the secrets' names are all taken", fix="acp-launch secret list")
+            used |= occupied
+        raise SecretError("all names for the secret are taken", fix="acp-launch secret list")
 
     def keep(self, secrets: Sequence[tuple[str, Secret]]) -> None:
-        """
+        """Store the secrets.
+
         Raises:
-            SecretError: the store cannot keep one.
+            SecretError: a secret cannot be stored.
         """
         for name, secret in secrets:
             if self._states[name].state == "found":  # the same value
                 continue
-            failed = f'the secret "{name}" cannot be kept'
+            failed = f'cannot store secret "{name}"'
             self._vault.do(failed, partial(self._vault.store.write, name, secret), writing=name)
             self._vault.index.put(name)
 

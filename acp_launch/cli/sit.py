@@ -1,4 +1,4 @@
-"""`run` without a prompt: a session to sit in front of."""
+"""`run` without a prompt: the interactive session."""
 
 import asyncio
 from contextlib import AbstractContextManager, ExitStack
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def sit(wish: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack) -> int:
-    """Gives the exit code; `held` holds the first session."""
+    """Run an interactive session and return the exit code; `held` holds the first session."""
     with launched(kept.settings, plan, kept.secrets) as (guard, plan, spawned):
         return asyncio.run(_sat(wish, plan, kept, held, guard, spawned))
 
@@ -70,7 +70,7 @@ def _holding(plan: LaunchPlan, kept: "RunContext", name: str) -> AbstractContext
 
 
 def _history_name(plan: LaunchPlan) -> str:
-    """One file a project: what was asked of one agent is asked of another."""
+    """Name the history file: one for each project, because users give the same prompts to different agents."""
     readable = "".join(mark if mark.isalnum() or mark in "-_." else "_" for mark in plan.project.name[:40])
     return f"{readable}-{crc32(str(plan.project).encode(errors='surrogatepass')):08x}"
 

@@ -1,4 +1,9 @@
-"""Start a plan's agent before anything that talks to it is imported, and be sure it ends, whatever becomes of us."""
+"""
+The processes of a launch: their start, and their end whatever happens to acp-launch.
+
+`launched` is for `run`: it starts the agent before the modules that talk to it are imported, so that both overlap.
+`visiting` is for verbs that start an agent or a server for one operation, `with_agent` for one operation with an agent.
+"""
 
 import codecs
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -28,18 +33,18 @@ if TYPE_CHECKING:
     from acp_launch.session.connection import Connection
 
 T = TypeVar("T")
-TOLD = 5  # names of files
+TOLD = 5  # names of files in a message
 
 
 @contextmanager
 def guard(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Guard]:
-    """A launch on record, with a guard: to be entered before its first child is started, and left after its last has
-    ended. While an event loop runs, `launch.loop.supervised` belongs into it.
+    """Record a launch and guard it. Enter before the first child starts, and leave after the last has ended.
 
-    `verb` is what `ps` calls it. Whatever earlier launches left behind is ended first.
+    Use `launch.loop.supervised` within it while an event loop runs. `verb` is the name in `ps`. Processes left behind
+    by earlier launches are ended first.
 
     Raises:
-        Exhausted: it needs more open files than there can be.
+        Exhausted: the launch needs more open files than the limit allows.
     """
     share()
     require_descriptors(1 + sum(isinstance(server, StdioPlan) and server.required for server in plan.servers))
@@ -75,10 +80,10 @@ def _note(text: str) -> None:
 
 @contextmanager
 def housed(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
-    """The plan with a directory for each server that has none: an empty one, removed when the block is left.
+    """Give each server of the plan without a directory an empty one, which is removed when the block is left.
 
     Raises:
-        StateError: there is no place for them.
+        StateError: the directories cannot be made.
     """
     lacking = [server.name for server in plan.servers if isinstance(server, StdioPlan) and server.cwd is None]
     if not lacking:
@@ -93,7 +98,7 @@ def housed(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
 
 @contextmanager
 def housed_alone(settings: Settings, plan: LaunchPlan) -> Iterator[LaunchPlan]:
-    """The same where `plan.agent` is the process of its only server."""
+    """Do the same for a plan whose `agent` is the process of its only server."""
     with housed(settings, plan) as given:
         (server,) = given.servers
         assert isinstance(server, StdioPlan) and server.cwd is not None
@@ -108,14 +113,14 @@ def _left(server: str, names: Sequence[str]) -> None:
 
 @contextmanager
 def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Spawned]:
-    """The agent's process; leaving kills whatever of its tree is left."""
+    """Start the agent's process; leaving kills what is left of its tree."""
     spawned = None
     try:
         with deferred():  # a signal within `spawn` would lose the process it has just started
             spawned = spawn_agent(plan, secrets)
         yield spawned
     except ProblemsError as error:
-        error.outcome = "what was started has been stopped"
+        error.outcome = "all started processes were stopped"
         raise
     finally:
         if spawned is not None:
@@ -124,7 +129,7 @@ def agent_process(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[S
 
 
 def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
-    """Raises AgentError when it cannot be started. The caller sees to its end."""
+    """Start the agent's process, which the caller must end; raise AgentError if it cannot be started."""
     agent = plan.agent
     argv = [str(agent.command), *(arg.reveal(secrets) for arg in agent.args)]
     env = {name: value.reveal(secrets) for name, value in agent.env.items()}
@@ -132,7 +137,7 @@ def spawn_agent(plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Spawned:
 
 
 def open_env(plan: LaunchPlan) -> dict[str, str]:
-    """The agent's environment without what holds a secret, and without what keeps the agent from the project."""
+    """Return the agent's environment without secrets and without the variables that acp-launch itself sets."""
     return {
         name: value.reveal({}) for name, value in plan.agent.env.items() if not value.secrets and value.origin != OURS
     }
@@ -140,8 +145,7 @@ def open_env(plan: LaunchPlan) -> dict[str, str]:
 
 @contextmanager
 def stderr_log(settings: Settings, plan: LaunchPlan, *, echo: bool) -> Iterator[Callable[[bytes], None]]:
-    """Takes the agent's stderr into a file of the state directory; `echo` shows it too, and lets
-    it do nothing to the terminal."""
+    """Log the agent's stderr in the state directory; with `echo` also show it, without control sequences."""
     log = LogFile(settings.state / "log", plan.profile)
     if echo:
         share(at_once=True)
@@ -173,7 +177,7 @@ class Launched(NamedTuple):
 
 @contextmanager
 def launched(settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> Iterator[Launched]:
-    """Start the agent of a run, before what talks to it is imported; leaving kills whatever is left."""
+    """Start the agent of a run before the modules that talk to it are imported; leaving kills what is left."""
     with (
         guard(settings, plan, "run") as watching,
         housed(settings, plan) as given,
@@ -183,7 +187,7 @@ def launched(settings: Settings, plan: LaunchPlan, secrets: Mapping[str, Secret]
 
 
 class Visits:
-    """Made by `visiting`. What it starts is ended with that block."""
+    """Starts processes for a verb. Made by `visiting`; they are ended with its block."""
 
     def __init__(
         self,
@@ -206,23 +210,25 @@ class Visits:
         return self._ending.enter_context(agent_process(plan, secrets))
 
     def server(self, plan: LaunchPlan, secrets: Mapping[str, Secret]) -> tuple[LaunchPlan, Spawned]:
-        """Start the server whose process `plan.agent` is, in a directory of its own if it has none: the plan with it.
+        """Start the server whose process is `plan.agent`, in a directory of its own if it has none.
+
+        Returns the plan with that directory, and the process.
 
         Raises:
-            AgentError: it cannot be started.
-            StateError: there is no place for its directory.
+            AgentError: the server cannot be started.
+            StateError: its directory cannot be made.
         """
         given = self._ending.enter_context(housed_alone(self._settings, plan))
         return given, self.agent(given, secrets)
 
     def needs(self, secrets: Mapping[str, Secret], offers: "Offers", log: Callable[[bytes], None]) -> "AgentNeeds":
-        """What talking to such an agent takes."""
+        """Build what `launch.run.with_agent` needs besides the plan."""
         from acp_launch.launch.run import AgentNeeds
 
         return AgentNeeds(guard=self._guard, secrets=secrets, max_line=self._settings.max_line, log=log, offers=offers)
 
     def run(self, story: "Callable[[Interrupts], Coroutine[Any, Any, T]]") -> T:
-        """Run an event loop in which the guard is told and signals are heard.
+        """Run an event loop that keeps the guard informed and handles signals.
 
         Raises:
             Stopped: a signal came.
@@ -236,9 +242,9 @@ class Visits:
 
 @contextmanager
 def visiting(settings: Settings, plan: LaunchPlan, verb: str) -> Iterator[Visits]:
-    """For verbs that start something, ask it something and end it: a guard, logs, and an end to all that is started.
+    """Provide a guard and logs to a verb that starts processes for one operation; leaving ends the processes.
 
-    `verb` is what `ps` calls it.
+    `verb` is the name in `ps`.
     """
     with (
         guard(settings, plan, verb) as watching,
@@ -256,7 +262,7 @@ def with_agent(
     story: "Callable[[Connection], Awaitable[T]]",
     offers: "Offers | None" = None,
 ) -> T:
-    """Start the agent of a plan, shake hands, run `story` and end the agent; `verb` is what `ps` calls it.
+    """Start the agent of a plan, do the handshake, run `story` and end the agent; `verb` is the name in `ps`.
 
     Raises:
         LaunchError: as for `run`.

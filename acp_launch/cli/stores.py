@@ -1,4 +1,9 @@
-"""The store the user chose, and what is in it. What a store needs is imported only when that store is opened."""
+"""
+The secret store that the user chose.
+
+`outcomes` looks up secrets for a launch; `Vault` is the store with its index, for the verbs of `secret`. The modules of
+a store are imported when it is opened.
+"""
 
 import os
 import sys
@@ -16,12 +21,12 @@ from acp_launch.settings.model import Settings
 if TYPE_CHECKING:
     from acp_launch.process.capture import Captured
 
-AT_HAND = 120.0  # seconds for a person who was asked to store something and may have to unlock the keyring first
+AT_HAND = 120.0  # seconds, if the user is at a terminal and may have to unlock the keyring first
 T = TypeVar("T")
 
 
 def keep_to_ourselves() -> None:
-    """Before the first secret: what is printed passes the redactor, and others cannot look in."""
+    """Prepare this process for secrets: redact its output, and hide its memory from other processes."""
     from acp_launch.process.spawn import hide
     from acp_launch.secret.redact import install
 
@@ -30,7 +35,7 @@ def keep_to_ourselves() -> None:
 
 
 def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None = None) -> dict[str, Outcome]:
-    """What became of each name, in one pass."""
+    """Look up all names in one pass; return the outcome of each."""
     keep_to_ourselves()
     wanted = tuple(names)
     limit = _patience(settings, len(wanted))
@@ -45,17 +50,17 @@ def outcomes(names: Iterable[str], settings: Settings, waiting: Waiting | None =
 
 
 def done(settings: Settings, store: Store, work: Callable[[], T], *, patient: bool = False) -> T:
-    """One piece of work of a prepared store; `patient` when a person has just asked for it and may answer a dialog.
+    """Run one operation of a prepared store; `patient` if the user has just asked for it and may answer a dialog.
 
     Raises:
-        StoreFault: as the store says, or it did not answer in time.
+        StoreFault: the store reports a fault, or did not answer in time.
     """
     limit = max(AT_HAND, settings.secrets.timeout) if patient and interactive() else settings.secrets.timeout
     return within(store, work, limit=limit, waiting=say_waiting)
 
 
 def open_store(settings: Settings) -> Store:
-    """Nothing is looked at yet."""
+    """Open the store without reading anything yet."""
     chosen = settings.secrets
     if chosen.store == "file":
         from functools import partial
@@ -75,12 +80,12 @@ def open_store(settings: Settings) -> Store:
 
 
 def interactive() -> bool:
-    """Whether a person is there to answer a dialog of the desktop."""
+    """Tell whether a user is there to answer a dialog of the desktop."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _patience(settings: Settings, count: int) -> float:
-    """Seconds; a command is called for each name, and its own limit is the one to be spoken of."""
+    """Seconds for all lookups. A store command runs once for each name, and messages name its own limit."""
     if settings.secrets.store != "command":
         return settings.secrets.timeout
     from acp_launch.secret.command import AT_ONCE
@@ -89,30 +94,27 @@ def _patience(settings: Settings, count: int) -> float:
 
 
 def _grace(settings: Settings) -> float:
-    """Seconds beyond that in which a command's own limit has been noticed, and the command ended."""
+    """Seconds beyond the limit in which a store command that reaches its own limit is stopped."""
     return 2.0 if settings.secrets.store == "command" else 0.0
 
 
 def say_waiting(what: str, waited: float, limit: float) -> None:
-    """In the words of every wait; what they need is imported by who has been waiting for 3 s."""
+    """Report a wait in the common words; the imports are made only after 3 s of waiting."""
     from acp_launch.console.stream.text import Notices
 
     Notices().waiting(what, waited, limit)
 
 
 def _captured(argv: Sequence[str], limit: float) -> "Captured":
-    """In the home directory: what the project holds cannot take the place of a program or its settings."""
+    """Run a store command in the home directory: the project must not replace its program or settings."""
     from acp_launch.plan.environment import inherited
     from acp_launch.process.capture import capture
 
     return capture(argv, limit, env=inherited(os.environ, "all"), cwd=Path.home())
 
 
-# The store the user chose together with its index, for the verbs that are about the store itself.
-
-
 class Vault:
-    """Every method may raise SecretError."""
+    """The user's store together with its index. Every method may raise SecretError."""
 
     def __init__(self, settings: Settings) -> None:
         keep_to_ourselves()
@@ -121,9 +123,9 @@ class Vault:
         self.index = NameIndex(settings.state, _identity(settings, self.store.label))
 
     def do(self, what: str, work: Callable[[], T], *, writing: str = "") -> T:
-        """One piece of work a person has just asked for; `what` could not be done when it fails.
+        """Run an operation that the user has just asked for; `what` begins the message if it fails.
 
-        `writing` is the name of a secret that is kept: when there is no keyring for it, the choices are explained.
+        `writing` is the name of a secret to store; if there is no keyring for it, the error explains the choices.
         """
         try:
             self.store.prepare(writing=bool(writing))
@@ -135,11 +137,11 @@ class Vault:
             raise SecretError(f"{what}: {fault.reason}", fix=fault.fix, detail=detail) from None
 
     def states(self, *names: str) -> Mapping[str, Outcome]:
-        """What became of each."""
-        return self.do("the store cannot be read", lambda: self.store.read(names))
+        """Read the secrets; return the outcome of each."""
+        return self.do("cannot read the store", lambda: self.store.read(names))
 
     def require(self, *names: str) -> None:
-        """One that is there and cannot be read, a damaged one for instance, will do.
+        """Check that the secrets exist. A secret that exists but cannot be read, such as a damaged one, is accepted.
 
         Raises:
             SecretError: some are missing.
@@ -148,28 +150,28 @@ class Vault:
             raise self._missing(missing)
 
     def read(self, name: str) -> Secret:
-        """The secret of that name.
+        """Read the secret of that name.
 
         Raises:
-            SecretError: there is none, or it cannot be read.
+            SecretError: it does not exist, or cannot be read.
         """
         outcome = self.states(name)[name]
         if outcome.state == "missing":
             raise self._missing([name])
         if outcome.secret is None:
-            raise SecretError(f'the secret "{name}" cannot be had: {outcome.reason}', fix=outcome.fix)
+            raise SecretError(f'cannot read secret "{name}": {outcome.reason}', fix=outcome.fix)
         return outcome.secret
 
     def names(self) -> tuple[Names, str, bool]:
-        """What the store holds, a word for the person if there is one, and whether the store could not be read."""
+        """Return the names in the store, a remark for the user or "", and whether the store could not be read."""
         try:
             actual = done(self.settings, self.store, self.store.names)
         except StoreFault as fault:
             known = self.index.names()
-            return known, f"{fault.reason}; {'this is what was set from here' if known else fault.fix}", True
+            return known, f"{fault.reason}; {'showing what acp-launch has set' if known else fault.fix}", True
         before = self.index.names()
         if actual is None:
-            return before, "the store cannot be listed; this is what was set from here", False
+            return before, "the store cannot be listed; showing what acp-launch has set", False
         gone = sorted(before.keys() - actual.keys())
         remark = f"no longer in the {self.store.label}: {', '.join(gone)}" if gone else ""
         return self.index.correct(actual), remark, False
@@ -184,11 +186,11 @@ def _opened(settings: Settings) -> Store:
     try:
         return open_store(settings)
     except StoreFault as fault:
-        raise SecretError(f"the store cannot be used: {fault.reason}", fix=fault.fix) from None
+        raise SecretError(f"cannot open the store: {fault.reason}", fix=fault.fix) from None
 
 
 def _identity(settings: Settings, label: str) -> str:
-    """What tells this store from others of the same user."""
+    """Return a text that identifies this store among the user's stores."""
     store = settings.secrets.store
     backend = settings.secrets.keyring.backend or os.environ.get("PYTHON_KEYRING_BACKEND", "")
     return label if store == "file" else f"{store} {backend}".strip()

@@ -1,29 +1,30 @@
 """
-Answers what a shell asks at every press of the tab key; the scripts in `shells` ask it.
+The completion protocol: answers the scripts in `shells`, which ask at every press of the tab key.
 
     acp-launch __complete bash LINE WORD        the line up to the cursor, and the part of it that bash replaces
     acp-launch __complete zsh WORD...           the words after the program's name; the last one is being typed
     acp-launch __complete fish WORD...          the same, the last one as it is written
 
-The answer begins with a line that says what else is wanted from the shell: `files`, `directories` or `nothing`. Then
-one line for each candidate, with a tab before its description: bash gets the candidate as it should be written, and no
-description; zsh gets it as `_describe` takes it.
+The first line of the answer tells what the shell should add: `files`, `directories` or `nothing`. Each further line is
+a candidate, a tab and its description. bash gets the candidate quoted and without a description; zsh gets it in the
+format of `_describe`.
 
-typer's own completion takes three times the budget of a key press, so typer is not imported. The verbs are in
-`shells/verbs.txt`, which `python -m tests.cli.verbtable` makes from the real ones:
+typer is not imported, because its own completion takes three times the budget of a key press. The verbs are in
+`shells/verbs.txt`, which `python -m tests.cli.verbtable` makes from the typer application:
 
-    acp-launch session rm<TAB>Delete sessions, at the agent too when the agent can.
+    acp-launch session rm<TAB>Delete sessions, also at the agent if it can.
     <TAB>session...
-    <TAB>--profile -p<TAB>profile<TAB>Its profile, where two have that name.
+    <TAB>--profile -p<TAB>profile<TAB>The session's profile, if several have that name.
 
-A verb, or a group of verbs, begins its line. Below it are its arguments, each by the kind of its words, and its
-options: names, kind, help. `flag` takes no value, `text` cannot be completed, `text|json` is a choice (with `|file` it
-may be a path as well); `completion` and the shell know the other kinds. With `...` there may be any number of them.
+A verb or a group of verbs begins its line. Below it are its arguments, each by its kind, and its options: names, kind,
+help. `flag` takes no value, `text` cannot be completed, `text|json` is a choice (with `|file` also a path);
+`completion` and the shell know the other kinds. `...` means any number of values.
 
-An error would appear in the middle of the line that is being typed: there is no answer then.
+On an error there is no answer, because a message would appear in the middle of the line that is being typed.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -31,10 +32,10 @@ TABLE = os.path.join(os.path.dirname(__file__), "shells", "verbs.txt")  # noqa: 
 PROGRAM = "acp-launch"
 FLAG = "flag"
 MORE = "..."
-PATIENCE = 2.0  # seconds; the user waits, and has seen nothing yet
+PATIENCE = 2.0  # seconds; the user waits and sees nothing meanwhile
 WIDEST = 100  # characters of a description
 FROM_SHELL = {"file": "files", "directory": "directories", "command": "files"}
-OFTEN_PATHS = {"profile", "logged"}  # are named by path, too
+OFTEN_PATHS = {"profile", "logged"}  # kinds that may also be given as a path
 Candidates = Iterable[tuple[str, str]]
 
 
@@ -54,19 +55,22 @@ Verbs = dict[str, Verb]
 
 
 def answer(arguments: Sequence[str]) -> None:
-    """Answer on stdout; whatever happens, say nothing else."""
+    """Answer on stdout; on any error print nothing else."""
     shells = {"bash": _bash, "zsh": _zsh, "fish": _fish}
     try:
         text = "".join(f"{line}\n" for line in shells[arguments[0]](arguments[1:]))
         rest = memoryview(text.encode(errors="replace"))
         while rest:
             rest = rest[os.write(1, rest) :]
-    except (Exception, KeyboardInterrupt):  # see above
+    except (Exception, KeyboardInterrupt):  # a message would disturb the line being typed
         return
+    finally:
+        if "signal" in sys.modules:
+            _give_up_after(0)  # never while Python ends, which would be the exit code of a signal
 
 
 def verbs() -> Verbs:
-    """Each by its words: `session rm`. The program itself has none."""
+    """Read the table of verbs, by their words (`session rm`); the program itself is under ""."""
     found: Verbs = {}
     with open(TABLE, encoding="utf-8") as file:  # noqa: PTH123
         for line in file:
@@ -82,17 +86,17 @@ def verbs() -> Verbs:
 
 
 def below(verbs: Verbs, group: str) -> dict[str, str]:
-    """The verbs of a group by their last word, with their help."""
+    """Return the verbs of a group by their last word, with their help."""
     names = {name: name.rpartition(" ") for name in verbs if name}
     return {last: verbs[name].help for name, (above, _, last) in names.items() if above == group}
 
 
 class Line:
     """
-    A command line as far as it is typed, and what it wants at its end.
+    A command line as far as it is typed, and the kind of word that completes it.
 
-    The word there is `lead` (`--output=`, mostly empty) and then something that begins with `word`, of the `kind` that
-    the table says, or `verb` or `option`, or empty where nothing more can be.
+    The last word consists of `lead` (such as `--output=`, mostly empty) and a value that begins with `word`. `kind` is
+    a kind of the table, `verb` or `option`; empty if no further word is allowed.
     """
 
     def __init__(self, words: Sequence[str], verbs: Verbs) -> None:
@@ -110,12 +114,12 @@ class Line:
         self.kind = self._wanted(has_verbs=bool(below(verbs, self.verb))).removesuffix(MORE)
 
     def first(self, kind: str) -> str:
-        """The first value of this kind: an argument, else an option's; empty when there is none."""
+        """Return the first value of this kind: an argument, else an option's; empty if there is none."""
         options = ((option.kind.removesuffix(MORE), value) for option, value in self.options)
         return next((value for of, value in (*self.arguments, *options) if of == kind), "")
 
     def offered(self) -> list[Option]:
-        """The options that may be given here: once each, but for those that may be given again."""
+        """List the options that may be given here; a given one is left out unless it is repeatable."""
         given = {option.names for option, _ in self.options if not option.kind.endswith(MORE)}
         return [option for option in self._known.options if option.names not in given]
 
@@ -134,7 +138,7 @@ class Line:
         return self._argument()
 
     def _argument(self) -> str:
-        """The kind of the next argument; empty when there can be none."""
+        """Return the kind of the next argument; empty if no further argument is allowed."""
         kinds = self._known.arguments
         if len(self.arguments) < len(kinds):
             return kinds[len(self.arguments)]
@@ -172,7 +176,7 @@ class Line:
 
 
 def _verb(words: Sequence[str], verbs: Verbs) -> tuple[str, Sequence[str]]:
-    """The verb that is named, and the words after it; options may come before its last word."""
+    """Find the verb in the words, and return it with the words after it; options may come before its last word."""
     name = ""
     for index, word in enumerate(words):
         if f"{name} {word}".strip() in verbs:
@@ -183,7 +187,7 @@ def _verb(words: Sequence[str], verbs: Verbs) -> tuple[str, Sequence[str]]:
 
 
 def _found(words: Sequence[str]) -> tuple[Line, str, list[tuple[str, str]]]:
-    """The line, what the shell should add, and the candidates: all of them, whatever is typed already."""
+    """Return the line, what the shell should add, and all candidates, whatever is typed already."""
     table = verbs()
     line = Line(words, table)
     if line.kind in FROM_SHELL:
@@ -210,7 +214,7 @@ def _candidates(line: Line, table: Verbs) -> Candidates:
 
 
 def _give_up_after(seconds: float) -> None:
-    """A disk that does not answer must not stop the shell: TimeoutError then, where the system can wake us."""
+    """Raise TimeoutError after `seconds` (0: never), if the system has timers, so that a slow disk does not block."""
     import signal
 
     def late(*_: object) -> None:
@@ -226,7 +230,7 @@ def _may_be_path(word: str, candidates: list[tuple[str, str]]) -> bool:
 
 
 def _about(help: str) -> str:
-    """In one line, without what drives a terminal: the author of a profile wrote its description."""
+    """Reduce a description to one line without control characters, because any profile's author may have written it."""
     text = "".join(mark for mark in " ".join(help.split()) if mark.isprintable())
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
@@ -257,12 +261,12 @@ def _bash(arguments: Sequence[str]) -> Iterator[str]:
         whole = line.lead + name
         if name.startswith(line.word) and whole.startswith(kept):
             text = quoted(whole[len(kept) :], quote)
-            # bash closes the quote itself, unless the mark is there already, whatever it stands for
+            # bash closes the quote itself, unless the text already ends with that mark
             yield text + quote if quote and text.endswith(quote) else text
 
 
 def split(line: str) -> tuple[list[str], str]:
-    """The words of a line that may end anywhere, as a shell reads them, and the quote that is open at its end.
+    """Split an unfinished line into words as a shell does, and return them with the quote that is open at its end.
 
     The last word is being typed; it is empty after a space.
     """
@@ -289,7 +293,7 @@ def split(line: str) -> tuple[list[str], str]:
 
 
 def quoted(text: str, quote: str) -> str:
-    """`text` as a shell of the Bourne family takes it after the open mark `quote`; the mark stays open."""
+    """Quote `text` for a shell of the Bourne family after the open mark `quote`, which stays open."""
     import re
 
     if quote == "'":

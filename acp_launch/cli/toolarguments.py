@@ -1,4 +1,4 @@
-"""Where the arguments of `mcp call` come from: the words, a file, or stdin."""
+"""The arguments of `mcp call`, read from the words, a file or stdin."""
 
 import sys
 from collections.abc import Sequence
@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from acp_launch.mcp.arguments import Given
 
 STDIN = Path("-")
-MOST = 64 * 1024 * 1024  # bytes; a server would take no more on one line either
+MOST = 64 * 1024 * 1024  # bytes; servers do not take longer lines either
 
 
 def read(words: Sequence[str], file: Path | None) -> "Given":
-    """
+    """Read the arguments.
+
     Raises:
-        UsageError: they cannot be read, or come from two places.
+        UsageError: they cannot be read, or are given twice.
     """
     from acp_launch.mcp.arguments import read_object, read_words
 
@@ -49,7 +50,7 @@ def _text(file: Path, source: str) -> str:
 
 
 def _read(file: Path) -> bytes:
-    """One byte more than may be: a device may have no end."""
+    """Read at most one byte more than allowed, because a device may have no end."""
     if file == STDIN:
         return sys.stdin.buffer.read(MOST + 1)
     with file.open("rb") as opened:

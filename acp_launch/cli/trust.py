@@ -1,4 +1,4 @@
-"""`trust`: accept a project's profile as it is, list what was accepted, take it back."""
+"""The verb `trust`: trusts a project's profile, lists the trusted ones, revokes trust."""
 
 import os
 from pathlib import Path
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 
 def trust(
-    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile to accept.")] = None,
+    profile: Annotated[str | None, typer.Argument(metavar="[PROFILE]", help="The profile to trust.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Show what was accepted.")] = False,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Take it back.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the trusted profiles.")] = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Stop trusting it.")] = False,
 ) -> None:
-    """Accept what a project's profile runs, as long as it stays as it is."""
+    """Trust a project's profile until it changes."""
     from acp_launch.settings.load import load
 
     settings = load()
     if list_ and (profile or revoke or yes):
-        raise UsageError("--list lists all that was accepted, and takes nothing else", fix="acp-launch trust --list")
+        raise UsageError("--list takes no other arguments", fix="acp-launch trust --list")
     if revoke and yes:
-        raise UsageError("--revoke does not ask, so there is nothing for --yes", fix="leave --yes out")
+        raise UsageError("--yes cannot be combined with --revoke, which does not ask", fix="leave --yes out")
     if list_:
         _list(settings)
     elif profile is None:
-        raise UsageError("which profile?", fix="acp-launch trust PROFILE; --list shows those that are trusted")
+        raise UsageError("no profile is given", fix="acp-launch trust PROFILE; --list shows the trusted ones")
     elif revoke:
         _revoke(profile, settings)
     else:
@@ -58,7 +58,7 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
     loaded = loaded_profile(profile, settings)
     found = trust_state(loaded, settings)
     if found.is_trusted:
-        why = "it is your own, or built in" if found.how == "own" else "it was accepted as it is"
+        why = "it is your own, or built in" if found.how == "own" else "it has not changed since you trusted it"
         say(harmless(f"acp-launch: {profile} is trusted already: {why}", keep=""))
         return
     there = resolved_from(loaded, cwd=None).found
@@ -66,12 +66,12 @@ def _accept(profile: str, settings: "Settings", *, is_sure: bool) -> None:
     for line in report(loaded.profile, there, found):
         say(line)
     if found.how == "doubtful":
-        fix = "make the file your own, and writable by nobody else, inside the project"
+        fix = "make it a file in the project that only you can write"
         raise NotTrusted("this profile cannot be trusted", fix=fix)
-    if not is_sure and not agrees("Trust it?"):
-        raise NotTrusted("nothing was accepted", fix="on a terminal you are asked; --yes accepts without asking")
+    if not is_sure and not agrees("Trust this profile?"):
+        raise NotTrusted("the profile was not trusted", fix="run it on a terminal to be asked, or give --yes")
     accept(loaded, settings)
-    say(harmless(f"acp-launch: trusted as it is now: {loaded.label}", keep=""))
+    say(harmless(f"acp-launch: trusted; you will be asked again if it changes: {loaded.label}", keep=""))
 
 
 def _revoke(profile: str, settings: "Settings") -> None:

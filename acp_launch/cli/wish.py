@@ -1,4 +1,4 @@
-"""What `run` takes from the command line, and what is found out about it before anything starts."""
+"""The request of `run`: its arguments and options, `--timeout`, and the text of its prompt."""
 
 import os
 import select
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from acp_launch.session.store import Record, Registry
     from acp_launch.settings.model import Settings
 
-# `--timeout` as people write it: a duration as in a profile, or a bare number of seconds. With the name of a wait
-# before it, `initialize=5m`, it is about that wait.
-
+# `--timeout` takes a duration as in a profile, or a plain number of seconds. With the name of a wait before it, as in
+# `initialize=5m`, it limits that wait.
 
 WAITS = ("initialize", "session", "silence")  # of `agent.timeouts`
 NAMED = ", ".join(f"{wait}=DURATION" for wait in WAITS)
@@ -30,11 +29,10 @@ Limit = tuple[str, Duration]  # the wait, empty for all of the run
 
 
 def seconds(text: str) -> Duration:
-    """
-    `2m`, `1.5s`, `1.5`.
+    """Parse a duration such as `2m`, `1.5s` or `1.5`.
 
     Raises:
-        UsageError: this is no length of time.
+        UsageError: the text is not a duration.
     """
     try:
         return Duration.parse(f"{text}s" if text[-1:].isdigit() else text)
@@ -44,36 +42,35 @@ def seconds(text: str) -> Duration:
 
 
 def limit(text: str) -> Limit:
-    """
-    `2m`, `silence=2m`.
+    """Parse a limit such as `2m` or `silence=2m`.
 
     Raises:
-        UsageError: this is neither.
+        UsageError: the wait is unknown, or the duration is wrong.
     """
     wait, mark, length = text.rpartition("=")
     if mark and wait not in WAITS:
         fix = f"give a DURATION for the whole run, or {NAMED}"
-        raise UsageError(f'--timeout: there is no wait "{wait}"', fix=fix)
+        raise UsageError(f'--timeout: unknown wait "{wait}"', fix=fix)
     return wait, seconds(length)
 
 
 class RunRequest(NamedTuple):
-    """What the command line asks for."""
+    """The arguments and options of `run`."""
 
     words: Annotated[tuple[str, ...], Argument("[PROFILE] [PROMPT]...", "A profile and what to ask its agent.")] = ()
     file: Annotated[Path | None, Option("--file -f", "Read the prompt from a file; - is stdin.")] = None
-    agent: Annotated[str | None, Option("--agent", "Run this agent command without any profile.")] = None
+    agent: Annotated[str | None, Option("--agent", "Run this agent command without a profile.")] = None
     session: Annotated[
-        str | None, Option("--session -s", "The named session: opened the first time, then continued.")
+        str | None, Option("--session -s", "The session's name: resumed if it exists, else created.")
     ] = None
-    latest: Annotated[bool, Option("--continue -c", "Continue the latest session.")] = False
-    new: Annotated[bool, Option("--new", "Open a fresh session, even if the name has one.")] = False
-    no_replay: Annotated[bool, Option("--no-replay", "Continue without the history.")] = False
+    latest: Annotated[bool, Option("--continue -c", "Resume the latest session.")] = False
+    new: Annotated[bool, Option("--new", "Start a new session, even if the name has one.")] = False
+    no_replay: Annotated[bool, Option("--no-replay", "Resume without showing the history.")] = False
     cwd: Annotated[Path | None, Option("--cwd", "The session's working directory.")] = None
-    output: Annotated[Literal["text", "json", "quiet"], Option("--output -o", "How to show the turn.")] = "text"
+    output: Annotated[Literal["text", "json", "quiet"], Option("--output -o", "The output format.")] = "text"
     approve: Annotated[
         Literal["all", "reads", "none"] | None,
-        Option("--approve", "Answer permission questions: all, only reads, or none."),
+        Option("--approve", "Approve permission requests: all, only reads, or none."),
     ] = None
     timeouts: Annotated[
         tuple[Limit, ...],
@@ -85,13 +82,11 @@ class RunRequest(NamedTuple):
             limit,
         ),
     ] = ()
-    attach: Annotated[tuple[Path, ...], Option("--attach -a", "Add a file: text, image, audio. Again for more.")] = ()
+    attach: Annotated[tuple[Path, ...], Option("--attach -a", "Attach a file: text, image, audio. Repeatable.")] = ()
     sets: Annotated[
-        tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Again for more.", "OPTION=VALUE")
+        tuple[str, ...], Option("--set", "Set an option of the agent: model=opus. Repeatable.", "OPTION=VALUE")
     ] = ()
-    trust: Annotated[bool, Option("--trust", "Run a project's profile this once, as in CI, without accepting it.")] = (
-        False
-    )
+    trust: Annotated[bool, Option("--trust", "Run a project's profile once without trusting it, as in CI.")] = False
     verbose: Annotated[bool, Option("--verbose -v", "Show the agent's stderr as it comes.")] = False
 
     @property
@@ -100,17 +95,17 @@ class RunRequest(NamedTuple):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds for the whole run; the last that was given counts."""
+        """Seconds for the whole run; the last given value counts."""
         return dict(self.timeouts).get("")
 
     @property
     def limits(self) -> "dict[str, Duration]":
-        """Of the waits that were named."""
+        """The limits of named waits."""
         return {wait: length for wait, length in self.timeouts if wait}
 
 
 class RunContext(NamedTuple):
-    """What was found out before the start. `secrets` by name; `record` of the session that is continued."""
+    """What a run needs besides its request. `secrets` are by name; `record` is of the session to resume."""
 
     settings: "Settings"
     secrets: "Mapping[str, Secret]"
@@ -119,17 +114,16 @@ class RunContext(NamedTuple):
     record: "Record | None"
 
 
-# Where the prompt comes from: the words, then a file; or stdin when there is neither.
-
+# The prompt: the words, then the file; stdin if there is neither.
 
 WAYS = "give it after the profile, with --file FILE, or on stdin"
 
 
 def read(words: Sequence[str], file: Path | None) -> str:
-    """The prompt's text; a file comes after the words.
+    """Read the prompt; the text of a file comes after the words.
 
     Raises:
-        UsageError: there is none, or it cannot be read.
+        UsageError: there is no prompt, or it cannot be read.
     """
     parts = [_decoded(os.fsencode(" ".join(words)), "the command line")] if words else []
     if file:
@@ -138,20 +132,20 @@ def read(words: Sequence[str], file: Path | None) -> str:
     if not text.strip():
         raise UsageError("the prompt is empty", fix=WAYS)
     if words and not file and _waits_on_stdin():
-        say("acp-launch: what is on stdin is not read, the prompt is given; --file - adds it", style=DIM)
+        say("acp-launch: stdin is not read, because the command line has a prompt; --file - adds it", style=DIM)
     return text
 
 
 def is_left_open(words: Sequence[str], file: Path | None) -> bool:
-    """Whether nothing was given, and there is a terminal to type at: a session to sit in front of."""
+    """Tell whether the session is interactive: there is no prompt, and stdin is a terminal."""
     return not words and not file and _is_terminal() and sys.stdin is not None
 
 
 def require(words: Sequence[str], file: Path | None) -> None:
-    """Refuse early, before anybody is asked for a passphrase, when there will be no prompt.
+    """Check that there will be a prompt, before the user is asked for a passphrase.
 
     Raises:
-        UsageError: nothing was given, and stdin is a terminal.
+        UsageError: no prompt is given, and stdin is a terminal.
     """
     if not words and not file and _is_terminal():
         raise _none()
@@ -166,7 +160,7 @@ def _none() -> UsageError:
 
 
 def _waits_on_stdin() -> bool:
-    """Whether somebody pipes something into us: known without reading, which might never end."""
+    """Tell whether there is unread input on stdin, without reading it, which might never end."""
     try:
         mode = os.fstat(0).st_mode
         if stat.S_ISREG(mode):
@@ -177,7 +171,7 @@ def _waits_on_stdin() -> bool:
 
 
 def _holds_bytes() -> bool:
-    """A pipe is ready to be read at its end, too."""
+    """Tell whether the pipe holds bytes, because `select` also reports its end."""
     import array
     import fcntl
     import termios

@@ -116,7 +116,7 @@ def tell_of_drafts(drafts: Iterable[Draft], steps: Iterable[Step], *, forced: bo
             is_agent = step.draft.kind == "agent"
             beside = "" if is_agent else ", --as NAME adds it under another name"
             there = "an agent" if is_agent else step.name
-            warn(f"{there} exists already and differs; --force replaces it{beside}")
+            warn(f"{there} already exists and differs; --force replaces it{beside}")
         if step.difference == "new":
             _tell_of_new(step)
 

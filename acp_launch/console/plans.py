@@ -13,7 +13,7 @@ from typing import Any, Literal
 from msgspec.structs import asdict
 
 from acp_launch.console import problems, stdout
-from acp_launch.console.secrets import state_lines, states
+from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless
 from acp_launch.plan.model import (
     INHERITED,

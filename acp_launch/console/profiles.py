@@ -1,13 +1,12 @@
 """The output of `validate` and `list`: answers on stdout, problems on stderr, or both as JSON."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from acp_launch.console import problems as problem_lines
 from acp_launch.console import stdout
-from acp_launch.console.secrets import state_lines, states
+from acp_launch.console.secretstates import state_lines, states
 from acp_launch.console.stderr import harmless, say
 from acp_launch.document.nodes import Plain, scalar
 from acp_launch.problem import KeyPath, Problem, errors, ours
@@ -152,6 +151,8 @@ def _origin(path: KeyPath, positions: Positions) -> str:
 
 def _flow(value: Plain) -> str:
     """Write a value on one line; lists and mappings are JSON."""
+    import json
+
     return _text(value) if isinstance(value, str) else visible_long(json.dumps(value, ensure_ascii=False))
 
 
@@ -159,4 +160,6 @@ def _text(text: str) -> str:
     """Quote `text` unless YAML reads it unquoted as the same string."""
     if _PLAIN.fullmatch(text) and scalar(text) == text:
         return text
+    import json
+
     return visible_long(json.dumps(text, ensure_ascii=False))

@@ -142,9 +142,11 @@ def _references(profile: Profile) -> Iterator[Part]:
 
 
 def _services(profile: Profile) -> Iterator[Part]:
-    files = {True: ["files (read and write)"], "read": ["files (read)"], False: []}[profile.client.fs]
-    if served := [*files, *(["commands"] if profile.client.terminal else [])]:
-        yield Part("serves", ", ".join(served))
+    files = {True: "read and write", "read": "read", False: ""}[profile.client.fs]
+    if files:
+        yield Part("files", f"the agent may {files} through acp-launch")
+    if profile.client.terminal:
+        yield Part("commands", "the agent may run through acp-launch")
 
 
 GREEN = "32"

@@ -1,9 +1,9 @@
 """
-A small real ACP agent over stdio, started as `python -I -m acp_launch.demo.agent`. It is scripted, and says so.
+A small real ACP agent over stdio, started as `python -I -m acp_launch.demo.agent`. Its answers are scripted.
 
-Standard library only, no event loop: the main thread reads and answers, each prompt turn has a thread, and so has the
-reading of each MCP server. It ends when its stdin does, or on SIGTERM, SIGINT and SIGHUP, taking its servers along.
-Protocol: ACP v1; every promise in `CAPABILITIES` is kept.
+It uses the standard library only, without an event loop: the main thread reads and answers, each prompt turn has a
+thread, and so does each MCP server for reading. It ends with its stdin, or on SIGTERM, SIGINT and SIGHUP, and stops its
+servers. Protocol: ACP v1; every capability in `CAPABILITIES` is served.
 """
 
 import os
@@ -40,13 +40,13 @@ ABOUT = {"name": "acp-launch-demo", "title": "Demo agent (scripted, no model)", 
 
 
 class Agent:
-    """What each method does; `None` as a result means that a turn will answer later."""
+    """The agent's methods; a result of None means that a turn will answer later."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
         self._sessions: dict[str, Session] = {}
         self._opened: Store | None = None
-        self._offered: Offered | None = None  # until we are initialized
+        self._offered: Offered | None = None  # None until initialized
         self._methods: dict[str, Callable[[Message], Message]] = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -65,7 +65,7 @@ class Agent:
             self._methods |= {"authenticate": login.authenticate, "logout": login.logout}
 
     def receive(self, line: bytes) -> None:
-        """Deal with one line from the client."""
+        """Handle one line from the client."""
         try:
             message = decode(line)
         except RpcError as error:
@@ -118,7 +118,7 @@ class Agent:
         if not isinstance(params, dict):
             raise RpcError(INVALID_PARAMS, "params must be an object")
         if method.startswith("session/") and not self._is_logged_in():
-            raise RpcError(AUTH_REQUIRED, "you have to log in to the demo agent first")
+            raise RpcError(AUTH_REQUIRED, "log in to the demo agent first")
         return params
 
     def _notified(self, message: Message) -> None:
@@ -255,7 +255,7 @@ def main() -> None:
     except BrokenPipeError:
         print("the client closed our output", file=sys.stderr)
     finally:
-        for number in signals:  # the way out is bounded, and must not be cut short
+        for number in signals:  # the shutdown is bounded, and must not be interrupted
             signal.signal(number, signal.SIG_IGN)
         agent.stop()
 

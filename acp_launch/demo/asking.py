@@ -1,4 +1,4 @@
-"""Replies that ask for permission in the less usual ways, and one that does not ask at all."""
+"""Replies that ask for permission in unusual ways, and one that does not ask at all."""
 
 from acp_launch.demo.tooluse import OPTIONS, ToolCall
 from acp_launch.demo.turn import Turn, TurnCancelled, chosen
@@ -6,7 +6,7 @@ from acp_launch.demo.wire import Call, RpcError
 
 PATIENCE = 1.0  # seconds until `withdraw` takes its question back
 PRETENCE = 0.3  # seconds that `unasked` pretends to work
-ANSWER = 10.0  # seconds the client has to answer a question that was taken back
+ANSWER = 10.0  # seconds for the client to answer a withdrawn question
 LEAVE = [
     {"optionId": "yes", "name": "Yes, and make changes without asking", "kind": "allow_always"},
     {"optionId": "yes-ask", "name": "Yes, and ask before each change", "kind": "allow_once"},
@@ -34,7 +34,7 @@ def several(turn: Turn, rest: str) -> None:
 
 
 def _pretend(call: ToolCall, answer: str | None) -> str:
-    """Nothing is done: only that the answers come to the right questions can be seen."""
+    """Report the answer without doing anything, so that the user sees which question it belongs to."""
     if answer in {"allow-once", "allow-always"}:
         call.begin()
         call.end("completed", "pretended")
@@ -53,18 +53,18 @@ def withdraw(turn: Turn, rest: str) -> None:
 
 
 def _answered(turn: Turn, question: Call) -> str:
-    """How the question ended, in words."""
+    """Return how the question ended, in words."""
     try:
-        return f"You were quicker than I: {chosen(turn.wait(question, PATIENCE)) or 'cancelled'}."
+        return f"You answered before I withdrew the question: {chosen(turn.wait(question, PATIENCE)) or 'cancelled'}."
     except TimeoutError:
         turn.take_back(question)
     try:
         late = chosen(turn.wait(question, ANSWER))
     except RpcError as error:
-        return f"I took the question back, and the client answered it with the error {error.code}."
+        return f"I withdrew the question, and the client answered it with the error {error.code}."
     except TimeoutError:
-        return f"I took the question back, and the client has not answered it within {ANSWER:.0f} s as it has to."
-    return f"I took the question back, and the client answered it with {late or 'cancelled'}."
+        return f"I withdrew the question, and the client did not answer it within {ANSWER:.0f} s, as it must."
+    return f"I withdrew the question, and the client answered it with {late or 'cancelled'}."
 
 
 def switch(turn: Turn, rest: str) -> None:

@@ -1,10 +1,10 @@
-"""The reply that runs a command, in a terminal of the client (ACP v1 "terminals")."""
+"""The reply `shell`: a command in a terminal of the client (ACP v1 "terminals")."""
 
 from acp_launch.demo.tooluse import ToolCall
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message, RpcError
 
-LIMIT = 100_000  # bytes of output we want to keep
+LIMIT = 100_000  # bytes of output to keep
 TITLE = 200  # characters
 NONE = (
     "Your client offers no terminals (clientCapabilities.terminal), so I cannot run anything."
@@ -25,7 +25,7 @@ def shell(turn: Turn, rest: str) -> None:
 
 
 def _run(turn: Turn, command: str, call: ToolCall) -> str:
-    """What came of it, in words."""
+    """Run the command and return the result in words."""
     asked = {"command": "sh", "args": ["-c", command], "cwd": turn.session.cwd, "outputByteLimit": LIMIT}
     try:
         terminal = {"terminalId": str(turn.ask("terminal/create", asked).get("terminalId"))}
@@ -40,7 +40,7 @@ def _run(turn: Turn, command: str, call: ToolCall) -> str:
     except RpcError as error:
         call.end("failed", str(error), keep=[shown])
         return f"The terminal failed: {error}"
-    finally:  # a cancelled turn ends its command as well
+    finally:  # a cancelled turn ends its command too
         turn.dismiss("terminal/release", terminal)
     outcome = _outcome(ended)
     call.end("completed" if ended.get("exitCode") == 0 else "failed", outcome, keep=[shown])

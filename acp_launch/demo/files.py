@@ -1,6 +1,6 @@
 """
-Replies about files: through the client where it serves them, else by ourselves and only inside the session's
-directories (ACP v1 "file system").
+The replies `read` and `edit`: through the client if it serves files, otherwise directly, and then only inside the
+session's directories (ACP v1 "file system").
 """
 
 import os
@@ -11,7 +11,7 @@ from acp_launch.demo.tooluse import ToolCall
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import INVALID_PARAMS, NOT_FOUND, RpcError
 
-LIMIT = 1 << 20  # bytes we read by ourselves
+LIMIT = 1 << 20  # bytes read directly
 LINE = "Edited by the demo agent."
 
 
@@ -77,7 +77,7 @@ def _through(client: bool) -> str:
 
 
 def _name(rest: str) -> tuple[str, str]:
-    """The file, which may be quoted and may be written as a mention, and what comes after it."""
+    """Split off the file name, which may be quoted and may be written as a mention."""
     rest = rest.removeprefix("@")
     if rest.startswith('"'):
         name, _, after = rest[1:].partition('"')
@@ -91,7 +91,7 @@ def _path(turn: Turn, name: str) -> Path:
 
 
 def _old(turn: Turn, path: Path) -> str | None:
-    """What is in the file; None when there is none yet."""
+    """Return the content of the file; None if it does not exist."""
     try:
         return _read(turn, path, None, None)
     except FileNotFoundError:
@@ -103,7 +103,7 @@ def _old(turn: Turn, path: Path) -> str | None:
 
 
 def _read(turn: Turn, path: Path, line: int | None, count: int | None) -> str:
-    """The file from that line on, counted from 1, and as many lines as that."""
+    """Return `count` lines of the file, starting with `line`, counted from 1."""
     if turn.session.offered.read_files:
         window = {"line": line, "limit": count}
         asked = {key: value for key, value in window.items() if value is not None}
@@ -124,7 +124,7 @@ def _write(turn: Turn, path: Path, text: str) -> None:
 
 def _own(turn: Turn, path: Path) -> str:
     _check_inside(turn, path)
-    if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would hold us up
+    if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would block
         raise RpcError(INVALID_PARAMS, "it is not a file")
     with path.open("rb") as file:
         return file.read(LIMIT).decode(errors="replace")

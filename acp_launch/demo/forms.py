@@ -1,18 +1,18 @@
-"""Replies that ask the person at the client something other than a permission (ACP v1 "elicitation")."""
+"""Replies that ask the user for something other than a permission (ACP v1 "elicitation")."""
 
 import os
 
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message, RpcError
 
-MOMENT = 0.5  # seconds we pretend that the page takes
+MOMENT = 0.5  # seconds that the page pretends to take
 NO_FORMS = "Your client offers no forms (clientCapabilities.elicitation.form), so I cannot show one."
 NO_LINKS = "Your client opens no pages (clientCapabilities.elicitation.url), so I cannot ask for one."
 
 PROPERTIES: Message = {
     "name": {"type": "string", "title": "Name", "description": "Of the release", "minLength": 1, "maxLength": 40},
     "ticket": {"type": "string", "title": "Ticket", "pattern": "^[A-Z]+-[0-9]+$", "default": "DEMO-1"},
-    "email": {"type": "string", "title": "Who is told", "format": "email"},
+    "email": {"type": "string", "title": "Notify", "format": "email"},
     "page": {"type": "string", "title": "Its page", "format": "uri"},
     "day": {"type": "string", "title": "On which day", "format": "date"},
     "moment": {"type": "string", "title": "At which moment", "format": "date-time"},
@@ -41,7 +41,7 @@ PROPERTIES: Message = {
 }
 FORM: Message = {
     "mode": "form",
-    "message": "What shall the next release be like?",
+    "message": "What should the next release be like?",
     "requestedSchema": {
         "type": "object",
         "title": "Release",

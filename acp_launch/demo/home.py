@@ -1,4 +1,4 @@
-"""Where the demo programs keep what they write: `$ACP_DEMO_HOME`, else the user's state directory."""
+"""The directory of the demo programs: `$ACP_DEMO_HOME`, else one in the user's state directory."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def directory() -> Path:
-    """Absolute, created when missing, readable by its owner alone."""
+    """Return its absolute path; created if missing, readable by its owner alone."""
     chosen = Path(os.environ.get("ACP_DEMO_HOME") or _state()).absolute()
     chosen.mkdir(mode=0o700, parents=True, exist_ok=True)
     return chosen
@@ -20,15 +20,17 @@ def _state() -> Path:
 
 
 def append(path: Path, line: bytes, *, create: bool) -> None:
-    """Add one line to a file that other processes may be adding to as well.
+    """Append one line to a file that other processes may append to at the same time.
 
-    One `write` with O_APPEND under a lock: whole or, on a full disk or a crash, cut short at the end.
+    One `write` with O_APPEND under a lock: the line is whole, or cut at the end by a full disk or a crash.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0), 0o600)
     try:
         lock(descriptor)
         written = os.write(descriptor, line)
-        now = time.time_ns()  # the file system's own clock ticks every few ms: sessions used in a row would tie
+        now = (
+            time.time_ns()
+        )  # the file system's clock has steps of a few ms, in which two sessions would get the same time
         os.utime(path, ns=(now, now))
     finally:
         os.close(descriptor)
@@ -40,6 +42,6 @@ def lock(descriptor: int) -> None:
     """Keep other demo processes out of this file until the descriptor is closed."""
     try:
         import fcntl
-    except ImportError:  # Windows has none; there a file is not shared by two demo processes
+    except ImportError:  # Windows has none; on it, demo processes do not share files
         return
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
 """
-Logging in, which the demo agent wants only where ACP_LAUNCH_DEMO_LOGIN=1 says so (ACP v1 "authentication").
+The login of the demo agent, which is required only with ACP_LAUNCH_DEMO_LOGIN=1 (ACP v1 "authentication").
 
-Three ways that end in the same place, so that each can be tried: `authenticate`; this program run with `--login` on a
-terminal; and DEMO_TOKEN in the environment. What is remembered is that somebody logged in, in a file of our home.
+Three methods lead to the same state, so that each can be tried: `authenticate`; this program run with `--login` on a
+terminal; and DEMO_TOKEN in the environment. The state, a login without a name, is a file in the demo directory.
 """
 
 import os
@@ -17,7 +17,7 @@ from acp_launch.demo.wire import AUTH_REQUIRED, INVALID_PARAMS, Message, RpcErro
 TOKEN = "DEMO_TOKEN"
 WORD = "demo"
 
-AGENT: Message = {"id": "demo-agent", "name": "Log in at once", "description": "Nothing is asked of you"}
+AGENT: Message = {"id": "demo-agent", "name": "Log in at once", "description": "Does not ask anything"}
 TERMINAL: Message = {
     "type": "terminal",
     "id": "demo-terminal",
@@ -25,7 +25,7 @@ TERMINAL: Message = {
     "description": "Asks for a word",
     "args": ["--login"],
 }
-# Not in the protocol any more, and still sent by agents.
+# No longer in the protocol, but agents still send it.
 ENVIRONMENT: Message = {
     "type": "env_var",
     "id": "demo-token",
@@ -55,15 +55,15 @@ def authenticate(params: Message) -> Message:
 
 
 def logout(params: Message) -> Message:
-    """Forget the login. DEMO_TOKEN is not ours to forget."""
+    """Forget the login. DEMO_TOKEN belongs to the environment, and stays."""
     _file().unlink(missing_ok=True)
     return {}
 
 
 def converse() -> int:
-    """`--login`: ask on the terminal; the exit status says how it went."""
+    """Run `--login`: ask on the terminal; return the exit status."""
     if not sys.stdin.isatty():
-        print("the demo agent can ask only on a terminal", file=sys.stderr)
+        print("the demo agent needs a terminal to log in", file=sys.stderr)
         return 1
     try:
         word = input(f"Demo agent: type the word {WORD} to log in: ")

@@ -1,4 +1,4 @@
-"""The reply that tells what came with the prompt besides words: proof that it arrived whole."""
+"""The reply `look`: a description of the attachments of a prompt, which shows that they arrived complete."""
 
 import binascii
 from base64 import b64decode
@@ -40,7 +40,7 @@ def _media(kind: str, block: Message) -> str:
     try:
         data = b64decode(block["data"], validate=True)
     except binascii.Error as error:
-        return f"{kind} whose data is no base64: {error}"
+        return f"{kind} whose data is not base64: {error}"
     shape = ""
     if data.startswith(PNG) and len(data) >= 24:
         shape = f", {int.from_bytes(data[16:20], 'big')}×{int.from_bytes(data[20:24], 'big')} pixels"

@@ -1,4 +1,4 @@
-"""What the client sent, checked. Every function returns the value asked for or raises -32602 naming the field."""
+"""The client's parameters, validated. Every function returns the value or raises -32602 with the name of the field."""
 
 import os
 from pathlib import Path
@@ -49,7 +49,7 @@ def directories(params: Message) -> list[str]:
 
 
 def servers(params: Message) -> list[Message]:
-    """The MCP servers; one of a kind that we do not advertise is refused by name."""
+    """Return the MCP servers; a server of a type that we do not advertise is refused by name."""
     return [_server(entry) for entry in listing(params, "mcpServers")]
 
 
@@ -80,7 +80,7 @@ def _pairs(entry: Message, key: str, name: str) -> dict[str, str]:
 
 
 def option_value(params: Message) -> str | bool:
-    """A boolean has to say that it is one, text must not (ACP v1 "session config options")."""
+    """Return the value of an option. A boolean must name its type, text must not (ACP v1 "session config options")."""
     found = params.get("value")
     if isinstance(found, bool) and params.get("type") == "boolean":
         return found

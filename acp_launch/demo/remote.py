@@ -1,9 +1,8 @@
 """
-The MCP servers of a session that are reached over the network: "Streamable HTTP" (`http`), and the older "HTTP with
-SSE" (`sse`).
+The network MCP servers of a session: "Streamable HTTP" (`http`), and the older "HTTP with SSE" (`sse`).
 
-Each request has a thread and a connection of its own, which is closed when the call is withdrawn or the session ends.
-No redirection is followed: the headers of an entry may hold a credential.
+Each request has its own thread and connection, which is closed when the call is withdrawn or the session ends.
+Redirections are not followed, because the headers of an entry may contain a credential.
 """
 
 import json
@@ -19,11 +18,13 @@ from acp_launch.demo.toolbox import HANDSHAKE, Server, receive
 from acp_launch.demo.wire import INTERNAL_ERROR, Call, Message, RpcError, Wire, aside, decode
 
 JSON, STREAM = "application/json", "text/event-stream"
-FAREWELL = 0.12  # seconds for a server to be told that its session is over
-LISTENING = -1  # in the place of a call, for the stream that belongs to none
+FAREWELL = 0.12  # seconds to tell a server that its session has ended
+LISTENING = -1  # instead of a call, for the stream without one
 
 
 class Remote(Server):
+    """An MCP server over the network."""
+
     def __init__(self, entry: Message) -> None:
         self._web = _EventWire(entry) if entry["type"] == "sse" else _WebWire(entry)
         self._farewell: threading.Thread | None = None
@@ -31,7 +32,7 @@ class Remote(Server):
 
     def close_input(self) -> None:
         self._web.lose(f"{self.name} was stopped")
-        with suppress(RpcError):  # no thread for it: the server will find out
+        with suppress(RpcError):  # no thread for the goodbye: the server will notice
             self._farewell = aside(self._web.leave)
 
     def wait(self, deadline: float) -> None:
@@ -44,35 +45,35 @@ class Remote(Server):
 
 
 class _WebWire(Wire):
-    """Every message is a POST of its own; what comes back are the answers to it."""
+    """Sends every message as its own POST, and reads the answers from its response."""
 
     def __init__(self, entry: Message) -> None:
         super().__init__(-1)
         self._url: str = entry["url"]
-        self._to = self._url  # where our messages go
+        self._to = self._url  # the address for our messages
         self._headers: dict[str, str] = entry["headers"]
-        self._of_session: dict[str, str] = {}  # headers that the server has given us
-        self._open: dict[int, socket.socket] = {}  # by the call that waits there
+        self._of_session: dict[str, str] = {}  # headers given by the server
+        self._open: dict[int, socket.socket] = {}  # by waiting call
         self._changing = threading.Lock()
 
     def enter(self) -> None:
-        """Do what comes before the first message."""
+        """Connect before the first message."""
 
     def leave(self) -> None:
-        """Close what is open, and say goodbye."""
+        """Close all connections, and say goodbye."""
         with self._changing:
             sockets, self._open = [*self._open.values()], {}
         for each in sockets:
             _hang_up(each)
         if "Mcp-Session-Id" in self._of_session:
-            with suppress(RpcError):  # it need not offer that
+            with suppress(RpcError):  # servers need not support it
                 self._tell("DELETE", self._url, None, FAREWELL)
 
     def send(self, message: Message) -> None:
-        """A request is answered later; anything else is over when this returns.
+        """Send a message. A request is answered later; anything else is done when this returns.
 
         Raises:
-            RpcError: it was not taken.
+            RpcError: the server did not accept it.
         """
         body = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()
         if "method" in message and "id" in message:
@@ -88,8 +89,8 @@ class _WebWire(Wire):
             _hang_up(line)
 
     def _ask(self, message: Message, body: bytes) -> None:
-        """The thread of a request: whatever happens, there is an answer to it."""
-        identity, why = message["id"], "it ended its answer before there was one"
+        """Run the thread of a request. It always delivers an answer."""
+        identity, why = message["id"], "it closed the response without an answer"
         try:
             for answer in self._answers(identity, body):
                 if message["method"] == "initialize":
@@ -97,7 +98,9 @@ class _WebWire(Wire):
                 receive(self, answer)
         except (RpcError, OSError, HTTPException) as error:
             why = _said(error)
-        self.deliver({"id": identity, "error": {"code": INTERNAL_ERROR, "message": why}})  # unless there was one
+        self.deliver(
+            {"id": identity, "error": {"code": INTERNAL_ERROR, "message": why}}
+        )  # ignored if there was an answer
 
     def _agreed(self, result: object) -> None:
         if isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
@@ -112,13 +115,13 @@ class _WebWire(Wire):
             yield from filter(None, map(decode, texts))
 
     def _tell(self, method: str, url: str, body: bytes | None, limit: float) -> None:
-        """A request whose answer says no more than that it was taken."""
+        """Send a request whose response is only an acceptance."""
         self._request(method, url, body, limit=limit).close()
 
     def _request(
         self, method: str, url: str, body: bytes | None, call: int | None = None, *, limit: float = HANDSHAKE
     ) -> HTTPResponse:
-        """`limit` is for the connection, and for its answer where no `call` waits for that."""
+        """Send a request. `limit` is for the connection, and for the response unless a `call` waits for it."""
         where = ""
         try:
             parts = urlsplit(url)
@@ -132,12 +135,12 @@ class _WebWire(Wire):
             return _accepted(connection.getresponse())
         except (OSError, HTTPException) as error:
             raise RpcError(INTERNAL_ERROR, f"{where}: {_said(error)}") from None
-        except ValueError:  # its words hold the value of a header
-            raise RpcError(INTERNAL_ERROR, "its url is no address, or one of its headers cannot be sent") from None
+        except ValueError:  # its text contains the value of a header
+            raise RpcError(INTERNAL_ERROR, "its url is not valid, or one of its headers cannot be sent") from None
 
     def _wait_on(self, line: socket.socket, call: int) -> None:
         if call != LISTENING:
-            line.settimeout(None)  # whoever asked waits no longer than it wants to, and hangs up
+            line.settimeout(None)  # the caller has its own timeout, and then closes the connection
         with self._changing:
             self._open[call] = line
 
@@ -147,7 +150,7 @@ class _WebWire(Wire):
 
 
 class _EventWire(_WebWire):
-    """One stream brings whatever comes from the server, and says first where our messages go to."""
+    """Reads one stream with everything the server sends; its first event is the address for our messages."""
 
     def enter(self) -> None:
         response = self._request("GET", self._url, None, LISTENING)
@@ -155,7 +158,7 @@ class _EventWire(_WebWire):
         kind, data = next(heard, ("", b""))
         to = urljoin(self._url, data.decode(errors="replace"))
         if kind != "endpoint" or urlsplit(to)[:2] != urlsplit(self._url)[:2]:
-            raise RpcError(INTERNAL_ERROR, "it does not say where on its own host messages go to")
+            raise RpcError(INTERNAL_ERROR, "it does not name an address for messages on its own host")
         self._to = to
         with self._changing:
             if line := self._open.get(LISTENING):
@@ -179,14 +182,14 @@ class _EventWire(_WebWire):
         self.lose(why)
 
     def _heard(self, data: bytes) -> None:
-        with suppress(RpcError):  # noise, or an answer of ours that was not taken: neither ends the connection
+        with suppress(RpcError):  # noise, or an answer of ours that was not accepted: the connection continues
             message = decode(data)
             if message is not None:
                 receive(self, message)
 
 
 def events(lines: Iterable[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Type and data of each event of a stream."""
+    """Yield type and data of each event of a stream."""
     kind, data = "message", list[bytes]()
     for line in lines:
         name, _, value = line.rstrip(b"\r\n").partition(b":")
@@ -212,5 +215,5 @@ def _said(error: Exception) -> str:
 
 
 def _hang_up(line: socket.socket) -> None:
-    with suppress(OSError):  # it is over already
+    with suppress(OSError):  # closed already
         line.shutdown(socket.SHUT_RDWR)

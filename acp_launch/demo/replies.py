@@ -1,8 +1,8 @@
 """
-What the demo agent says. No model: the first word of the prompt chooses one of the replies below.
+The replies of the demo agent. There is no model: the first word of the prompt chooses one of the replies below.
 
-A reply streams into its turn. Anything it is unsure about it says in words: a demo's errors are part of its answer.
-Its module is imported when it is first asked for, so that the agent starts as fast as if it could say nothing.
+A reply streams into its turn, and reports its errors as text. Its module is imported at the first use, so that the
+agent starts fast.
 """
 
 from importlib import import_module
@@ -12,13 +12,13 @@ from acp_launch.demo import tooluse
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message
 
-FIRST = 1.0  # seconds we let servers start before a session's first answer
+FIRST = 1.0  # seconds for servers to start before a session's first answer
 
 INTRODUCTION = "I am a scripted demo agent: a real ACP agent without a model behind it. Try one of these:\n"
 
 
 class Reply(NamedTuple):
-    """`where` is the module and the function, which takes the turn and the rest of the prompt."""
+    """A reply. `where` is its module and function, which takes the turn and the rest of the prompt."""
 
     where: str
     hint: str
@@ -33,7 +33,7 @@ GROUPS: dict[str, dict[str, Reply]] = {
         "plan": Reply("talk.plan", "", "show a plan and carry it out"),
         "count": Reply("talk.count", "N", "count slowly, so that you can cancel me"),
         "slowly": Reply("talk.slowly", "TEXT", "say it word by word"),
-        "history": Reply("talk.history", "", "how many turns this session has had: shows that it was loaded again"),
+        "history": Reply("talk.history", "", "how many turns this session has had: shows that it was loaded"),
         "where": Reply("talk.where", "", "the directories this session works in"),
         "look": Reply("look.look", "", "describe what is attached to the prompt"),
     },
@@ -49,20 +49,20 @@ GROUPS: dict[str, dict[str, Reply]] = {
     },
     "Files and commands": {
         "read": Reply("files.read", "FILE [LINE [COUNT]]", "read a file, through the client if it serves files"),
-        "edit": Reply("files.edit", "FILE [TEXT]", "add a line to a file; asks, and shows the difference"),
+        "edit": Reply("files.edit", "FILE [TEXT]", "add a line to a file; asks first, and shows the diff"),
         "shell": Reply("commands.shell", "COMMAND", "run a command in a terminal of the client; asks first"),
     },
     "Asking you": {
         "several": Reply("asking.several", "", "three permission questions at once"),
-        "withdraw": Reply("asking.withdraw", "", "a permission question that I take back after a second"),
+        "withdraw": Reply("asking.withdraw", "", "a permission question that I withdraw after a second"),
         "switch": Reply("asking.switch", "", "a permission question that would change the mode"),
         "unasked": Reply("asking.unasked", "", "a command I pretend to run without asking"),
         "form": Reply("forms.form", "", "a form with a field of each kind"),
-        "link": Reply("forms.link", "", "a page to be opened in the browser"),
+        "link": Reply("forms.link", "", "a page to open in the browser"),
     },
     "The session": {
-        "mode": Reply("state.mode", "[MODE]", "show what can be set, or change the mode by myself"),
-        "cost": Reply("state.cost", "", "say what this session has cost, from now on"),
+        "mode": Reply("state.mode", "[MODE]", "show the session options, or change the mode"),
+        "cost": Reply("state.cost", "", "report what this session has cost, from now on"),
         "compact": Reply("state.compact", "", "a notice, and the compaction of the conversation"),
     },
     "Trouble": {
@@ -77,7 +77,7 @@ ALIASES = {"remember": "note", "slow": "count"}
 
 
 def reply(turn: Turn, text: str, *, is_first: bool) -> None:
-    """Play the reply the text asks for. The first waits for the servers: a turn may be all that is asked of us."""
+    """Play the reply chosen by `text`. The first one waits for the servers, since a session may have only one turn."""
     if is_first:
         tooluse.ready_servers(turn, FIRST)
     word, _, rest = text.removeprefix("/").partition(" ")
@@ -107,10 +107,10 @@ def _play(chosen: Reply, turn: Turn, rest: str) -> None:
 
 
 def _echo(turn: Turn, text: str) -> None:
-    turn.say(f"You said: {text}\n\nI am a scripted demo without a model, so that is all I can make of it. Try `help`.")
+    turn.say(f"You said: {text}\n\nI am a scripted demo without a model, so I can only repeat it. Try `help`.")
 
 
 def _name(block: Message) -> str:
-    """Of what is attached, as short as it can be told."""
+    """Return a short name of an attachment."""
     uri = block.get("uri") or block.get("resource", {}).get("uri")
     return str(block.get("name") or uri or f"{block['type']} ({block.get('mimeType')})")

@@ -1,7 +1,8 @@
 """
-A small real MCP server over stdio, started as `python -I -m acp_launch.demo.server`: it keeps notes and adds numbers.
+A small real MCP server over stdio, started as `python -I -m acp_launch.demo.server`: it stores notes and adds numbers.
 
-Standard library only. It speaks the handshake versions of MCP (2024-11-05 to 2025-11-25) and ends when its stdin does.
+It uses the standard library only, speaks the handshake versions of MCP (2024-11-05 to 2025-11-25), and ends with its
+stdin.
 """
 
 import sys
@@ -18,6 +19,8 @@ NOTES = "notes.txt"
 
 
 class Tool(NamedTuple):
+    """A tool and its entry in `tools/list`."""
+
     run: Callable[[Message], str]
     listing: Message
 
@@ -84,6 +87,8 @@ TOOLS = {
 
 
 class Server:
+    """The server's methods."""
+
     def __init__(self) -> None:
         self._initialized = False
         self._methods: dict[str, Callable[[Message], Message]] = {
@@ -94,7 +99,7 @@ class Server:
         }
 
     def answer(self, message: Message) -> Message:
-        """The result of a request; RpcError when there is none."""
+        """Return the result of a request, or raise RpcError."""
         method, params = message["method"], message.get("params", {})
         if method not in self._methods:
             raise RpcError(METHOD_NOT_FOUND, f"this server has no method {method}")
@@ -117,7 +122,7 @@ class Server:
 
 
 def _call(params: Message) -> Message:
-    """Unknown tools and malformed calls are protocol errors; what a tool cannot do is its result (MCP "tools")."""
+    """Call a tool. Unknown tools and malformed calls are errors; a tool's failure is a result (MCP "tools")."""
     name, arguments = params.get("name"), params.get("arguments", {})
     if not isinstance(name, str) or name not in TOOLS:
         raise RpcError(INVALID_PARAMS, f"this server has no tool {name!r}")
@@ -135,7 +140,7 @@ def _receive(server: Server, wire: Wire, line: bytes) -> None:
     try:
         message = decode(line)
         if message is None or "method" not in message or "id" not in message:
-            return  # an answer to nothing, or a notification: neither is answered
+            return  # an answer without a request, or a notification: neither is answered
         identity = message["id"]
         wire.answer(identity, server.answer(message))
     except RpcError as error:
@@ -148,7 +153,7 @@ def main() -> None:
         for line in sys.stdin.buffer:
             _receive(server, wire, line)
     except (BrokenPipeError, KeyboardInterrupt):
-        print("the client is gone", file=sys.stderr)
+        print("the client closed our output", file=sys.stderr)
 
 
 if __name__ == "__main__":

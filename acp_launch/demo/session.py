@@ -1,4 +1,4 @@
-"""One open session: where it works, its MCP servers, its journal, and the turn that is running, if one is."""
+"""An open session: its directories, its MCP servers, its journal on disk, and its running turn."""
 
 import json
 import os
@@ -21,20 +21,23 @@ from acp_launch.demo.wire import (
     aside,
 )
 
-# The demo agent's sessions on disk: one append-only journal per session, `sessions/<id>.jsonl`.
+# The sessions on disk: one append-only journal per session, `sessions/<id>.jsonl`.
 #
-# The first line is the session itself, the others are records in the order they happened: `{"title": …}`, `{"turn": the
-# prompt's text}` and `{"update": a session/update}`. A journal appears whole (written aside, then renamed) and grows by
-# single appends, so `kill -9` costs at most its unfinished last line, and processes do not disturb each other. Listing
-# reads only the first two lines of each.
+# The first line describes the session, the others are records in their order: `{"title": …}`, `{"turn": the prompt's
+# text}` and `{"update": a session/update}`. A new journal is written under another name and renamed, and grows by
+# single
+# appends. So `kill -9` costs at most its unfinished last line, and processes do not disturb each other. A list reads
+# only the first two lines of each.
 
 
-PAGE = 20  # sessions; small, so that paging is really met
-HEAD = 1 << 20  # bytes; the longest first line we believe
-SAFE = re.compile(r"[0-9a-f]{32}")  # what `create` makes; anything else cannot be a file of ours
+PAGE = 20  # sessions; small, so that clients meet paging
+HEAD = 1 << 20  # bytes; the longest first line accepted
+SAFE = re.compile(r"[0-9a-f]{32}")  # the form that `create` makes; no other name is a file of ours
 
 
 class Store:
+    """The sessions on disk."""
+
     def __init__(self) -> None:
         self._folder = home.directory() / "sessions"
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -48,17 +51,17 @@ class Store:
         return identity
 
     def append(self, identity: str, record: Message) -> None:
-        """Add a record. A session deleted meanwhile, by us or by another process, does not come back."""
+        """Add a record. A session that was deleted meanwhile, also by another process, is not created again."""
         try:
             home.append(self._path(identity), _line(record), create=False)
         except FileNotFoundError as error:
             raise _unknown(identity) from error
 
     def read(self, identity: str) -> tuple[Message, list[Message]]:
-        """The session and its records.
+        """Return the session and its records.
 
         Raises:
-            RpcError: -32002 no such session, -32603 its file is damaged.
+            RpcError: -32002 unknown session, -32603 its file is damaged.
         """
         path = self._path(identity)
         try:
@@ -67,16 +70,16 @@ class Store:
             raise _unknown(identity) from error
         head, *records = [line for line in lines if line is not None] or [{}]
         if None in lines or head.get("sessionId") != identity or not isinstance(head.get("cwd"), str):
-            raise RpcError(INTERNAL_ERROR, f"the file of session {identity} is damaged; it was left as it is: {path}")
+            raise RpcError(INTERNAL_ERROR, f"the file of session {identity} is damaged; it was not changed: {path}")
         return head, records
 
     def delete(self, identity: str) -> None:
-        """Forget a session; one that does not exist is forgotten already."""
+        """Delete a session; a missing one is ignored."""
         if SAFE.fullmatch(identity):
             self._path(identity).unlink(missing_ok=True)
 
     def page(self, cwd: str | None, cursor: str | None) -> tuple[list[Message], str | None]:
-        """Up to PAGE sessions, last used first, and the cursor of the next page if there is one."""
+        """Return up to PAGE sessions, last used first, and the cursor of the next page, if any."""
         places = sorted(self._places(), reverse=True)
         if cursor is not None:
             after = _place(cursor)
@@ -103,12 +106,12 @@ class Store:
         for path in self._folder.glob("*.jsonl"):
             try:
                 places.append((path.stat().st_mtime_ns, path.stem))
-            except FileNotFoundError:  # deleted by another process since the directory was read
+            except FileNotFoundError:  # deleted by another process meanwhile
                 continue
         return places
 
     def _item(self, used: int, identity: str) -> Message | None:
-        """What `session/list` shows of a session; None when its file is gone or damaged."""
+        """Return the entry for `session/list`; None if the file is missing or damaged."""
         try:
             with self._path(identity).open("rb") as file:
                 head, second = _parse(file.readline(HEAD)), _parse(file.readline(HEAD))
@@ -122,7 +125,7 @@ class Store:
 
 
 def _whole_lines(path: Path) -> list[bytes]:
-    """The finished lines. An unfinished last one, left by a crash in the middle of a write, is cut off."""
+    """Return the complete lines. An incomplete last line, left by a crash during a write, is cut off."""
     with path.open("r+b") as file:
         home.lock(file.fileno())
         content = file.read()
@@ -156,13 +159,15 @@ def _unknown(identity: str) -> RpcError:
     return RpcError(NOT_FOUND, f"no session {identity[:64]!r}")
 
 
-WINDOW = 100_000  # words; what `usage_update` gives as the size of our context
-JOIN = 1.0  # seconds; a cancelled turn ends in a few milliseconds, unless the client stopped reading
+WINDOW = 100_000  # words; the context size in `usage_update`
+JOIN = 1.0  # seconds; a cancelled turn ends within milliseconds, unless the client stopped reading
 TITLE = 60  # characters
 
 
 class Session:
-    """`tell` and the journal agree: what a client was told during a turn is what a later load replays."""
+    """An open session. `tell` writes to the client and to the journal, so a later load replays what the client
+    received.
+    """
 
     def __init__(
         self, identity: str, cwd: str, directories: list[str], *, store: Store, wire: Wire, offered: Offered
@@ -179,14 +184,14 @@ class Session:
         self._store = store
         self._wire = wire
         self._thread: threading.Thread | None = None
-        self._turns = 0  # since it was opened
+        self._turns = 0  # since the session was opened
 
     def connect(self, entries: list[Message]) -> None:
-        """Start the MCP servers, or connect to them; returns before they have answered."""
+        """Start the MCP servers, or connect to them, without waiting for their answers."""
         self.servers = [_server(entry, self.cwd) for entry in entries]
 
     def tell(self, update: Message) -> None:
-        """Send an update of the conversation, once it is in the journal."""
+        """Write an update of the conversation to the journal, then send it."""
         self.record(update)
         self.notify(update)
 
@@ -194,11 +199,11 @@ class Session:
         self._store.append(self.identity, {"update": update})
 
     def notify(self, update: Message) -> None:
-        """Send an update that is no part of the conversation."""
+        """Send an update that is not part of the conversation."""
         self._wire.notify("session/update", {"sessionId": self.identity, "update": update})
 
     def state(self) -> Message:
-        """What the answer that opens the session tells of it."""
+        """Return the session's state for the answer that opens it."""
         return {"modes": self.options.modes(), "configOptions": self.options.listed()}
 
     def choose_mode(self, mode: str) -> None:
@@ -231,12 +236,12 @@ class Session:
         """Begin a turn; its thread answers the request.
 
         Raises:
-            RpcError: a turn is running already, or none can be begun.
+            RpcError: a turn is running already, or its thread cannot start.
         """
         if self.turn is not None:
             raise RpcError(INVALID_REQUEST, "a prompt is still running in this session")
         turn = Turn(self, self._wire, request, blocks)
-        self.turn, self._turns = turn, self._turns + 1  # before its thread, which takes the turn away again
+        self.turn, self._turns = turn, self._turns + 1  # before its thread starts, which removes the turn at its end
         try:
             self._thread = aside(lambda: self._run(turn))
         except RpcError:
@@ -244,7 +249,7 @@ class Session:
             raise
 
     def close(self) -> None:
-        """Cancel the running turn, wait until its prompt is answered, end the MCP servers."""
+        """Cancel the running turn, wait until its prompt is answered, stop the MCP servers."""
         if self.turn is not None:
             self.turn.cancel(withdraw=True)
         if self._thread is not None:
@@ -252,7 +257,7 @@ class Session:
         toolbox.stop(self.servers)
 
     def _run(self, turn: Turn) -> None:
-        """The turn's thread: whatever happens, the prompt is answered exactly once."""
+        """Run the turn's thread, which answers the prompt exactly once."""
         try:
             answer = self._play(turn)
         except RpcError as error:
@@ -268,7 +273,7 @@ class Session:
             self._end(turn, answer)
 
     def _end(self, turn: Turn, outcome: Message | RpcError) -> None:
-        self.turn = None  # before the answer, so that a prompt sent on receiving it is not refused
+        self.turn = None  # before the answer, because the client may send the next prompt at once
         try:
             if isinstance(outcome, RpcError):
                 self._wire.refuse(turn.request, outcome)
@@ -300,7 +305,7 @@ class Session:
             self._store.append(self.identity, {"update": said})
 
     def _usage(self, prompt: str, turn: Turn) -> Message:
-        """Counted words, since there is no model that would count tokens."""
+        """Return the usage in words, since no model counts tokens."""
         asked = len(prompt.split())
         cost = {} if self.cost is None else {"cost": {"amount": self.cost, "currency": "USD"}}
         self.notify({"sessionUpdate": "usage_update", "used": _words(self.records()), "size": WINDOW, **cost})
@@ -310,7 +315,7 @@ class Session:
 def _server(entry: Message, cwd: str) -> toolbox.Server:
     if "url" not in entry:
         return toolbox.Stdio(entry, cwd)
-    from acp_launch.demo.remote import Remote  # as slow to load as all the rest of us
+    from acp_launch.demo.remote import Remote  # it takes as long to import as the rest of the agent
 
     return Remote(entry)
 

@@ -1,11 +1,11 @@
-"""Replies about the session itself: its mode, its cost, its memory."""
+"""Replies about the session itself: its mode, its cost, its compaction."""
 
 import os
 
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message, RpcError
 
-PRICE = 0.0125  # US dollars for each time it is asked
+PRICE = 0.0125  # US dollars per use
 STEP = 0.2  # seconds between the steps of a compaction
 SUMMARY = ("The two of us talked ", "about what a demo agent can do, ", "and nothing was decided.")
 
@@ -13,7 +13,7 @@ SUMMARY = ("The two of us talked ", "about what a demo agent can do, ", "and not
 def mode(turn: Turn, rest: str) -> None:
     if not rest:
         lines = [f"- `{each['id']}` is {_shown(each['currentValue'])}" for each in turn.session.options.listed()]
-        turn.say("What can be set in this session:\n\n" + "\n".join(lines) + "\n\nTry `mode plan`.")
+        turn.say("The options of this session:\n\n" + "\n".join(lines) + "\n\nTry `mode plan`.")
         return
     try:
         turn.session.choose_mode(rest)
@@ -29,7 +29,7 @@ def _shown(value: object) -> str:
 
 def cost(turn: Turn, rest: str) -> None:
     turn.session.cost = round((turn.session.cost or 0.0) + PRICE, 4)
-    turn.say(f"This session has cost {turn.session.cost} US dollars, or would have if I did cost anything.")
+    turn.say(f"This session has cost {turn.session.cost} US dollars (or would have, if I cost anything).")
 
 
 def compact(turn: Turn, rest: str) -> None:
@@ -38,7 +38,7 @@ def compact(turn: Turn, rest: str) -> None:
         notice = {
             "severity": "warning",
             "title": "The context is nearly full",
-            "description": "I shall make it shorter.",
+            "description": "I will make it shorter.",
         }
         turn.session.notify({"sessionUpdate": "notice", **notice})
     if offered.compaction:

@@ -1,4 +1,4 @@
-"""Replies in words: nothing is asked of the client, nothing is changed."""
+"""Replies in text: they ask nothing of the client, and change nothing."""
 
 from acp_launch.demo.turn import Turn
 
@@ -87,7 +87,7 @@ def where(turn: Turn, rest: str) -> None:
 
 
 def slowly(turn: Turn, rest: str) -> None:
-    for word in (rest or "Say `slowly` and what I shall say.").split():
+    for word in (rest or "Say `slowly` and the words to repeat.").split():
         turn.say(f"{word} ")
         turn.pause(BEAT)
 

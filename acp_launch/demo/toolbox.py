@@ -1,8 +1,8 @@
 """
-The MCP servers of one session: started in the background, asked with bounded waits, ended with the session.
+The MCP servers of a session: started in the background, called with bounded waits, stopped with the session.
 
-A server that cannot be started, or does not answer, is a server without tools and with a `problem`; it never fails
-the session (MCP "lifecycle", ACP v1 "session setup").
+A server that cannot be started, or does not answer, has no tools and a `problem`; it never fails the session (MCP
+"lifecycle", ACP v1 "session setup").
 """
 
 import os
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 HANDSHAKE = 10.0  # seconds for each answer while a server starts; `npx` may be downloading
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-PAGES = 50  # of tools/list; beyond this a server is going round in circles
-# Seconds after closing stdin, after TERM, after KILL: together below the 0.3 s we take to end.
+PAGES = 50  # of tools/list; more than that means a loop of cursors
+# Seconds after closing stdin, after TERM, after KILL: together below the 0.3 s for our own end.
 RUNGS = (0.12, 0.06, 0.06)
-# Our own environment may hold credentials; a server gets what its entry names, and these.
+# Our own environment may contain credentials, so a server gets only the variables of its entry and these.
 INHERITED: tuple[str, ...] = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER")
 INHERITED += ("XDG_STATE_HOME", "ACP_DEMO_HOME", "ACP_LAUNCH_ID")
 
 
 class Server:
-    """One MCP server. `ready` is set once `tools` or `problem` is known."""
+    """An MCP server. `ready` is set once `tools` or `problem` is known."""
 
     def __init__(self, entry: Message) -> None:
         self.name: str = entry["name"]
@@ -49,32 +49,32 @@ class Server:
         return self._wire.ask("tools/call", {"name": tool, "arguments": arguments}, mail)
 
     def withdraw(self, call: Call) -> None:
-        """Tell the server that nobody waits for this call any more (MCP "cancellation")."""
+        """Tell the server that this call is cancelled (MCP "cancellation")."""
         if self._wire is None:
             return
         self._wire.forget(call)
         try:
             self._wire.notify("notifications/cancelled", {"requestId": call.identity})
-        except (OSError, RpcError) as error:  # it is gone, which cancels the call just as well
-            self.problem = f"{self.name} is gone: {error}"
+        except (OSError, RpcError) as error:  # the server has ended, which also cancels the call
+            self.problem = f"{self.name} has ended: {error}"
 
     def tool(self, name: str) -> Message | None:
         return next((tool for tool in self.tools if tool["name"] == name), None)
 
     def close_input(self) -> None:
-        """Begin to end it; returns at once."""
+        """Begin to stop the server; returns at once."""
         raise NotImplementedError
 
     def wait(self, deadline: float) -> None:
-        """Until it knows that it is over, where that is all there is to do."""
+        """Wait until the server knows that it is stopped, if it has no process."""
 
     @property
     def process(self) -> "subprocess.Popen[bytes] | None":
-        """What is to be ended."""
+        """The process to stop, if any."""
         return None
 
     def _connect(self) -> Wire | None:
-        """The wire to it; None when it was stopped before."""
+        """Return the wire to the server; None if it was stopped before."""
         raise NotImplementedError
 
     def _open(self) -> None:
@@ -92,13 +92,13 @@ class Server:
         params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
         answered = _request(wire, "initialize", params).get("protocolVersion")
         if answered not in VERSIONS:
-            raise RpcError(METHOD_NOT_FOUND, f"it speaks MCP {answered!r}, which this agent does not")
+            raise RpcError(METHOD_NOT_FOUND, f"it speaks MCP {answered!r}, which this agent does not support")
         wire.notify("notifications/initialized", {})
         self.tools = _all_tools(wire)
 
 
 class Stdio(Server):
-    """One that is a process of ours."""
+    """An MCP server that is a child process."""
 
     def __init__(self, entry: Message, cwd: str) -> None:
         self._cwd = cwd
@@ -150,14 +150,14 @@ class Stdio(Server):
                 message = decode(line)
                 if message is not None:
                     receive(wire, message)
-            except (RpcError, OSError):  # noise on its stdout, or it stopped reading: neither ends the connection
+            except (RpcError, OSError):  # noise on its stdout, or it stopped reading: the connection continues
                 continue
         self.problem = f"{self.name} closed its output{_status(process)}"
         wire.lose(self.problem)
 
 
 def stop(servers: list[Server]) -> None:
-    """End all of them together, within sum(RUNGS) seconds: close stdin or the session, then TERM, then KILL."""
+    """Stop all servers together, within sum(RUNGS) seconds: close stdin or the session, then TERM, then KILL."""
     for server in servers:
         server.close_input()
     farewell = time.monotonic() + RUNGS[0]

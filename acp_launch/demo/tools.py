@@ -1,4 +1,4 @@
-"""Replies about the session's MCP servers: what tools they have, and calls of them."""
+"""Replies that list and call the tools of the session's MCP servers."""
 
 import json
 
@@ -6,7 +6,7 @@ from acp_launch.demo import tooluse
 from acp_launch.demo.turn import Turn
 from acp_launch.demo.wire import Message
 
-READY = 15.0  # seconds we let servers start before listing what they have
+READY = 15.0  # seconds for servers to start before their tools are listed
 APART = 0.2  # seconds between two calls of `repeat`: long enough to kill the server in between
 OFTEN = 1000  # calls of `repeat`
 
@@ -17,7 +17,7 @@ def tools(turn: Turn, rest: str) -> None:
         return
     for server in tooluse.ready_servers(turn, READY):
         lines = [f"**{server.name}**: {_condition(server.problem, len(server.tools))}\n", *map(_tool, server.tools)]
-        turn.say("\n".join(lines).rstrip() + "\n\n")  # Markdown: else what follows belongs to the list's last item
+        turn.say("\n".join(lines).rstrip() + "\n\n")  # a blank line ends the Markdown list
 
 
 def _tool(tool: Message) -> str:
@@ -67,7 +67,7 @@ def repeat(turn: Turn, rest: str) -> None:
 
 
 def _calls(turn: Turn, often: int, server: str, tool: str, arguments: Message) -> None:
-    """Each with its result or its error in a line of its own, until one may not be made."""
+    """Make the calls, each with its result or error on a line, until one is not allowed."""
     for number in range(1, often + 1):
         attempt = tooluse.attempt(turn, server, tool, arguments, title=f"{server}: {tool} ({number} of {often})")
         turn.say(f"{number}. {' '.join(attempt.words.split())}\n")
@@ -77,7 +77,7 @@ def _calls(turn: Turn, often: int, server: str, tool: str, arguments: Message) -
 
 
 def _wanted(turn: Turn, rest: str, what: str, example: str) -> tuple[str, str, Message] | None:
-    """The server, the tool and its arguments; None once it is said what is wrong with them."""
+    """Return the server, the tool and its arguments; None after an error was reported."""
     server, tool, text = [*rest.split(None, 2), "", "", ""][:3]
     try:
         arguments = json.loads(text or "{}")

@@ -1,4 +1,4 @@
-"""Calling an MCP tool the way an agent does: announce it, ask first unless it only reads, report how it went."""
+"""Tool calls as an agent makes them: announced, permitted unless they only read, made, and always ended."""
 
 import os
 import time
@@ -10,9 +10,8 @@ from acp_launch.demo.toolbox import Server
 from acp_launch.demo.turn import Turn, TurnCancelled
 from acp_launch.demo.wire import Message, RpcError
 
-# A tool call as the client sees it: announced, asked about, begun, and always ended (ACP v1 "tool calls").
-#
-# A question that is refused, or a turn that is cancelled, ends the call as failed.
+# The state of a call as the client sees it (ACP v1 "tool calls"). A refused question and a cancelled turn end it as
+# failed.
 
 
 OPTIONS: list[Message] = [
@@ -24,7 +23,7 @@ PLANNING = "I did not do it: in the mode `plan` I change nothing. `mode ask` get
 
 
 class ToolCall:
-    """Announced when it is made; to be used in a `with`, so that a cancelled turn does not leave it open."""
+    """A tool call, announced at its creation. Use it in a `with`, so that a cancelled turn ends it."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class ToolCall:
             self.end("failed", "cancelled")
 
     def refusal(self, key: tuple[str, str]) -> str:
-        """Why it may not be done, in words; empty when it may. `key` is what an "always" is remembered for."""
+        """Return why the call is not allowed, in words; empty if it is. An "always" is remembered for `key`."""
         if self._turn.session.options.mode == "plan":
             self.end("failed", "nothing is changed in the mode plan")
             return PLANNING
@@ -68,7 +67,7 @@ class ToolCall:
         return self.decided(chosen, key)
 
     def decided(self, chosen: str | None, key: tuple[str, str]) -> str:
-        """The same, once the question is answered.
+        """Return the same for an answered question.
 
         Raises:
             TurnCancelled: the answer was `cancelled`.
@@ -86,7 +85,7 @@ class ToolCall:
         self._turn.update("tool_call_update", toolCallId=self.identity, status="in_progress", **fields)
 
     def end(self, status: str, text: str, *, keep: Sequence[Message] = ()) -> None:
-        """`completed` or `failed`. The text becomes the call's content, unless there is content to keep."""
+        """End it as `completed` or `failed`. The text becomes the call's content, unless `keep` has content."""
         content = [*keep] or [{"type": "content", "content": {"type": "text", "text": text}}]
         self._turn.update("tool_call_update", toolCallId=self.identity, status=status, content=content, rawOutput=text)
 
@@ -96,7 +95,7 @@ READY = 15.0  # seconds; longest wait for servers that are still starting
 
 
 class Attempt(NamedTuple):
-    """What came of a tool call, in words; `was_made` unless there is no such tool or nobody allowed it."""
+    """The result of a tool call, in words; `was_made` is False if the tool is unknown or was not allowed."""
 
     words: str
     was_made: bool
@@ -108,36 +107,36 @@ def reads_only(tool: Message) -> bool:
 
 
 def ready_servers(turn: Turn, seconds: float) -> list[Server]:
-    """The session's servers, each with its tools or its problem known, unless it takes longer than `seconds`."""
+    """Return the session's servers. Wait at most `seconds` until each has tools or a problem."""
     end = time.monotonic() + seconds
     for server in turn.session.servers:
-        # In short pieces, so that a cancelled turn does not wait for a server that is slow to start.
+        # Short waits, so that a cancelled turn does not wait for a slow server.
         while not server.ready.wait(0.02) and time.monotonic() < end:
             turn.pause(0.001)
     return turn.session.servers
 
 
 def use_first(turn: Turn, tool: str, arguments: Message, *, title: str) -> None:
-    """Use the first server that has this tool."""
+    """Call the tool on the first server that has it."""
     servers = ready_servers(turn, READY)
     server = next((each for each in servers if each.tool(tool)), None)
     if server is None:
-        turn.say(f"No MCP server of this session has a tool `{tool}`. Say `tools` to see what there is.")
+        turn.say(f"No MCP server of this session has a tool `{tool}`. Say `tools` for a list.")
         return
     use(turn, server.name, tool, arguments, title=title)
 
 
 def use(turn: Turn, name: str, tool: str, arguments: Message, *, title: str) -> None:
-    """Announce the call, ask, make it, tell what came of it."""
+    """Announce the call, ask, make it, and report the result."""
     turn.say(attempt(turn, name, tool, arguments, title=title).words)
 
 
 def attempt(turn: Turn, name: str, tool: str, arguments: Message, *, title: str) -> Attempt:
-    """As `use`, but whoever calls this tells what came of it."""
+    """Do the same as `use`, but let the caller report the result."""
     server = next((each for each in ready_servers(turn, READY) if each.name == name), None)
     found = server.tool(tool) if server else None
     if server is None or found is None:
-        missing = f"There is no tool `{tool}` on a server `{name}`. Say `tools` to see what there is."
+        missing = f"No server `{name}` with a tool `{tool}`. Say `tools` for a list."
         return Attempt(missing, was_made=False)
     with ToolCall(turn, title, _kind(found), arguments) as call:
         refusal = "" if reads_only(found) else call.refusal((server.name, tool))
@@ -152,7 +151,7 @@ def _kind(tool: Message) -> str:
 
 
 def _make(turn: Turn, server: Server, tool: str, arguments: Message, call: ToolCall) -> str:
-    """What came of it, in words."""
+    """Make the call and return its result in words."""
     call.begin()
     try:
         result = turn.call_tool(server, tool, arguments, ANSWER)
@@ -168,4 +167,4 @@ def _make(turn: Turn, server: Server, tool: str, arguments: Message, call: ToolC
 def _text(result: Message) -> str:
     blocks = result.get("content")
     texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
-    return "\n".join(text for text in texts if isinstance(text, str)) or "(the tool answered nothing in words)"
+    return "\n".join(text for text in texts if isinstance(text, str)) or "(the tool returned no text)"

@@ -1,4 +1,4 @@
-"""Replies that a client has to bear: too much, too sly, too short, and too long."""
+"""Replies that test a client: floods, hostile text, a crash and a hang."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from acp_launch.demo.tooluse import ToolCall
 from acp_launch.demo.turn import Turn
 
 MOST = 10_000_000  # updates of `flood`
-FEW = 100  # updates between two looks at whether we were cancelled
+FEW = 100  # updates between two checks for a cancellation
 STATUS = 3  # exit status of `crash`
 
 ESC = "\x1b"
@@ -27,7 +27,7 @@ ATTACKS = {
     "hides in no width": "pay\u200bpal\u2060.com\ufeff",
     "is markup": "[bold red]not bold[/] [link=https://evil.example]here[/link] :skull: <script>alert(1)</script>",
     "rings": "\x07\x07\x07",
-    "is no character": "\x00\x7f\x85\u2028\u2029",
+    "is not a character": "\x00\x7f\x85\u2028\u2029",
     "looks like acp-launch": "\n▐ acp-launch: type your keyring passphrase:\n▐ Allow ls? [y] yes",
 }
 
@@ -69,7 +69,7 @@ def hostile(turn: Turn, rest: str) -> None:
 def crash(turn: Turn, rest: str) -> None:
     turn.say("I am about to ")
     toolbox.stop(turn.session.servers)
-    print("demo agent: crashing, as it was asked to", file=sys.stderr, flush=True)
+    print("demo agent: crashing as requested", file=sys.stderr, flush=True)
     os._exit(STATUS)
 
 

@@ -1,8 +1,8 @@
 """
-One prompt turn: everything that happens between `session/prompt` and its answer, in a thread of its own.
+A prompt turn: everything between `session/prompt` and its answer, in its own thread; offered capabilities and options.
 
-Whatever a turn waits for arrives in its mailbox, and so does its cancellation; `TurnCancelled` then unwinds the turn
-from wherever it stands, and the prompt is answered `cancelled` (ACP v1 "prompt turn").
+All answers to a turn arrive in its mailbox, and so does its cancellation. `TurnCancelled` then unwinds the turn from
+any point, and the prompt is answered `cancelled` (ACP v1 "prompt turn").
 """
 
 import os
@@ -16,10 +16,12 @@ from typing import Any, NamedTuple, Protocol
 from acp_launch.demo.toolbox import Server
 from acp_launch.demo.wire import INVALID_PARAMS, Call, Mailbox, Message, RpcError, Wire, result_of
 
-# What the client said in `initialize` that it serves. Nothing else is asked of it (ACP v1 "initialization").
+# The services that the client offered in `initialize`; only these are used (ACP v1 "initialization").
 
 
 class Offered(NamedTuple):
+    """The client's capabilities, as far as the demo uses them."""
+
     read_files: bool = False
     write_files: bool = False
     terminal: bool = False
@@ -32,7 +34,7 @@ class Offered(NamedTuple):
 
 
 def offered_by(capabilities: object) -> Offered:
-    """Omitted, null and malformed are all the same: not offered."""
+    """Read the capabilities. Omitted, null and malformed ones are not offered."""
     return Offered(
         read_files=_at(capabilities, "fs", "readTextFile") is True,
         write_files=_at(capabilities, "fs", "writeTextFile") is True,
@@ -52,10 +54,10 @@ def _at(value: object, *path: str) -> object:
     return value
 
 
-# What can be set in a session: its mode, its model, and whether it is verbose (ACP v1 "session config options").
+# Session options: mode, model, and verbosity (ACP v1 "session config options").
 #
-# The mode is real: `plan` changes nothing, `ask` asks before it does, `code` does not ask. The models are names, as
-# there is none. `modes` says the same as the option `mode`, for clients that know no config options.
+# The mode has an effect: `plan` changes nothing, `ask` asks before a change, `code` does not ask. The models are only
+# names. `modes` reports the same as the option `mode`, for clients without config options.
 
 
 MODES = {
@@ -70,7 +72,7 @@ MODELS = {
 
 
 class Options:
-    """One session's; `with_booleans` as the client can show them."""
+    """The options of one session; `with_booleans` if the client can show them."""
 
     def __init__(self, *, with_booleans: bool) -> None:
         self.mode = "ask"
@@ -79,7 +81,7 @@ class Options:
         self._with_booleans = with_booleans
 
     def choose(self, option: str, value: object) -> None:
-        """Raises RpcError (-32602) for an option or a value that there is not."""
+        """Set an option; RpcError (-32602) for an unknown option or value."""
         allowed = self._allowed().get(option)
         if allowed is None:
             raise RpcError(INVALID_PARAMS, f"no config option {option!r}; there are {', '.join(self._allowed())}")
@@ -88,7 +90,7 @@ class Options:
         setattr(self, option, value)
 
     def listed(self) -> list[Message]:
-        """The complete list, as every answer and update about it has to carry."""
+        """Return the complete list, as every answer and update about it must contain it."""
         verbose = {
             "id": "verbose",
             "name": "Verbose",
@@ -140,11 +142,11 @@ def _words(values: list[Any]) -> str:
     return ", ".join("true" if value is True else "false" if value is False else value for value in values)
 
 
-GROUP = re.compile(r"\s*(?:\S+\s*){1,4}")  # a chunk is about four words, as a model's are
+GROUP = re.compile(r"\s*(?:\S+\s*){1,4}")  # a chunk of about four words, like a model's
 
 
 class Place(Protocol):
-    """The session a turn happens in, as far as the turn and its reply need to know it."""
+    """The session of a turn, as far as the turn and its reply need it."""
 
     identity: str
     cwd: str
@@ -153,36 +155,36 @@ class Place(Protocol):
     allowed: set[tuple[str, str]]
     offered: Offered
     options: Options
-    cost: float | None  # US dollars so far; None until somebody asks what it costs
+    cost: float | None  # US dollars so far; None until the user asks for it
 
     def choose_mode(self, mode: str) -> None:
-        """Change the mode by ourselves, and tell the client."""
+        """Change the mode, and tell the client."""
 
     def notify(self, update: Message) -> None:
-        """Send an update that is no part of the conversation: a load does not replay it."""
+        """Send an update that is not part of the conversation, so that a load does not replay it."""
 
     def record(self, update: Message) -> None:
-        """Have a load replay an update that the client was told in another form."""
+        """Write an update to the journal only: the client received it in another form."""
 
     def tell(self, update: Message) -> None:
         """Send an update that belongs to the conversation."""
 
     def records(self) -> list[Message]:
-        """The session's journal so far."""
+        """Return the session's journal so far."""
 
 
-class TurnCancelled(Exception):  # noqa: N818 - it reads as what happened
-    """Raised inside a turn once the client has cancelled it."""
+class TurnCancelled(Exception):  # noqa: N818 - not an error: the client cancelled
+    """Raised inside a turn after the client has cancelled it."""
 
 
 class Turn:
-    """What a scripted reply may do. Only the turn's own thread calls these, except `cancel`."""
+    """The means of a scripted reply. Only the turn's own thread calls them, except `cancel`."""
 
     def __init__(self, session: Place, wire: Wire, request: object, blocks: list[Message]) -> None:
         self.session = session
         self.request = request
         self.blocks = blocks
-        self.message = os.urandom(6).hex()  # the id of what this turn says
+        self.message = os.urandom(6).hex()  # the id of this turn's message
         self.words = 0
         self._wire = wire
         self._mail: Mailbox = SimpleQueue()
@@ -190,13 +192,13 @@ class Turn:
         self._withdraw = False
 
     def cancel(self, *, withdraw: bool) -> None:
-        """End the turn soon. `withdraw` takes back a permission question that is still open."""
+        """End the turn soon. `withdraw` also withdraws an open permission question."""
         self._withdraw = withdraw
         self._cancelled = True
         self._mail.put(None)
 
     def check(self) -> None:
-        """Raises TurnCancelled once the client has cancelled the turn."""
+        """Raise TurnCancelled if the client has cancelled the turn."""
         if self._cancelled:
             raise TurnCancelled
 
@@ -211,14 +213,14 @@ class Turn:
         self.session.tell({"sessionUpdate": kind, **fields})
 
     def pause(self, seconds: float) -> None:
-        """Let time pass. A cancelled turn does not wait."""
+        """Wait, but not in a cancelled turn."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and self._next(left):
             pass
         self.check()
 
     def wait(self, call: Call, seconds: float) -> Message:
-        """The result of a call.
+        """Return the result of a call.
 
         Raises:
             RpcError: it was answered with an error.
@@ -227,32 +229,32 @@ class Turn:
         return self._wait([call], seconds)[0]
 
     def open(self, method: str, params: Message) -> Call:
-        """Ask the client; `wait` has the answer, inside `pending`."""
+        """Send a request to the client; `wait` returns the answer, inside `pending`."""
         return self._wire.ask(method, {"sessionId": self.session.identity, **params}, self._mail)
 
     def ask(self, method: str, params: Message) -> Message:
-        """The client's answer, which may take as long as a person does. A cancelled turn takes the request back."""
+        """Return the client's answer, without a time limit since a user may be asked. A cancelled turn withdraws it."""
         call = self.open(method, params)
         with self.pending([call], take_back=True):
             return self.wait(call, float("inf"))
 
     def dismiss(self, method: str, params: Message) -> None:
-        """Ask the client, and let nobody wait for the answer: it cannot change anything."""
+        """Send a request whose answer is ignored, because it cannot change anything."""
         self._wire.forget(self.open(method, params))
 
     def take_back(self, call: Call) -> None:
-        """Withdraw a question. It is answered all the same."""
+        """Withdraw a request. It is still answered."""
         self._wire.notify("$/cancel_request", {"requestId": call.identity})
 
     def notify(self, method: str, params: Message) -> None:
         self._wire.notify(method, params)
 
     def ask_permission(self, tool_call: Message, options: list[Message]) -> str | None:
-        """The option the client chose, None when it answered `cancelled`. People may take as long as they like."""
+        """Return the option that the client chose, None for `cancelled`. There is no time limit for the user."""
         return self.ask_permissions([tool_call], options)[0]
 
     def ask_permissions(self, tool_calls: Sequence[Message], options: list[Message]) -> list[str | None]:
-        """The same for several questions at once, in their order; waits until all are answered."""
+        """Do the same for several questions at once, in their order; waits until all are answered."""
         calls = [self.open_question(tool_call, options) for tool_call in tool_calls]
         with self.pending(calls):
             return [chosen(answer) for answer in self._wait(calls, float("inf"))]
@@ -262,8 +264,8 @@ class Turn:
 
     @contextmanager
     def pending(self, calls: Sequence[Call], *, take_back: bool = False) -> Iterator[None]:
-        """While the client is asked. A permission question needs no taking back when the turn is cancelled: the client
-        has to answer it then (ACP v1 "cancellation"), unless it was the prompt itself that was withdrawn."""
+        """Forget the calls if the turn is cancelled. A permission question needs no withdrawal then, because the client
+        must answer it (ACP v1 "cancellation"), unless the prompt itself was withdrawn."""
         try:
             yield
         except (TurnCancelled, TimeoutError):
@@ -274,7 +276,7 @@ class Turn:
             raise
 
     def call_tool(self, server: Server, tool: str, arguments: Message, seconds: float) -> Message:
-        """The result of `tools/call`; cancelling the turn cancels the call."""
+        """Return the result of `tools/call`; a cancelled turn cancels the call."""
         call = server.ask_tool(tool, arguments, self._mail)
         try:
             return self.wait(call, seconds)
@@ -311,6 +313,6 @@ class Turn:
 
 
 def chosen(answer: Message) -> str | None:
-    """The option in an answer to a permission question."""
+    """Return the chosen option in an answer to a permission question."""
     outcome = answer.get("outcome")
     return outcome.get("optionId") if isinstance(outcome, dict) and outcome.get("outcome") == "selected" else None

@@ -1,8 +1,8 @@
 """
-JSON-RPC 2.0, one message per line: the demo agent's wire to its client and to each of its MCP servers.
+JSON-RPC 2.0, one message per line: the demo agent's connection to its client and to each of its MCP servers.
 
-Any thread may send. One thread reads and hands responses to `deliver`; whoever asked finds them in the mailbox it
-gave to `ask`. Nothing here waits.
+Any thread may send. One thread reads and passes responses to `deliver`, which puts them into the mailbox that was
+given to `ask`. Nothing here waits.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import IO, Any, TypeAlias
 Message: TypeAlias = dict[str, Any]
 BOM = b"\xef\xbb\xbf"
 
-STUCK = 0.05  # seconds; a writer that takes longer waits for a peer that does not read
+STUCK = 0.05  # seconds; a writer that takes longer is blocked by a peer that does not read
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -28,7 +28,7 @@ CANCELLED = -32800
 
 
 class RpcError(Exception):
-    """Raised to answer a request with an error; also what an error answer becomes."""
+    """Raised to answer a request with an error; also represents an error answer."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class RpcError(Exception):
 
 
 class Call:
-    """A request we sent and have no answer to yet."""
+    """A request of ours without an answer yet."""
 
     def __init__(self, identity: int, mail: "Mailbox") -> None:
         self.identity = identity
@@ -44,11 +44,11 @@ class Call:
 
 
 Mailbox: TypeAlias = "SimpleQueue[tuple[Call, Message] | None]"
-"""Answers as they arrive, each with the call it belongs to; None is a nudge from whoever cancels the wait."""
+"""Answers as they arrive, each with its call; None wakes up the thread that waits, for a cancellation."""
 
 
 class Wire:
-    """Our end of one connection; `out` is the file descriptor we write to."""
+    """Our end of a connection; `out` is the file descriptor for output."""
 
     def __init__(self, out: int) -> None:
         self._out = out
@@ -87,12 +87,12 @@ class Wire:
         return call
 
     def forget(self, call: Call) -> None:
-        """Nobody waits for this answer any more."""
+        """Ignore the answer to this call."""
         with self._asking:
             self._calls.pop(call.identity, None)
 
     def deliver(self, response: Message) -> None:
-        """Hand a response to whoever asked; one that belongs to no call is dropped."""
+        """Put a response into the mailbox of its call; one without a call is dropped."""
         identity = response.get("id")
         if type(identity) is not int:  # True == 1, and our ids are integers
             return
@@ -102,7 +102,7 @@ class Wire:
             call.mail.put((call, response))
 
     def lose(self, reason: str) -> None:
-        """The other side is gone: every open call, and every later one, fails with `reason`."""
+        """Fail every open call, and every later one, with `reason`: the other side is gone."""
         with self._asking:
             self._lost = reason
             calls = list(self._calls.values())
@@ -111,7 +111,7 @@ class Wire:
             call.mail.put((call, {"error": {"code": INTERNAL_ERROR, "message": reason}}))
 
     def close(self, pipe: IO[bytes], reason: str) -> None:
-        """Close the pipe we write to. Not when a writer is stuck in it: that number may soon be another file's."""
+        """Close the output pipe, unless a writer is stuck in it: its number could soon be another file's."""
         self.lose(reason)
         if self._writing.acquire(timeout=STUCK):
             try:
@@ -121,10 +121,10 @@ class Wire:
 
 
 def aside(work: Callable[[], None]) -> threading.Thread:
-    """Begin `work` in a thread of its own, which holds up no exit.
+    """Run `work` in its own thread, which does not delay the exit.
 
     Raises:
-        RpcError: the system gives us none (`ulimit -u`).
+        RpcError: the system allows no more threads (`ulimit -u`).
     """
     thread = threading.Thread(target=work, daemon=True)
     try:
@@ -135,10 +135,10 @@ def aside(work: Callable[[], None]) -> threading.Thread:
 
 
 def decode(line: bytes) -> Message | None:
-    """One line as a message; None for an empty line.
+    """Read one line as a message; None for an empty line.
 
     Raises:
-        RpcError: not JSON, or JSON that is not a JSON-RPC 2.0 message.
+        RpcError: it is not JSON, or not a JSON-RPC 2.0 message.
     """
     text = line.removeprefix(BOM).strip()
     if not text:
@@ -165,7 +165,7 @@ def _check_request(message: Message) -> None:
 
 
 def result_of(response: Message) -> Message:
-    """The result of an answer; RpcError when it is an error or nonsense."""
+    """Return the result of an answer; raise RpcError if it is an error or malformed."""
     error = response.get("error")
     if isinstance(error, dict):
         code = error.get("code")

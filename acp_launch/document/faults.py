@@ -69,7 +69,7 @@ def _repair(expected: str, value: Plain) -> str:
     if expected == "a list" and isinstance(value, str):
         items = ", ".join(map(_item, value.split()[:4]))
         return f"write it as a list: [{items}]" if len(value) < 60 else "write it as a list"
-    return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "write it as that")
+    return next((fix for what, fix in _SHAPED.items() if expected.startswith(what)), "correct the value")
 
 
 def _item(word: str) -> str:

@@ -153,4 +153,6 @@ def decode(content: bytes, file: str, kind: Kind = PROFILE) -> tuple[str | None,
 
 
 def too_large(file: str, kind: Kind) -> Problem:
-    return Problem(file, 0, 0, "", f"this file is larger than {MAX_SIZE // 1024} KiB", f"is it {kind.noun} at all?")
+    return Problem(
+        file, 0, 0, "", f"this file is larger than {MAX_SIZE // 1024} KiB", f"check that this is {kind.noun}"
+    )

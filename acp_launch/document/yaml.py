@@ -34,8 +34,8 @@ _SENTENCES = (
     ("", "'\\t' that cannot start", "a tab is not allowed here", "indent with spaces"),
     ("", "mapping values are not allowed", 'a second ": " on this line, or wrong indentation',
      "quote the text, or line the key up with its neighbours"),
-    ("quoted scalar", "unexpected end of stream", "this quoted text is never closed", "add the closing quote"),
-    ("quoted scalar", "unexpected document separator", "this quoted text is never closed", "add the closing quote"),
+    ("quoted scalar", "unexpected end of stream", "this quoted text is not closed", "add the closing quote"),
+    ("quoted scalar", "unexpected document separator", "this quoted text is not closed", "add the closing quote"),
     ("quoted scalar", "unknown escape", "unknown escape after a backslash in double quotes",
      "double the backslash, or use single quotes"),
     ("quoted scalar", "hexdecimal", "unfinished escape after a backslash in double quotes",
@@ -48,13 +48,13 @@ _SENTENCES = (
     ("simple key", "", 'expected a ":" after this key', 'write "key: value"'),
     ("anchor", "", '"&" begins an anchor, and no name follows', 'quote text that begins with "&"'),
     ("alias", "", '"*" begins an alias, and no name follows', 'quote text that begins with "*"'),
-    ("tag", "", '"!" begins a tag, and this is not one', 'quote text that begins with "!"'),
-    ("", "undefined tag handle", '"!" begins a tag, and this one is unknown', 'quote text that begins with "!"'),
+    ("tag", "", '"!" begins a tag, but this is not a valid one', 'quote text that begins with "!"'),
+    ("", "undefined tag handle", '"!" begins a tag, but this one is unknown', 'quote text that begins with "!"'),
     ("block scalar", "", 'only an indentation or "-" or "+" may follow "|" or ">"', "begin the text on the next line"),
     ("", "incompatible YAML", "this YAML version is not supported", "remove the %YAML line"),
     ("", "<document start>", "this does not belong to the mapping above it", "indent it like the keys around it"),
     ("", "expected the node content", "a value is missing here", "write the value, or quote text with special marks"),
-    ("", "mapping keys are not allowed", '"?" begins a key, and none is expected here',
+    ("", "mapping keys are not allowed", '"?" begins a key, but a key is not expected here',
      'quote text that begins with "?"'),
     ("", "sequence entries are not allowed", 'a "- " item is not allowed on this line',
      "begin the list on its own line"),
@@ -230,11 +230,11 @@ class _Builder:
         return node
 
     def _too_many(self, event: Any) -> _Refused:
-        fix = "use fewer aliases" if self.is_aliased else f"is it {self.kind.noun} at all?"
+        fix = "use fewer aliases" if self.is_aliased else f"check that this is {self.kind.noun}"
         return self._refuse(event, f"more than {MAX_NODES:,} keys and values, aliases expanded", fix)
 
     def _too_deep(self, event: Any) -> _Refused:
-        fix = f"{self.kind.noun} needs {self.kind.depth}"
+        fix = f"use fewer levels; {self.kind.noun} needs {self.kind.depth}"
         return self._refuse(event, f"nested deeper than {MAX_DEPTH} levels", fix)
 
     def _alias(self, event: Any) -> Node:
@@ -327,7 +327,7 @@ class _Builder:
         sources = child.items if isinstance(child.value, list) else [child]
         if all(isinstance(source.value, dict) for source in sources):
             return sources
-        self._problem(event, '"<<" merges mappings, and this is none', "give it an alias of a mapping")
+        self._problem(event, '"<<" merges mappings, but this is not a mapping', "write an alias of a mapping")
         return []
 
     def _inherit(self, node: Node, merged: Sequence[Node], event: Any) -> None:

@@ -1,10 +1,10 @@
 """
-The interactive session on a terminal: a prompt, a status line, questions, and the canvas above them.
+The front of an interactive session on a terminal: a prompt, a status line, questions, and the canvas above them.
 
-prompt_toolkit reads keys and draws; it runs in our event loop and handles no signal but those of the terminal itself
-(a new size, a stop and its end). No cursor position is ever asked for: the answer would come in among the keys.
-However `run` ends, by `close`, by an exception or by being cancelled, the terminal is as it was; after `kill -9` it is
-not, and `reset` or `stty sane` mends it.
+prompt_toolkit reads keys and draws. It runs in our event loop and handles only the signals of the terminal (a new size,
+a stop and its end). It never asks the terminal for the cursor position, because the answer would mix with the keys.
+Whichever way `run` ends, by `close`, by an exception or by a cancellation, the terminal is restored; after `kill -9` it
+is not, and `reset` or `stty sane` repairs it.
 """
 
 import asyncio
@@ -44,14 +44,18 @@ from acp_launch.session.person import Person
 
 # The keys of an interactive session, besides those of every Emacs-like line editor.
 #
-# Enter send; with a completion chosen, take it; while a line is asked for, answer Alt-Enter, Ctrl-J a new line Tab,
-# Shift-Tab complete Ctrl-C clear what was typed; otherwise, and while a turn runs, interrupt Ctrl-D leave, when nothing
-# is typed; where a line is asked for, dismiss that Ctrl-L begin at the top of the screen; what was there scrolls away
-# Ctrl-Z stop, until `fg` Escape close the menu, dismiss a question
+# Enter              send; take a chosen completion; answer a question for a line
+# Alt-Enter, Ctrl-J  begin a new line
+# Tab, Shift-Tab     complete
+# Ctrl-C             clear the typed text; if there is none, or during a turn, interrupt
+# Ctrl-D             leave, if nothing is typed; dismiss a question for a line
+# Ctrl-L             begin at the top of the screen; its content scrolls away
+# Ctrl-Z             stop, until `fg`
+# Escape             close the menu; dismiss a question
 
 
 def everywhere(interrupt: Callable[[], None], stop: Callable[[], None], clear: Callable[[], None]) -> KeyBindings:
-    """Whatever has the keys."""
+    """Return the keys that work everywhere."""
     keys = KeyBindings()
     for key, action in (("c-c", interrupt), ("c-z", stop), ("c-l", clear)):
         keys.add(key)(_calling(action))
@@ -59,7 +63,7 @@ def everywhere(interrupt: Callable[[], None], stop: Callable[[], None], clear: C
 
 
 def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], None]) -> KeyBindings:
-    """While a prompt is typed."""
+    """Return the keys for typing a prompt."""
     keys = KeyBindings()
     here = has_focus(prompt)
     is_chosen = Condition(
@@ -77,10 +81,10 @@ def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], No
 
 
 def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> KeyBindings:
-    """While a line is asked for. Ctrl-D ends what is being filled in, as it would on a bare terminal."""
+    """Return the keys for a line of an answer. Ctrl-D ends a form, as on a bare terminal."""
     keys = KeyBindings()
     here = has_focus(answer)
-    is_open = Condition(lambda: asking.open is not None)  # between two lines of a form Enter says nothing
+    is_open = Condition(lambda: asking.open is not None)  # between two lines of a form Enter does nothing
 
     def enter() -> None:
         text = answer.text.replace("\n", " ") or default()
@@ -96,7 +100,9 @@ def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> Key
 
 
 def of_choice(asking: Asking, prompt: Buffer, leave: Callable[[], None]) -> KeyBindings:
-    """While a key is asked for. Several that came in one piece were pasted, or typed while we were busy: no answer."""
+    """Return the keys for a question. Several keys in one piece were pasted, or typed while we were busy: not an
+    answer.
+    """
     keys = KeyBindings()
 
     @keys.add(Keys.Any)
@@ -123,7 +129,7 @@ def _calling(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
 
 def _take(prompt: Buffer, submit: Callable[[], None]) -> None:
-    """Keep what was chosen; a command of ours is whole with it, and is carried out."""
+    """Take the chosen completion; a complete `:` command is run at once."""
     prompt.complete_state = None
     if prompt.text.startswith(":"):
         submit()
@@ -132,24 +138,24 @@ def _take(prompt: Buffer, submit: Callable[[], None]) -> None:
 def _complete(prompt: Buffer) -> None:
     if state := prompt.complete_state:
         prompt.complete_next()
-        if len(state.completions) == 1:  # it is taken: the next one would be what was typed
+        if len(state.completions) == 1:  # it is taken now; another Tab would restore the typed text
             prompt.complete_state = None
     else:
         prompt.start_completion(insert_common_part=True)
 
 
-# The keys of the terminal, as prompt_toolkit reads them, and of what was typed before it did.
+# The keys of the terminal as prompt_toolkit reads them, and text typed before it does.
 #
-# Until the terminal is ours it is in its usual mode, in which Enter is a line feed, as Ctrl-J is ever after. What was
-# typed by then (while the session starts, or while another program had the terminal) is as many prompts as it has
-# lines, but for what is marked as a paste.
+# Until we take the terminal it is in its usual mode, in which Enter is a line feed, like Ctrl-J in ours. Text typed
+# before that (while the session starts, or while another program has the terminal) becomes one prompt per line, except
+# for marked pastes.
 
 
 _PASTE = re.compile("(\x1b\\[200~.*?(?:\x1b\\[201~|\\Z))", re.DOTALL)
 
 
 class Keyboard(Vt100Input):
-    """Notices that the terminal is gone; prompt_toolkit would go on reading it."""
+    """Notices that the terminal is gone; prompt_toolkit would continue to read it."""
 
     def __init__(self, stdin: TextIO) -> None:
         super().__init__(stdin)
@@ -169,7 +175,7 @@ class Keyboard(Vt100Input):
 
 
 class _Reader(PosixStdinReader):
-    ahead = 0  # bytes to be read that were typed while the terminal was in its usual mode
+    ahead = 0  # unread bytes that were typed in the terminal's usual mode
 
     def read(self, count: int = 1024) -> str:
         if not self.ahead:
@@ -178,7 +184,7 @@ class _Reader(PosixStdinReader):
         return entered(super().read(ahead))
 
     def taken(self) -> None:
-        """The terminal has just become ours."""
+        """Remember that the terminal has just become ours."""
         self.ahead = _unread(self.stdin_fd)
 
 
@@ -203,7 +209,7 @@ class _Cooked(cooked_mode):
 
 
 def entered(text: str) -> str:
-    """What was typed in the usual mode, with Enter as it is in ours. A NUL is what that mode makes of Ctrl-D."""
+    """Convert text typed in the usual mode, so that Enter is Enter. That mode turns Ctrl-D into a NUL."""
     parts = _PASTE.split(text)  # every other one is a paste
     typed = str.maketrans({"\n": "\r", "\0": ""})
     return "".join(part if number % 2 else part.translate(typed) for number, part in enumerate(parts))
@@ -217,14 +223,14 @@ def _unread(descriptor: int) -> int:
     waiting = array.array("i", [0])
     try:
         fcntl.ioctl(descriptor, termios.FIONREAD, waiting)
-    except OSError:  # it is gone
+    except OSError:  # the terminal is gone
         return 0
     return waiting[0]
 
 
-ESCAPE = 0.1  # seconds in which the rest of an escape sequence comes, also over a slow line
-SEQUENCE = 0.3  # seconds in which Escape may become Alt with another key
-SOON = 0.5  # seconds after our own stop in which its end is no news
+ESCAPE = 0.1  # seconds for the rest of an escape sequence, also over a slow connection
+SEQUENCE = 0.3  # seconds in which Escape and another key count as Alt
+SOON = 0.5  # seconds after our own stop in which SIGCONT belongs to it
 BUSY = ("working", "asking", "cancelling")
 DEPTHS = {
     None: ColorDepth.DEPTH_1_BIT,
@@ -236,15 +242,15 @@ DEPTHS = {
 
 class _Sized(Toolkit[None]):
     def _on_resize(self) -> None:
-        """A frame like any other: `Drawing` sees that the size is another."""
+        """Draw a usual frame: `Drawing` notices the new size."""
         self.invalidate()
 
 
 class Application:
-    """A `Front`. `canvas` is where the session is drawn."""
+    """A `Front` on a terminal. The session is drawn on `canvas`."""
 
     def __init__(self, history: Path, source: Redactor = redactor) -> None:
-        """`history` is the file of this project's history; what goes there passes `source`."""
+        """`history` is the file with this project's prompts; text for it passes `source`."""
         self.events: asyncio.Queue[Event] = asyncio.Queue()
         self._status, self._queued, self._offered = Status(), tuple[str, ...](), ""
         self._closed = asyncio.Event()
@@ -293,7 +299,7 @@ class Application:
                 self.canvas.stop()
                 taken_back()
         self._drawing.finish()
-        if not self._closed.is_set():  # the terminal is gone; the story may still have to end its turn
+        if not self._closed.is_set():  # the terminal is gone; the session may still have to end its turn
             self.events.put_nowait(Left())
             await self._closed.wait()
 
@@ -313,17 +319,17 @@ class Application:
         self.canvas.touch()
 
     def offer(self, text: str) -> None:
-        """While somebody types, it waits until nothing is typed."""
+        """Put text into an empty prompt; while the user types, it waits."""
         self._offered = text
         self._put_offered()
 
     def interrupt(self) -> None:
-        """For a SIGINT that was sent to us: it means what the key means."""
+        """Handle a SIGINT like Ctrl-C."""
         self.events.put_nowait(Interrupted())
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """What is printed meanwhile waits, and so does a question."""
+        """Give the terminal to another program. Prints and questions wait meanwhile."""
         async with in_terminal():
             self._drawing.finish()
             self._is_away = True
@@ -425,33 +431,33 @@ class Application:
         self._app.create_background_task(self._stopped())
 
     async def _stopped(self) -> None:
-        """Hand the terminal to the shell as it was, stop, and take it again when we go on."""
+        """Restore the terminal for the shell, stop, and take the terminal again afterwards."""
         loop = asyncio.get_running_loop()
         async with in_terminal():
             self._drawing.finish()
             loop.remove_signal_handler(signal.SIGTSTP)
-            os.kill(0, signal.SIGTSTP)  # the whole job, as the key would have done
+            os.kill(0, signal.SIGTSTP)  # the whole job, as Ctrl-Z in the terminal would
             loop.add_signal_handler(signal.SIGTSTP, self._stop)
             self._back = loop.time()
 
     def _continued(self) -> None:
-        """After a SIGSTOP, which nobody is told of: the shell has had the terminal meanwhile."""
+        """Take the terminal again after a SIGSTOP, which is not announced: the shell had the terminal meanwhile."""
         is_ours = asyncio.get_running_loop().time() - self._back < SOON
         if is_ours or self._is_away or not _is_in_front():
             return
-        self._app.input.raw_mode().__enter__()  # left when the application is, with what was before it
+        self._app.input.raw_mode().__enter__()  # undone at the end of the application
         self._app.renderer.reset()
         self._frame()
 
 
 def _is_in_front() -> bool:
-    """Whether we are the job that has the terminal; touching it from the background would stop us."""
+    """Return whether we are the foreground job; a background job must not touch the terminal."""
     try:
         return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except OSError:  # it is gone
+    except OSError:  # the terminal is gone
         return False
 
 
 def _clean(text: str) -> str:
-    """Bytes that were no text come as halves of surrogate pairs, which nobody can write."""
+    """Replace bytes that are not text, which come as half surrogate pairs and cannot be written."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,12 +1,11 @@
 """
 Questions in an interactive session: one at a time, answered by one key or by a line.
 
-What is typed before a question could be read is no answer to it. A question opens, and shows what can be pressed, only
-`QUIET` seconds after it was drawn and `PAUSE` seconds after the last key of whatever was being typed; until then keys
-go where they went before, into the prompt. Several keys that arrive in one piece are a paste or were typed while we
-were busy: they go there too. So somebody in the middle of a sentence, who pauses less than a second between two keys,
-never says "always allow" by it. In a form, where a line follows a line, the next opens at once, and what is typed
-between the two belongs to it.
+Keys typed before the user could read a question do not answer it. A question opens, and shows its keys, only `QUIET`
+seconds after it was drawn and `PAUSE` seconds after the last key; until then keys go into the prompt. Several keys in
+one piece are a paste, or were typed while we were busy, and go into the prompt too. So a user who is typing, with
+pauses below a second, cannot answer "always allow" by accident. In a form, whose lines follow each other, the next line
+opens at once, and keys typed in between belong to it.
 """
 
 import asyncio
@@ -21,28 +20,30 @@ from acp_launch.console.stderr import headed
 from acp_launch.interactive.screen import Board
 from acp_launch.session.person import Choice, Tone
 
-QUIET = 0.3  # seconds; nobody reads and answers faster
-PAUSE = 1.0  # seconds without a key: a longer thought is a pause, a shorter one is typing
+QUIET = 0.3  # seconds; no user reads and answers faster
+PAUSE = 1.0  # seconds without a key, after which the user is no longer typing
 TONES: dict[Tone, str] = {"dim": "dim", "heading": "bold", "warning": "yellow", "faint": "dim"}
 
 
 @dataclass(eq=False)
 class Question:
+    """A question on the screen."""
+
     prompt: str
-    choices: Sequence[Choice] = ()  # none: a line is asked for
+    choices: Sequence[Choice] = ()  # none for a question that wants a line
     default: str = ""
-    drawn: float | None = None  # when it was first seen, by the loop's clock
+    drawn: float | None = None  # loop time of the first frame with it
     is_open: bool = False
     answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Asking:
-    """A `Person`."""
+    """The `Person` of an interactive session on a terminal."""
 
     def __init__(
         self, board: Board, changed: Callable[[], None], room: Callable[["Question"], tuple[int, int]]
     ) -> None:
-        """`changed` is called when a question comes, opens and goes; `room` is what one leaves of the screen."""
+        """`changed` is called when a question comes, opens or goes; `room` returns the space above a question."""
         self.question: Question | None = None
         self._board = board
         self._changed = changed
@@ -85,40 +86,40 @@ class Asking:
 
     @property
     def open(self) -> Question | None:
-        """The question that can be answered now; not once it was, though it stands until the asker goes on."""
+        """The question that can be answered now; None once it is answered, although it stays visible."""
         question = self.question
         return question if question and question.is_open and not question.answer.done() else None
 
     @property
     def wants_line(self) -> bool:
-        """Whether what is typed now is an answer, or the beginning of the next."""
+        """Whether typed text is a line of an answer, or the beginning of the next one."""
         return self._after_line if self.question is None else self.question.is_open and not self.question.choices
 
     def answer(self, text: str | None) -> None:
-        """Answers the open question; None dismisses it, also before it is open."""
+        """Answer the open question; None dismisses it, even before it opens."""
         if self.question and not self.question.answer.done():
             self._after_line = text is not None and not self.question.choices
             self.question.answer.set_result(text)
 
     def drawn(self) -> None:
-        """A frame is on the screen."""
+        """Note that a frame is on the screen."""
         question = self.question
         if question and question.drawn is None:
             question.drawn = asyncio.get_running_loop().time()
             self._wait(question)
 
     def typed(self) -> None:
-        """A key was pressed that is no answer."""
+        """Note a key that is not an answer."""
         self._typed = asyncio.get_running_loop().time()
         if self.question and not self.question.is_open:
             self._wait(self.question)
 
     def entered(self) -> None:
-        """What was typed is complete: nobody is in the middle of it."""
+        """Note that the typed text is complete, so that no pause is needed."""
         self._typed = float("-inf")
 
     def shut(self) -> None:
-        """It was being typed after all: the question opens again after a pause."""
+        """Close the question, because the user was still typing; it opens again after a pause."""
         if self.question:
             self.question.is_open = False
             self.typed()
@@ -139,7 +140,7 @@ class Asking:
             self._changed()
 
     def _wait(self, question: Question) -> None:
-        """Open it when it is time; with every key that comes before, later."""
+        """Open the question when it is due; each key before that delays it."""
         self._stop_waiting()
         if question.drawn is None or question.is_open:
             return

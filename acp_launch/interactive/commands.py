@@ -1,4 +1,4 @@
-"""The commands of ours in an interactive session: `:help` and its like. A prompt that begins with a colon is `::…`."""
+"""The `:` commands of an interactive session, such as `:help`. A prompt that begins with a colon is written `::…`."""
 
 import os
 import time
@@ -21,18 +21,18 @@ from acp_launch.session.options import Option, match
 from acp_launch.session.permission.policy import Policy
 from acp_launch.session.store import Record
 
-# What `:sessions`, `:permissions` and `:usage` say.
+# The output of `:sessions`, `:permissions` and `:usage`.
 
 
 def sessions(records: Sequence[Record], here: str) -> Iterator[str]:
-    """A line for each; the one we are in is marked."""
+    """Yield a line for each session; the current one is marked."""
     for record in records:
         mark = "*" if record.name == here else " "
         yield f"{mark} {record.name}  {ago(record.last_used, now=time.time())}  {record.title}"
 
 
 def permissions(policy: Policy) -> Iterator[str]:
-    """The policy in the order in which it is asked."""
+    """Yield the policy in the order of its evaluation."""
     if policy.approve:
         yield f"  --approve {policy.approve}"
     for number, rule in enumerate(policy.rules, 1):
@@ -43,7 +43,7 @@ def permissions(policy: Policy) -> Iterator[str]:
 
 
 def usage(current: CurrentSession) -> Iterator[str]:
-    """What the agent told of this session, and of its last turn."""
+    """Yield the usage that the agent reported for this session and its last turn."""
     told = current.client.state.usage
     if told.used is not None and told.size:
         yield f"  context: {told.used:,} of {told.size:,} tokens ({told.used / told.size:.0%})"
@@ -58,7 +58,7 @@ SIGIL = ":"
 
 
 class Command(Struct, frozen=True):
-    """`in_turn` is whether it works while a turn runs."""
+    """A command. `in_turn` is whether it works during a turn."""
 
     run: Callable[[InteractiveState, CurrentSession, str], Awaitable[Outcome | None]]
     hint: str
@@ -67,43 +67,43 @@ class Command(Struct, frozen=True):
 
 
 def is_ours(text: str) -> bool:
-    """Whether a line is a command and no prompt."""
+    """Return whether a line is a command instead of a prompt."""
     return text.startswith(SIGIL) and not text.startswith(SIGIL * 2)
 
 
 def prompt_of(text: str) -> str:
-    """What is sent: `::x` stands for `:x`."""
+    """Return the text to send: `::x` stands for `:x`."""
     return text[1:] if text.startswith(SIGIL * 2) else text
 
 
 def words() -> tuple[Word, ...]:
-    """For completion."""
+    """Return the commands for completion."""
     return tuple(Word(name, command.meaning, command.hint) for name, command in COMMANDS.items())
 
 
 def found(text: str) -> tuple[Command, str]:
-    """The command a line is for, and what comes after its name.
+    """Return the command of a line, and the text after its name.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: the command is unknown.
     """
     name, _, rest = text.partition(" ")
     command = COMMANDS.get(name)
     if command is None:
         near = likeliest(name, COMMANDS)
         fix = f"did you mean {near}?" if near else ":help lists the commands; ::text sends text that begins with :"
-        raise UsageError(f"there is no command {name}", fix=fix)
+        raise UsageError(f"unknown command {name}", fix=fix)
     return command, rest.strip()
 
 
 def works_in_turn(text: str) -> bool:
-    """Whether it can be carried out now; what is no command can: it is said so."""
+    """Return whether the line can be run during a turn. An unknown command can, since it only reports an error."""
     command = COMMANDS.get(text.partition(" ")[0])
     return command is None or command.in_turn
 
 
 async def run(desk: InteractiveState, current: CurrentSession, text: str) -> Outcome | None:
-    """Do it; what goes wrong is said, and the session goes on. Gives what is to become of the session, if anything."""
+    """Run a command; errors are shown, and the session continues. Return how the session changes, if it does."""
     try:
         desk.commanded(text)
         command, rest = found(text)
@@ -119,7 +119,7 @@ async def _help(desk: InteractiveState, current: CurrentSession, rest: str) -> N
     width = max(len(f"{name} {command.hint}") for name, command in COMMANDS.items())
     for name, command in COMMANDS.items():
         desk.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
-    desk.say("  /… is a command of the agent's, @path attaches a file, Alt-Enter begins a new line", DIM)
+    desk.say("  /… runs a command of the agent, @path attaches a file, Alt-Enter begins a new line", DIM)
 
 
 async def _quit(desk: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
@@ -135,7 +135,7 @@ async def _switch(desk: InteractiveState, current: CurrentSession, rest: str) ->
     if not rest:
         raise UsageError("which session?", fix=":switch NAME; :sessions lists them")
     if rest == current.room.name:
-        desk.say(f"this is {rest} already")
+        desk.say(f"already in session {rest}")
         return None
     return Move(desk.rooms.enter(rest, is_new=False))
 
@@ -165,7 +165,7 @@ async def _set(desk: InteractiveState, current: CurrentSession, rest: str) -> No
         for option in options:
             desk.say(f"{option.id} = {option.shown}  {option.description}", QUOTE)
         if not options:
-            desk.say("this agent has nothing to set")
+            desk.say("this agent has no options")
 
 
 async def _set_to(desk: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
@@ -176,7 +176,7 @@ async def _set_to(desk: InteractiveState, current: CurrentSession, name: str, va
     client.settled()
     desk.chosen.append(wish)
     option = match(client.state.options, before.id)
-    if desk.heard.settings_told == told:  # else the agent told it, and it was shown
+    if desk.heard.settings_told == told:  # else the agent reported the change, and it was shown
         desk.say(f"{before.name}: {option.shown if option else value}", QUOTE)
 
 
@@ -194,7 +194,7 @@ async def _servers(desk: InteractiveState, current: CurrentSession, rest: str) -
         for text, _ in opened([standing]):
             desk.say(f"  {text.removeprefix('acp-launch: mcp servers: ')}")
     if not standings:
-        desk.say("this profile has no servers that acp-launch runs")
+        desk.say("this profile has no MCP servers that acp-launch runs")
 
 
 async def _restart(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
@@ -202,9 +202,7 @@ async def _restart(desk: InteractiveState, current: CurrentSession, rest: str) -
     if not rest:
         raise UsageError("which server?", fix=":restart SERVER; :servers lists them")
     if rest not in known:
-        raise UsageError(
-            f'there is no server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}"
-        )
+        raise UsageError(f'unknown server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}")
     desk.launch.servers.restart(rest)
     desk.say(f"restarting {rest}")
 
@@ -228,16 +226,16 @@ async def _export(desk: InteractiveState, current: CurrentSession, rest: str) ->
 
 
 def _written(here: Path, name: str, text: str) -> Path:
-    """A new file, relative to where the command was typed; readable by the user alone, as what was said may be."""
+    """Write a new file that only the user can read, since it holds the conversation. `name` is relative to `here`."""
     try:
         path = here / Path(name).expanduser()
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
     except RuntimeError:
-        raise UsageError(f"no home directory is known for {name}", fix="give a path without ~") from None
+        raise UsageError(f"cannot resolve ~ in {name}", fix="give a path without ~") from None
     except ValueError:
-        raise UsageError("no file has a NUL character in its name", fix=":export notes.md") from None
+        raise UsageError("a file name cannot contain a NUL character", fix=":export notes.md") from None
     except OSError as error:
         fix = "name another file" if isinstance(error, FileExistsError) else "name a file in a directory you can write"
         raise UsageError(f"cannot export to {name}: {error.strerror}", fix=fix) from None
@@ -245,16 +243,16 @@ def _written(here: Path, name: str, text: str) -> Path:
 
 
 COMMANDS = {
-    ":help": Command(_help, "", "what can be done here"),
-    ":sessions": Command(_sessions, "", "the sessions of this project and profile"),
-    ":switch": Command(_switch, "NAME", "go to another session", in_turn=False),
-    ":new": Command(_new, "[NAME]", "open a new session and go there", in_turn=False),
+    ":help": Command(_help, "", "list the commands"),
+    ":sessions": Command(_sessions, "", "list the sessions of this project and profile"),
+    ":switch": Command(_switch, "NAME", "switch to another session", in_turn=False),
+    ":new": Command(_new, "[NAME]", "start a new session and switch to it", in_turn=False),
     ":mode": Command(_mode, "[MODE]", "show or set the agent's mode"),
     ":set": Command(_set, "[OPTION VALUE]", "show or set the agent's options"),
-    ":servers": Command(_servers, "", "how the MCP servers stand"),
-    ":restart": Command(_restart, "SERVER", "start an MCP server again"),
-    ":permissions": Command(_permissions, "", "what may be done without asking, and what you answered before"),
-    ":usage": Command(_usage, "", "context, tokens and cost as the agent tells them"),
+    ":servers": Command(_servers, "", "show the state of the MCP servers"),
+    ":restart": Command(_restart, "SERVER", "restart an MCP server"),
+    ":permissions": Command(_permissions, "", "show the permission rules and your remembered answers"),
+    ":usage": Command(_usage, "", "show context, tokens and cost, as the agent reports them"),
     ":export": Command(_export, "FILE", "write this conversation to a Markdown file"),
-    ":quit": Command(_quit, "", "end the session; it can be continued later", in_turn=False),
+    ":quit": Command(_quit, "", "end the session; it can be resumed later", in_turn=False),
 }

@@ -1,4 +1,4 @@
-"""What Tab and the menu offer: our `:` commands and their values, the agent's `/` commands, files after `@`."""
+"""The completions of the prompt: our `:` commands and their values, the agent's `/` commands, files after `@`."""
 
 import asyncio
 import os
@@ -14,11 +14,10 @@ from prompt_toolkit.document import Document
 from acp_launch.console.stderr import harmless, is_harmless
 from acp_launch.interactive.front import Vocabulary, Word
 
-# Files to mention as `@path`: what begins with what is typed, component by component (`@s/m` finds `src/main.py`).
+# Files to mention as `@path`. Each component of the typed path is a prefix (`@s/m` finds `src/main.py`).
 #
-# Nothing outside of the session's directories is ever listed, however links lead there, and no tree is walked: a look
-# costs at most `LOOKS` directories of `ENTRIES` entries each. It may still take its time on a slow disk, so it is done
-# in a thread (`completion`).
+# Nothing outside the session's directories is listed, even through links, and no tree is searched: one search reads at
+# most `LOOKS` directories with `ENTRIES` entries each. A slow disk may still take long, so it runs in a thread.
 
 
 LOOKS = 20  # directories
@@ -27,9 +26,9 @@ OFFERED = 100
 
 
 def found(typed: str, roots: Sequence[Path]) -> list[str]:
-    """Paths that `typed` may become, directories with a `/` at the end, the nearest first.
+    """Return paths that complete `typed`, directories with a `/` at the end, the first root's first.
 
-    Those under the first root are relative to it, unless `typed` is absolute; the others are absolute.
+    Paths below the first root are relative to it, unless `typed` is absolute; the others are absolute.
     """
     real_roots = [Path(os.path.realpath(root)) for root in roots]
     offered: list[str] = []
@@ -45,7 +44,7 @@ def found(typed: str, roots: Sequence[Path]) -> list[str]:
 
 
 def _below(typed: str, root: str) -> str | None:
-    """What of `typed` comes after `root/`; None when it leads elsewhere."""
+    """Return the part of `typed` after `root/`; None if it leads elsewhere."""
     start = root.rstrip("/") + "/"
     return typed[len(start) :] if typed.startswith(start) else None
 
@@ -61,18 +60,18 @@ def _matches(root: Path, typed: str, roots: Sequence[Path]) -> Iterator[str]:
 
 
 def _deeper(root: Path, places: Iterable[str], part: str, roots: Sequence[Path]) -> list[str]:
-    """The entries of `places`, directories below `root`, that `part` is the beginning of."""
+    """Return the entries of `places`, which are directories below `root`, that begin with `part`."""
     return [place + name for place in islice(places, LOOKS) for name in _names(root / place, part, roots)]
 
 
 def _names(directory: Path, part: str, roots: Sequence[Path]) -> list[str]:
-    """An entry of exactly this name comes first, then those of the same case."""
+    """Return matching names: the exact one first, then those of the same case."""
     if not _is_inside(directory, roots):
         return []
     try:
         with os.scandir(directory) as entries:
             named = [_shown(entry) for entry in islice(entries, ENTRIES) if _fits(entry, part, roots)]
-    except OSError:  # not a directory, or not ours to read: nothing to offer
+    except OSError:  # not a directory, or not readable
         return []
     return sorted(named, key=lambda name: (name.rstrip("/") != part, not name.startswith(part), name.casefold()))
 
@@ -89,7 +88,7 @@ def _fits(entry: "os.DirEntry[str]", part: str, roots: Sequence[Path]) -> bool:
 def _shown(entry: "os.DirEntry[str]") -> str:
     try:
         is_directory = entry.is_dir()
-    except OSError:  # links that lead to each other
+    except OSError:  # a loop of links
         is_directory = False
     return f"{entry.name}/" if is_directory else entry.name
 
@@ -100,16 +99,18 @@ def _is_inside(path: Path, roots: Sequence[Path]) -> bool:
 
 
 MENTION = re.compile(r'(?:^|\s)@("[^"\n]*|[^\s"]*)$')
-PATIENCE = 2.0  # seconds for a disk; the menu simply stays away after that
+PATIENCE = 2.0  # seconds for a disk; after that there is no menu
 
 
 class Completing(Completer):
+    """A completer for prompt_toolkit."""
+
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
         self._disk = Disk()
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        """Words only: files are looked for by `get_completions_async`, which does not wait in the event loop."""
+        """Yield words only: `get_completions_async` searches files, because that must not block the event loop."""
         yield from _words(document.text_before_cursor, self.vocabulary)
 
     async def get_completions_async(
@@ -125,7 +126,7 @@ class Completing(Completer):
             yield Completion(_quoted(path, typed.startswith('"')), -len(typed), display=path)
 
     def hint(self, text: str) -> str:
-        """What comes after the command that is all that was typed yet: `/plan ` or `:mode `."""
+        """Return the hint for a complete command at the end of the text, as in `/plan ` or `:mode `."""
         command = text.removesuffix(" ")
         if command == text or " " in command:
             return ""
@@ -134,8 +135,8 @@ class Completing(Completer):
 
 
 class Disk:
-    """Looks for files in a thread, one at a time. A disk that hangs keeps that thread, which is a daemon and holds up
-    nobody's exit, and nothing is offered until it has come back."""
+    """Searches files in a thread, one search at a time. A hanging disk keeps its thread, which is a daemon and does not
+    delay the exit; until it returns there are no completions."""
 
     def __init__(self) -> None:
         self._is_busy = threading.Lock()
@@ -153,12 +154,12 @@ class Disk:
                 self._is_busy.release()
             try:
                 loop.call_soon_threadsafe(_settle, answer, paths)
-            except RuntimeError:  # the loop has ended meanwhile: nobody wants to know
+            except RuntimeError:  # the loop has ended meanwhile, so the result is not needed
                 return
 
         try:
             threading.Thread(target=work, name="completion", daemon=True).start()
-        except RuntimeError:  # the user may have no further thread
+        except RuntimeError:  # the user's limit of threads is reached
             self._is_busy.release()
             return []
         try:
@@ -173,7 +174,7 @@ def _settle(answer: "asyncio.Future[list[str]]", paths: list[str]) -> None:
 
 
 def _words(text: str, vocabulary: Vocabulary) -> Iterator[Completion]:
-    """For the beginning of a prompt only: anywhere else these are ordinary words."""
+    """Yield words at the beginning of a prompt only: anywhere else these are ordinary text."""
     if "\n" in text:
         return
     if text.startswith("/") and " " not in text:
@@ -185,7 +186,7 @@ def _words(text: str, vocabulary: Vocabulary) -> Iterator[Completion]:
 
 
 def _offered(words: Iterable[Word], typed: str) -> Iterator[Completion]:
-    """Those that begin with what was typed, then those that hold it."""
+    """Yield words that begin with the typed text, then those that contain it."""
     folded = typed.casefold()
     rank: Callable[[Word], bool] = lambda word: not word.text.casefold().startswith(folded)  # noqa: E731
     fitting = [word for word in words if folded.lstrip(":/") in word.text.casefold() and is_harmless(word.text)]
@@ -195,12 +196,12 @@ def _offered(words: Iterable[Word], typed: str) -> Iterator[Completion]:
 
 
 def _clean(text: str) -> str:
-    """One line, whatever an agent put there."""
+    """Put an agent's text on one line."""
     return " ".join(harmless(text).split())
 
 
 def _quoted(path: str, is_quoted: bool) -> str:
-    """A path with blanks stands in quotes; those of a directory stay open for what comes below it."""
+    """Quote a path with blanks; the quotes of a directory stay open for the next component."""
     if not is_quoted and not any(map(str.isspace, path)):
         return path
     return f'"{path}' if path.endswith("/") else f'"{path}"'

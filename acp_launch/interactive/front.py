@@ -1,4 +1,4 @@
-"""What the story of a session wants of whatever shows it: an application on a terminal, lines on a dumb one."""
+"""The interface between an interactive session and its front: an application on a terminal, or lines on a dumb one."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from acp_launch.session.person import Person
 
 
 class Submitted(Struct, frozen=True):
-    """A line, or several, was entered; never blank."""
+    """Entered text of one or more lines; never blank."""
 
     text: str
 
 
 class Interrupted(Struct, frozen=True):
-    """Ctrl-C where it means something: nothing was typed that it could have cleared, or a turn is running."""
+    """Ctrl-C with an effect: there was no typed text to clear, or a turn is running."""
 
 
 class Left(Struct, frozen=True):
@@ -30,7 +30,7 @@ Mood = Literal["starting", "idle", "working", "asking", "cancelling", "down"]
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """What the status line tells; empty and None for what is not known."""
+    """The content of the status line; empty or None if unknown."""
 
     agent: str = ""
     profile: str = ""
@@ -47,7 +47,7 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class Word(Struct, frozen=True):
-    """Something that can be completed: what is inserted, what is shown beside it, and the hint of what comes next."""
+    """A completion: the inserted text, the meaning shown next to it, and a hint about what follows."""
 
     text: str
     meaning: str = ""
@@ -55,23 +55,23 @@ class Word(Struct, frozen=True):
 
 
 class Vocabulary(Struct, frozen=True, kw_only=True):
-    """What can be completed now. `commands` are ours (`:help`), `slash` the agent's (`/plan`), each with its sigil;
-    `values` the words after a command of ours, by the words before: `(":mode",)`, `(":set", "model")`."""
+    """All current completions. `commands` are ours (`:help`), `slash` the agent's (`/plan`), each with its sigil;
+    `values` are the words after a command of ours, by the words before: `(":mode",)`, `(":set", "model")`."""
 
     commands: tuple[Word, ...] = ()
     slash: tuple[Word, ...] = ()
     values: Mapping[tuple[str, ...], tuple[Word, ...]] = {}
-    directories: tuple[Path, ...] = ()  # the session's roots, where `@path` looks: the first is its cwd
+    directories: tuple[Path, ...] = ()  # the session's roots for `@path`; the first is its cwd
 
 
 class Front(Protocol):
-    """The shown side of an interactive session."""
+    """The visible side of an interactive session."""
 
     events: "asyncio.Queue[Event]"
     person: Person
 
     async def run(self) -> None:
-        """Show it and take input until `close`; the terminal is as it was afterwards, however this ends."""
+        """Show the session and take input until `close`; the terminal is always restored."""
 
     def close(self) -> None: ...
 
@@ -80,10 +80,10 @@ class Front(Protocol):
     def vocabulary(self, vocabulary: Vocabulary) -> None: ...
 
     def queued(self, prompts: Sequence[str]) -> None:
-        """What was entered during a turn and waits for its end."""
+        """Show the prompts that were entered during a turn and wait for its end."""
 
     def offer(self, text: str) -> None:
-        """Put text where the next prompt is typed, to be edited; never over what the user is typing."""
+        """Put text into the prompt for editing; never over text that the user is typing."""
 
     def suspended(self) -> AbstractAsyncContextManager[None]:
         """Leave the terminal, in its usual mode, to another program while the block runs."""

@@ -1,10 +1,10 @@
 """
-What was typed in a project, newest last: one JSON text a line, for the user alone (0600).
+The prompts typed in a project, newest last: one JSON string per line, readable by the user alone (0600).
 
-Ten processes may add to it at once: each line is one append under a lock. It is cut to `MOST` entries when it is read
-and has grown well past them. A line that starts with a space is not kept, as in a shell, and no secret is: text passes
-the redactor first. History that cannot be kept is no reason to stop; it is said once. What is no regular file of the
-user's, a link or a pipe for instance, is neither read nor written.
+Processes may append at the same time: each line is one append under a lock. The file is cut to `MOST` entries when it
+is read and has grown well beyond. A line that begins with a space is not saved, as in a shell, and text passes the
+redactor first. A failure to save is reported once, and the session continues. A link, a pipe or anything else that is
+not a regular file of the user is neither read nor written.
 """
 
 import errno
@@ -23,16 +23,18 @@ from acp_launch.private import locked, make_private, replace
 from acp_launch.secret.redact import Redactor
 
 MOST = 10_000  # entries
-SLACK = 1_000  # entries over that which are not worth writing the file anew
-LARGEST = 32 * 1024  # bytes of one entry; a longer one was pasted
-HELD = 1024 * 1024  # bytes of all that are read, and kept when it is cut
-PATIENCE = 1.0  # seconds for the lock; whoever holds it writes a line
-# A link is not followed, and a pipe hangs nobody.
+SLACK = 1_000  # entries beyond that before the file is rewritten
+LARGEST = 32 * 1024  # bytes of one entry; a longer one is a paste
+HELD = 1024 * 1024  # bytes that are read, and that remain after a cut
+PATIENCE = 1.0  # seconds for the lock; its holder writes one line
+# Do not follow a link, and do not block on a pipe.
 _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 decode = msgspec.json.Decoder(str).decode
 
 
 class Past(History):
+    """The history for prompt_toolkit."""
+
     def __init__(self, path: Path, source: Redactor, tell: Callable[[str], None]) -> None:
         super().__init__()
         self._path = path
@@ -41,14 +43,14 @@ class Past(History):
         self._is_broken = False
 
     def keep(self, text: str) -> None:
-        """Add what was entered, unless it is not to be kept or only repeats the last."""
+        """Add a prompt, unless it begins with a space or repeats the last one."""
         strings = self.get_strings()
         redacted = self._redactor.text(text)
         if not text.startswith(" ") and (not strings or strings[-1] != redacted):
             self.append_string(redacted)
 
     def load_history_strings(self) -> Iterable[str]:
-        """Newest first, as prompt_toolkit wants them."""
+        """Return the newest first, as prompt_toolkit needs."""
         try:
             return self._read()
         except (OSError, TimeoutError) as error:
@@ -83,25 +85,25 @@ class Past(History):
     def _failed(self, error: OSError) -> None:
         if not self._is_broken:
             self._is_broken = True
-            self._tell(f"note: what you type is not kept: {self._path}: {(error.strerror or str(error)).lower()}")
+            self._tell(f"note: the prompt history is not saved: {self._path}: {(error.strerror or str(error)).lower()}")
 
 
 def _tail(path: Path) -> tuple[list[bytes], int]:
-    """The last lines, oldest first, and the size of the file."""
+    """Return the last lines, oldest first, and the size of the file."""
     with _opened(path, os.O_RDONLY) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - HELD))
         lines = file.read(HELD).splitlines(keepends=True)
-    return lines[1:] if size > HELD else lines, size  # the first of a part is half a line
+    return lines[1:] if size > HELD else lines, size  # the first may be the rest of a line
 
 
 def _newest(lines: list[bytes]) -> list[bytes]:
-    """Newest first, within the bounds."""
+    """Return the newest first, within the bounds."""
     return list(islice(reversed(lines), MOST))
 
 
 def _decoded(line: bytes) -> str | None:
-    """None for what a killed process left half written."""
+    """Return the text; None for a line that a killed process left incomplete."""
     try:
         return decode(line)
     except msgspec.DecodeError:
@@ -118,15 +120,17 @@ def _append(path: Path, line: bytes) -> None:
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[FileIO]:
     """
+    Open the history file.
+
     Raises:
-        OSError: it is no regular file of the user's, or cannot be opened.
+        OSError: it is not a regular file of the user, or cannot be opened.
     """
-    if path.is_symlink():  # the system's own word for it is "too many levels"
+    if path.is_symlink():  # the system's message would be "too many levels"
         raise OSError(errno.ELOOP, "it is a link")
     with FileIO(os.open(path, flags | _CAREFUL, 0o600), "r+" if flags & os.O_RDWR else "r") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
         if hasattr(os, "geteuid") and about.st_uid != os.geteuid():
-            raise OSError(errno.EPERM, "it belongs to somebody else")
+            raise OSError(errno.EPERM, "it belongs to another user")
         yield file

@@ -1,6 +1,6 @@
 """
-What stands at the bottom of the screen, from above: what is drawn again and again, the question, what is queued, the
-completion menu, the prompt, the status line. On a screen too low for all of it the first of these gives way.
+The windows at the bottom of the screen, from above: drawn rows, the question, queued prompts, the completion menu, the
+prompt, the status line. On a low screen the first of these is cut first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,12 +33,12 @@ from acp_launch.interactive.front import Mood, Status
 from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice
 
-# The line at the bottom: what fits, the most important first to stay, in the order that people read. Pure.
+# The status line: the parts that fit, chosen by importance, in reading order. Pure.
 
 
 BETWEEN = " · "
-WIDEST = 32  # columns of one part: names come from agents and from people
-FULL = 80  # percent of the context from which it is said louder
+WIDEST = 32  # columns of one part, because names of agents and users may be long
+FULL = 80  # percent of the context from which it is highlighted
 MOODS: dict[Mood, tuple[str, str]] = {
     "starting": ("starting", "dim"),
     "idle": ("ready", "ansigreen"),
@@ -51,7 +51,7 @@ Part = tuple[int, str, str]  # rank (0 stays longest), style, text
 
 
 def statusline(status: Status, width: int) -> StyleAndTextTuples:
-    """One row of at most `width` columns."""
+    """Return one row of at most `width` columns."""
     parts = [part for part in _parts(status) if part[2]]
     while len(parts) > 1 and _line_width(parts) > width:
         parts.remove(max(parts, key=lambda part: part[0]))
@@ -63,7 +63,7 @@ def statusline(status: Status, width: int) -> StyleAndTextTuples:
 
 
 def cut(text: str, width: int) -> str:
-    """At most `width` columns of `text`, with … for what is left out."""
+    """Cut `text` to `width` columns, with … at the cut."""
     if get_cwidth(text) <= width:
         return text
     kept = ""
@@ -108,26 +108,25 @@ def _line_width(parts: list[Part]) -> int:
     return sum(get_cwidth(text) for _, _, text in parts) + len(BETWEEN) * (len(parts) - 1)
 
 
-# A question that is answered by a key, in rows: what is asked, and below it the answers. Pure.
+# The rows of a question that is answered by a key: the prompt, and its answers below. Pure.
 #
-# The answers are dim until a key can choose one; then each shows its key. On a screen too small for all of them the
-# keys stand first in the row of the question, so that whoever can be asked sees what can be pressed.
+# The answers are dim until a key can choose one; then each shows its key. On a screen too small for all answers the
+# keys stand first in the row of the prompt, so that the user always sees them.
 
 
 BETWEEN_WAYS = "  "  # between two answers
-FEW = 5  # rows: the question, and an answer of each kind that a permission has
+FEW = 5  # rows: the prompt, and one answer of each kind of a permission
 KEY = "ansicyan bold"
 Row = list[tuple[str, str]]  # style and text
 
 
 def room(rows: int) -> int:
-    """Of a screen with so many rows, how many a question may have: above it stands what it is about, below it the
-    prompt and the status."""
+    """Return how many of `rows` a question may take: its subject stands above it, the prompt and the status below."""
     return max(min(rows - 1, 1), min(rows - 2, max(FEW, rows // 2)))
 
 
 def ways(question: Question, width: int, room: int) -> list[Row]:
-    """At most `room` rows of at most `width` columns. Answers stand side by side if all fit, else each begins a row."""
+    """Return at most `room` rows of at most `width` columns. Answers share a row if all fit, else each begins a row."""
     asked: list[Row] = [[("bold", part)] for part in _broken(marked(question.prompt), width)]
     beside = _beside(question, width)
     answers = (
@@ -139,7 +138,7 @@ def ways(question: Question, width: int, room: int) -> list[Row]:
 
 
 def _head(question: Question, width: int) -> Row:
-    """The keys, and as much of the question as there is room for."""
+    """Return the row with the keys, and as much of the question as fits."""
     keys = f"[{'/'.join(choice.key for choice in question.choices)}] " if question.is_open else ""
     keys = cut(keys.rstrip(), width) if get_cwidth(keys) > width else keys
     prompt = question.prompt if keys else marked(question.prompt)
@@ -155,7 +154,7 @@ def _some(answers: list[Row], width: int, room: int) -> list[Row]:
 
 
 def _beside(question: Question, width: int) -> list[Row]:
-    """As many in a row as fit, each cut to the width."""
+    """Return rows with as many answers as fit, each cut to the width."""
     rows: list[Row] = []
     for choice in question.choices:
         key = _key(choice, question)
@@ -179,7 +178,7 @@ def _key(choice: Choice, question: Question) -> str:
 
 
 def _broken(text: str, width: int) -> list[str]:
-    """In pieces of at most `width` columns."""
+    """Split into pieces of at most `width` columns."""
     pieces = [""]
     for mark in text:
         if pieces[-1] and get_cwidth(pieces[-1] + mark) > width:
@@ -194,15 +193,15 @@ def _way_width(row: Row) -> int:
 
 PROMPT = "> "
 MENU = 8  # rows
-NARROW = 24  # columns; on fewer, names have the room that there is
+NARROW = 24  # columns; on fewer, names may take the whole width
 APART = 2  # columns between a name and its meaning
-LEAST = 9  # columns that a meaning is shown in
-QUEUED = 3  # prompts that are shown of those that wait
+LEAST = 9  # the fewest columns for a meaning
+QUEUED = 3  # queued prompts that are shown
 Rows = Callable[[int], list[StyleAndTextTuples]]
 
 
 class Tail(UIControl):
-    """The last of some rows, as many as there is room for."""
+    """The last of some rows, as many as fit."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -266,18 +265,18 @@ class Screen:
         )
 
     def refocus(self) -> None:
-        """Give the keys to whoever is due now."""
+        """Give the keys to the right window."""
         is_choice = self._asking.open is not None and not self._asking.wants_line
         due = self._choice if is_choice else self._answer if self._asking.wants_line else self._prompt
         if due is not self._prompt:
-            self.layout.search_links.clear()  # a search ends where something else is asked
+            self.layout.search_links.clear()  # a question ends a search
         elif self.layout.is_searching:
             return
         self.layout.focus(due)
 
 
 def room_above(question: Question, typed: str, queued: Sequence[str], size: Size) -> tuple[int, int]:
-    """The columns beside our mark, and the rows above a question: queue, draft and status stand below it."""
+    """Return the columns next to our mark, and the rows above a question; queue, draft and status stand below it."""
     columns, rows = size.columns, size.rows
     draft = sum(max(1, -(-get_cwidth(PROMPT + line) // columns)) for line in typed.split("\n"))
     waiting = min(len(queued), QUEUED + 1)
@@ -286,7 +285,7 @@ def room_above(question: Question, typed: str, queued: Sequence[str], size: Size
 
 
 def asked(question: Question | None) -> str:
-    """What stands before a line that is asked for."""
+    """Return the text before a line of an answer."""
     if question is None:
         return ""
     return marked(f"{question.prompt} [{question.default}] " if question.default else f"{question.prompt} ")
@@ -330,7 +329,7 @@ def _waiting(prompts: Sequence[str], width: int) -> StyleAndTextTuples:
 
 
 def _menu(width: int) -> StyleAndTextTuples:
-    """Around the chosen one; what it means stands beside each where there is room."""
+    """Return the rows around the chosen completion, each with its meaning if there is room."""
     state = get_app().current_buffer.complete_state
     if state is None:
         return []
@@ -348,9 +347,9 @@ def _menu(width: int) -> StyleAndTextTuples:
 
 def meant(items: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str]]:
     """
-    Rows of a name with its hint, and its meaning beside it: each item is the name, the name with its hint, the meaning.
+    Return rows of a name with its hint, and its meaning; an item is the name, the name with its hint, the meaning.
 
-    A hint that leaves meanings no room is cut for its own, and takes none from the others.
+    A hint that leaves no room for meanings is cut for its own meaning, and takes no room from the others.
     """
     most = width // 2 if width >= NARROW else width
     column = max((size for _, shown, _ in items if (size := get_cwidth(shown)) <= most), default=0)

@@ -1,8 +1,8 @@
 """
-The interactive session where nothing can be drawn: a dumb terminal, or a terminal to type on while stdout is a pipe.
+The front of an interactive session without drawing: on a dumb terminal, or when stdout is a pipe.
 
-Prompts are lines; one that ends with a backslash goes on in the next, and so does one within a paste that is marked as
-such. The terminal itself edits and echoes them. What is not the answer goes to stderr.
+Prompts are lines. A line that ends with a backslash continues in the next, and so do the lines of a marked paste. The
+terminal itself edits and echoes them. Everything but the answer goes to stderr.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from acp_launch.session.person import Choice, Person, Tone
 STDIN = 0
 CHUNK = 65536  # bytes
 PROMPT = "> "
-PASTE, PASTED = "\x1b[200~", "\x1b[201~"  # around a paste, from a terminal that was asked to mark it
-READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is waited for
+PASTE, PASTED = "\x1b[200~", "\x1b[201~"  # around a paste, from a terminal that marks pastes
+READY: tuple[Mood, ...] = ("idle", "down")  # when a prompt is expected
 
 
 class Lines:
-    """A `Front`, and its `Person`."""
+    """A `Front`, and its `Person`, line by line."""
 
     def __init__(self) -> None:
         self.events: asyncio.Queue[Event] = asyncio.Queue()
@@ -35,8 +35,8 @@ class Lines:
         self._closed = asyncio.Event()
         self._floor = asyncio.Lock()
         self._answer: asyncio.Future[str | None] | None = None
-        self._begun = ""  # of a prompt that goes on
-        self._is_pasted = False  # what comes next, up to the mark
+        self._begun = ""  # the beginning of a prompt of several lines
+        self._is_pasted = False  # whether the next lines belong to a paste
         self._queued = 0  # prompts
         self._unread = ""
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -54,26 +54,26 @@ class Lines:
         self._closed.set()
 
     def status(self, status: Status) -> None:
-        """Invites when it is ready, once for whatever was entered: nothing else tells that an answer is complete."""
+        """Show the prompt sign when ready, once per entered text: it is the only sign that an answer is complete."""
         self._mood = status.mood
         if self._mood in READY and not self._is_invited and not self._queued:
             self._invite()
 
     def vocabulary(self, vocabulary: Vocabulary) -> None:
-        """Nothing is completed here."""
+        """Do nothing: there is no completion here."""
 
     def queued(self, prompts: Sequence[str]) -> None:
-        if len(prompts) > self._queued:  # else it is one's turn
+        if len(prompts) > self._queued:  # else a queued prompt is being sent
             say(f"queued: {harmless(prompts[-1])}", style=DIM)
         self._queued = len(prompts)
 
     def offer(self, text: str) -> None:
-        """It cannot be put where one types, so it is shown, to be copied."""
-        say("This was not sent:", style=DIM)
+        """Show the text for copying, because it cannot be put into the terminal's line."""
+        say("not sent:", style=DIM)
         say(harmless(text))
 
     def interrupt(self) -> None:
-        """For SIGINT, which is what Ctrl-C is here."""
+        """Handle SIGINT, which Ctrl-C sends here."""
         self._begun, self._is_pasted = "", False
         self.events.put_nowait(Interrupted())
 
@@ -99,7 +99,7 @@ class Lines:
         tell(text, tone)
 
     async def choose(self, prompt: str, choices: Sequence[Choice]) -> str | None:
-        """By its key or, where no key is a digit, by its number; anything else is asked again."""
+        """Choose by key or, if no key is a digit, by number; anything else is asked again."""
         tell(prompt)
         for choice in choices:
             tell(_listed(choice))
@@ -116,7 +116,7 @@ class Lines:
         return answer if answer is None else answer or default
 
     async def _asked(self, prompt: str) -> str | None:
-        """A line; what was typed before it was asked for is none."""
+        """Return a line; text typed before the question is discarded."""
         forget_typed()
         self._unread = ""
         ask(prompt)
@@ -145,7 +145,7 @@ class Lines:
             self._entered(line.removesuffix("\r"))
 
     def _ended(self) -> None:
-        """Ctrl-D, after which a terminal can be read again; or the end of a pipe, or of the terminal, which cannot."""
+        """Handle Ctrl-D, after which a terminal can be read again, or the end of a pipe or terminal, which is final."""
         if os.isatty(STDIN):
             put("\n")
         else:

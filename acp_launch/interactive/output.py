@@ -1,4 +1,4 @@
-"""The output of an interactive session, which also tells the story what it needs to know."""
+"""The output of an interactive session, which also records the transcript and tells the session about changes."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from acp_launch.protocol import acp
 from acp_launch.protocol.conversation import Updated
 from acp_launch.session.state import KINDS, OVER, ToolCalls, title
 
-# What was said in a session, for `:export`: the prompts, the agent's words, what it did. Markdown.
+# The transcript for `:export`, as Markdown: prompts, messages of the agent, tool calls.
 
 
-MOST = 32 * 1024 * 1024  # characters; what is older is left out, and the transcript says so
+MOST = 32 * 1024 * 1024  # characters; older text is dropped, and the transcript says so
 
 
 def _besides(update: Updated) -> str:
-    """What went along with a prompt."""
+    """Describe content of a prompt that is not text."""
     content = acp.mapping(acp.mapping(acp.decoded(update.update)).get("content"))
     about = acp.mapping(content.get("resource")) or content
     return f"\n\n*({acp.text(content.get('type'))}: {acp.text(about.get('uri'))})*\n\n"
 
 
 class Transcript:
-    """Takes what was shown, secrets and all that must not be shown being gone already."""
+    """Records what was shown, which is redacted already."""
 
     def __init__(self) -> None:
         self._parts: deque[str] = deque()
@@ -36,11 +36,11 @@ class Transcript:
         self._calls = ToolCalls()
 
     def prompt(self, text: str) -> None:
-        """What a person asked."""
+        """Add a prompt of the user."""
         self._add("you", text)
 
     def update(self, update: Updated) -> None:
-        """An update, live or of a history."""
+        """Add an update, live or replayed."""
         if update.kind == "agent_message_chunk":
             self._add("agent, outside a turn" if update.outside else "agent", acp.read_chunk(update.update)[0])
         elif update.kind == "user_message_chunk" and update.replay:
@@ -51,8 +51,8 @@ class Transcript:
                 self._add("", f"- {title(call)}: {call['status']}")
 
     def markdown(self, heading: str) -> str:
-        """The whole of it."""
-        cut = "*The beginning is left out: it was too long.*\n\n" if self._is_cut else ""
+        """Return the whole transcript."""
+        cut = "*The beginning is missing, because the session was too long.*\n\n" if self._is_cut else ""
         return f"# {heading}\n\n{cut}{''.join(self._parts).strip()}\n"
 
     def _add(self, speaker: str, text: str) -> None:
@@ -72,12 +72,12 @@ SETTINGS = ("config_option_update", "current_mode_update")
 
 
 class SessionOutput(Notices):
-    """Goes before an output; what it hears has no secrets any more."""
+    """Records a session in front of an output; its updates are redacted already."""
 
     transcript: Transcript
-    is_drawn = True  # or written, line by line, beneath what is typed
-    settings_told = 0  # how often the agent said that its mode or its options are others
-    is_history_hidden = False  # a history that was on the screen already is not shown again
+    is_drawn = True  # False if written line by line below the prompt
+    settings_told = 0  # how often the agent reported a change of its mode or options
+    is_history_hidden = False  # a history that is on the screen already is not shown again
     server_changed: Callable[[], None] = staticmethod(lambda: None)
 
     def update(self, update: Updated) -> None:
@@ -93,17 +93,17 @@ class SessionOutput(Notices):
 
 
 class HeardLive(SessionOutput, Live):
-    """On a terminal."""
+    """Draws on a terminal."""
 
 
 class HeardPlain(SessionOutput, Plain):
-    """Lines, for a dumb terminal or a pipe."""
+    """Writes lines, for a dumb terminal or a pipe."""
 
     is_drawn = False
 
 
 def heard(canvas: Canvas | None, clock: Callable[[], float]) -> "HeardLive | HeardPlain":
-    """What a session is shown by, where there is a canvas and where there is none. `clock` measures what is drawn."""
+    """Return the output for a canvas, or for lines if it is None. `clock` measures the durations shown."""
     output = HeardPlain(Outlet(), is_watched=True) if canvas is None else HeardLive(canvas, history=True, clock=clock)
     output.transcript = Transcript()
     return output

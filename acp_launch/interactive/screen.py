@@ -1,10 +1,9 @@
 """
-The canvas of an interactive session: prints go into the scrollback above the application, what is drawn again and
-again is one of its rows.
+The canvas of an interactive session: prints go into the scrollback above the application, redrawn rows are part of it.
 
-Nothing is written here. Both are kept for the next frame, at most twelve a second and fewer when frames are dear, so
-that however much is printed no key waits for it. While somebody is asked (`hold`) prints wait: what stands above a
-question does not scroll away while it is read.
+Nothing is written directly. Both are collected for the next frame, at most twelve a second and fewer when frames take
+long, so that keys never wait for prints. During a question (`hold`) prints wait, so that the text above it does not
+scroll away while the user reads it.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 
-# What rich has rendered, as prompt_toolkit draws it.
+# rich segments as prompt_toolkit fragments.
 
 
 ANSI = (
@@ -39,7 +38,7 @@ ATTRIBUTES = ("bold", "dim", "italic", "underline", "blink", "reverse", "strike"
 
 
 def fragments(segments: Iterable[Segment]) -> StyleAndTextTuples:
-    """One row. Control codes are left out: they would move the cursor that somebody else counts from."""
+    """Convert one row. Control codes are dropped, because they would move the cursor that prompt_toolkit tracks."""
     return [(_style(segment.style), segment.text) for segment in segments if not segment.control]
 
 
@@ -62,14 +61,14 @@ def _color(color: Color) -> str:
 
 
 FRAMES = 12  # a second
-SHARE = 0.2  # of our time, at most, that frames may take
+SHARE = 0.2  # the largest part of our time for frames
 
 
 class Board:
-    """A `Canvas`."""
+    """The `Canvas` of an interactive session."""
 
     def __init__(self, console: Console, size: Callable[[], Size], frame: Callable[[], None]) -> None:
-        """`console` renders and never writes; `frame` asks for a frame soon."""
+        """`console` renders and never writes; `frame` requests a frame soon."""
         self._console = console
         self._size = size
         self._frame = frame
@@ -89,12 +88,12 @@ class Board:
         self.write(self._ansi(what))
 
     def write(self, text: str) -> None:
-        """Print whole lines that are made for a terminal already."""
+        """Print whole lines that are already rendered for a terminal."""
         (self._pending if self._held is None else self._held).append(text)
         self._schedule()
 
     def say(self, what: RenderableType) -> None:
-        """Print at once, also while prints are held back."""
+        """Print at once, even while prints are held back."""
         self._pending.append(self._ansi(what))
         self._schedule()
 
@@ -103,7 +102,7 @@ class Board:
         self._schedule()
 
     def erase(self) -> bool:
-        """Nothing to do: whatever is written now is put above by itself."""
+        """Do nothing: prints go above the rows by themselves."""
         return self._content is not None
 
     def close(self) -> None:
@@ -111,7 +110,7 @@ class Board:
         self._schedule()
 
     def touch(self) -> None:
-        """Something else than the canvas has changed: it is drawn with the next frame."""
+        """Request a frame, because something outside the canvas has changed."""
         self._schedule()
 
     def hold(self) -> None:
@@ -123,16 +122,14 @@ class Board:
         self._schedule()
 
     def take(self) -> str:
-        """What is to be written above, for the frame that is drawn now. The rows are rendered anew with it: what was
-        printed may have stood there."""
+        """Take the text to print with this frame. The rows are rendered again, because it may replace them."""
         text, self._pending = "".join(self._pending), []
         if text:
             self._rendered = (None, 0)
         return text.replace("\n", "\r\n")
 
     def rows(self, width: int) -> list[StyleAndTextTuples]:
-        """What stands below it, row by row; nothing while prints are held back. Rendered anew once a frame, however
-        often it changes."""
+        """Return the rows below the prints; none while prints are held back. Rendered at most once per frame."""
         if self._held is not None or self._content is None:
             return []
         if self._rendered[1] != width or (self._rendered[0] is not self._content and monotonic() >= self._next):
@@ -144,13 +141,13 @@ class Board:
         return self._rows
 
     def begin(self) -> None:
-        """A frame is about to be drawn."""
+        """Note that a frame begins."""
         self._begun = monotonic()
 
     def end(self) -> None:
-        """It has been drawn."""
+        """Note that a frame is drawn, and set the earliest time of the next one."""
         now = monotonic()
-        if now >= self._next:  # else it was drawn for a key, which waits for nobody
+        if now >= self._next:  # else it was drawn for a key, which never waits
             self._next = self._begun + max(1 / FRAMES, (now - self._begun) / SHARE)
 
     def stop(self) -> None:
@@ -165,7 +162,7 @@ class Board:
         return captured.get()
 
     def _sized(self) -> Console:
-        """For the size of now; rich would believe COLUMNS and LINES."""
+        """Return the console with the current size; rich would use COLUMNS and LINES."""
         size = self._size()
         self._console.size = (size.columns, size.rows)
         return self._console
@@ -182,26 +179,30 @@ class Board:
 def _running() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
-    except RuntimeError:  # before the session; the first frame will have it
+    except RuntimeError:  # before the session starts; the first frame draws it
         return None
 
 
-# The terminal as prompt_toolkit writes to it: one write a frame.
+# The terminal as prompt_toolkit writes to it: one write per frame.
 #
-# prompt_toolkit flushes several times while it erases, prints and draws. Between `begin` and `end` all of that is kept
-# and leaves as one piece, marked as one frame (DEC private mode 2026), so that nobody sees half of it. Terminals that
-# do not know the mark ignore it.
+# prompt_toolkit flushes several times while it erases, prints and draws. Between `begin` and `end` the text is
+# collected
+# and then written as one synchronized frame (DEC private mode 2026), so that no half frame is visible. Terminals
+# without
+# that mode ignore it.
 
 
 BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 
 
 class Tty:
-    """As much of a text stream as `Vt100_Output` uses. Not Python's own: what that could not write it tries again at
-    the interpreter's exit."""
+    """The part of a text stream that `Vt100_Output` uses.
+
+    Python's own streams write failed output again at the interpreter's exit.
+    """
 
     def __init__(self, descriptor: int, encoding: str, lost: Callable[[], None]) -> None:
-        """`lost` is called when the terminal is gone: nothing can be shown any more."""
+        """`lost` is called when the terminal is gone."""
         self.encoding = encoding
         self._descriptor = descriptor
         self._lost = lost
@@ -237,28 +238,30 @@ class Tty:
         try:
             while data:
                 data = data[os.write(self._descriptor, data) :]
-        except OSError:  # EIO: whoever showed it has ended; there is nobody to tell
+        except OSError:  # EIO: the terminal program has ended
             self._lost()
 
 
-# One frame: take the application off the screen if something goes above it, print that, draw the application again.
+# A frame: remove the application from the screen if there are prints, print them, draw the application again.
 #
-# All of it is one write (`tty`). prompt_toolkit draws only what has changed since the last frame, except after a print,
-# after the screen got another size and when the application became lower: rows below it would stay.
+# All of it is one write (`Tty`). prompt_toolkit draws only changes since the last frame, except after prints, after a
+# change of size, and when the application became lower, because rows below it would stay.
 
 
-FALLBACK = Size(rows=24, columns=80)  # of a terminal that does not know
+FALLBACK = Size(rows=24, columns=80)  # for a terminal without a size
 
 
 def terminal_size(descriptor: int) -> Size:
     try:
         columns, rows = os.get_terminal_size(descriptor)
-    except OSError:  # it is gone
+    except OSError:  # the terminal is gone
         return FALLBACK
     return Size(rows=rows or FALLBACK.rows, columns=columns or FALLBACK.columns)
 
 
 class Drawing:
+    """Draws the frames of an application."""
+
     def __init__(self, app: "Application[None]", tty: Tty, board: Board, drawn: Any) -> None:
         """`drawn` is called after each frame."""
         self._app = app
@@ -270,13 +273,13 @@ class Drawing:
         app.after_render += self._after
 
     def finish(self) -> None:
-        """Write what is still to be printed; the application is not on the screen."""
+        """Write the remaining prints, after the application has left the screen."""
         self._app.output.write_raw(self._board.take())
         self._app.output.flush()
         self._tty.end()
 
     def clear(self) -> None:
-        """Begin at the top of the screen. What stands there scrolls away, where it can be scrolled back to."""
+        """Begin at the top of the screen. Its content scrolls away into the scrollback."""
         self._erase()
         self._app.output.write_raw("\r\n" * self._app.output.get_size().rows)
         self._app.output.cursor_goto(0, 0)
@@ -307,8 +310,11 @@ class Drawing:
         self._app.renderer.erase()
 
     def _wrapped(self) -> int:
-        """How many rows more than we drew there are above the cursor: a terminal that became narrower has wrapped
-        those that are too long for it, as nearly all do. One that cuts them loses as many rows of what was above."""
+        """Return how many more rows than we drew are above the cursor.
+
+        A terminal that became narrower wraps rows that are too long, as nearly all terminals do. One that cuts them
+        loses as many rows of the text above.
+        """
         screen, columns = self._app.renderer.last_rendered_screen, self._app.output.get_size().columns
         if screen is None or columns >= self._size.columns:
             return 0
@@ -318,15 +324,15 @@ class Drawing:
 
 
 def _used(row: Any) -> int:
-    """The columns of a row up to its last mark."""
+    """Return the columns of a row up to its last character."""
     return max((column + max(1, get_cwidth(cell.char)) for column, cell in row.items() if cell.char != " "), default=0)
 
 
-# What is written to stdout or stderr while the screen is ours: it goes above what is drawn, line by line.
+# Output to stdout or stderr while the application is on the screen: it goes above it, line by line.
 
 
 class Above(io.TextIOBase):
-    """Stands in for a stream that is a terminal; whoever asks is told so."""
+    """Replaces a stream that is a terminal; `isatty` is therefore true."""
 
     def __init__(self, write: Callable[[str], None], encoding: str) -> None:
         self._write = write
@@ -351,16 +357,16 @@ class Above(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Let go of a last line without an end."""
+        """Write a last line that has no end."""
         if self._begun:
             self.write("\n")
 
 
 @contextmanager
 def streams_above(write: Callable[[str], None]) -> Iterator[None]:
-    """While the block runs, what is written to `sys.stdout` and `sys.stderr` is given to `write` as whole lines.
+    """While the block runs, pass output for `sys.stdout` and `sys.stderr` to `write` as whole lines.
 
-    A stream that is no terminal stays what it is: somebody keeps a log there.
+    A stream that is not a terminal stays unchanged, since it may be a log.
     """
     before = sys.stdout, sys.stderr
     put = [Above(write, stream.encoding) if stream is not None and stream.isatty() else None for stream in before]

@@ -1,9 +1,9 @@
 """
-The story of an interactive session: one agent after the other, one session after the other, turn by turn.
+The order of an interactive session: agent after agent, session after session, turn by turn.
 
-The agent is started again when it died or a login needs it, and its session loaded again with its history left out.
-Its servers are started again with it: a process of theirs has one conversation, and that ended with the agent
-(`bridge.servers`). What was not answered is offered for editing, never sent by itself.
+The agent is restarted when it died or when a login requires it, and its session is resumed with its history hidden.
+Its servers are restarted with it, because a server process has one conversation, which ended with the agent
+(`bridge.servers`). Unanswered prompts are offered for editing, and never sent automatically.
 """
 
 import asyncio
@@ -52,15 +52,15 @@ from acp_launch.session.observer import TurnEnd
 from acp_launch.session.opening import Setting
 from acp_launch.session.person import Choice, Person
 
-# The keyboard's events have a handler at any time, so that Ctrl-C always works.
+# The routing of keyboard events. There is always a handler, so Ctrl-C always works.
 
 
 Taker = Callable[[Event], None]
 T = TypeVar("T")
 
 
-class GivenUp(Exception):  # noqa: N818 - it reads as what happened
-    """Raised when a person did not want to wait any longer; `leaves` when they want to be gone altogether."""
+class GivenUp(Exception):  # noqa: N818 - not an error: the user interrupted
+    """Raised when the user interrupts a wait; `leaves` if the user ends the session."""
 
     def __init__(self, *, leaves: bool) -> None:
         super().__init__()
@@ -68,20 +68,22 @@ class GivenUp(Exception):  # noqa: N818 - it reads as what happened
 
 
 class KeyboardFocus:
+    """Routes keyboard events to one handler at a time."""
+
     def __init__(self, front: Front, otherwise: Taker) -> None:
-        """`otherwise` takes what has no other handler."""
+        """`otherwise` handles events that no other handler takes."""
         self._front = front
         self._taker = otherwise
 
     async def pump(self) -> None:
-        """Hand on every event, until cancelled."""
+        """Pass on every event, until cancelled."""
         while True:
             event = await self._front.events.get()
-            self._taker(event)  # the one that there is by now
+            self._taker(event)  # the handler may have changed while waiting
 
     @contextmanager
     def of(self, taker: Taker) -> Iterator[None]:
-        """While the block runs, `taker` takes them."""
+        """Route events to `taker` while the block runs."""
         before, self._taker = self._taker, taker
         try:
             yield
@@ -89,7 +91,7 @@ class KeyboardFocus:
             self._taker = before
 
     async def while_waiting(self, work: Coroutine[Any, Any, T], enter: Callable[[str], None]) -> T:
-        """What `work` gives; `enter` takes what is entered meanwhile.
+        """Return the result of `work`; text entered meanwhile goes to `enter`.
 
         Raises:
             GivenUp: after Ctrl-C or the end of input.
@@ -114,13 +116,15 @@ class KeyboardFocus:
                 raise given_up[0] from None
 
 
-# One turn of an interactive session, and what comes from the keyboard meanwhile.
+# A turn of an interactive session, and the keyboard events during it.
 
 
-TITLE = 80  # characters of the first prompt that stand in for a title
+TITLE = 80  # characters of the first prompt used as a title
 
 
 class InteractiveTurn:
+    """Sends prompts and handles events during a turn."""
+
     def __init__(
         self,
         desk: InteractiveState,
@@ -130,24 +134,24 @@ class InteractiveTurn:
     ) -> None:
         self._desk, self._showing, self._focus, self._blocks = desk, showing, focus, blocks
         self.queue: list[str] = []
-        self._unanswered = ""  # the prompt that was sent and not answered
+        self._unanswered = ""  # the prompt that is sent and not answered yet
         self._turn: Turn | None = None
         self._outcome: Leave | None = None
         self._is_cancelled = False
 
     def enter(self, text: str) -> None:
-        """What was entered while something else goes on: its turn comes."""
+        """Queue a prompt that was entered during other work."""
         self.queue.append(text)
         self._desk.front.queued(self.queue)
 
     def dequeued(self) -> str:
-        """The first of what was entered during a turn."""
+        """Remove and return the first queued prompt."""
         text = self.queue.pop(0)
         self._desk.front.queued(self.queue)
         return text
 
     def give_back(self) -> str:
-        """What was not answered, with all that waited for its answer: nothing of it is sent by itself."""
+        """Return the unanswered prompt and all queued ones: none of them is sent automatically."""
         parts = [self._unanswered, *self.queue]
         self._unanswered = ""
         self.queue.clear()
@@ -155,7 +159,7 @@ class InteractiveTurn:
         return "\n".join(filter(None, parts))
 
     async def take(self, current: CurrentSession, text: str) -> Leave | None:
-        """Send a prompt and see its turn through; gives how the session is to be left, if it is.
+        """Send a prompt and wait for the end of its turn. Return how the session is left, if it is.
 
         Raises:
             AgentError, WaitExpired: the agent died, or hung.
@@ -179,10 +183,10 @@ class InteractiveTurn:
             desk.failed(error)
             desk.front.offer(self.give_back())
         except WaitExpired:
-            if self._outcome is None:  # else the session is being left
+            if self._outcome is None:  # else the user leaves, and the agent is not needed
                 raise
         self._unanswered = ""
-        if self._is_cancelled and self.queue:  # it may have been meant for the answer
+        if self._is_cancelled and self.queue:  # the queued text may refer to the cancelled answer
             desk.front.offer(self.give_back())
         self._showing.mood = "idle"
         return self._outcome
@@ -191,7 +195,7 @@ class InteractiveTurn:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = tasks.create_task(self._run(current, blocks))
-                beside: set[asyncio.Task[None]] = set()  # commands that were entered meanwhile
+                beside: set[asyncio.Task[None]] = set()  # commands entered meanwhile
 
                 def take(event: Event) -> None:
                     if work := self._taken(event, running, current):
@@ -221,7 +225,7 @@ class InteractiveTurn:
     def _taken(
         self, event: Event, running: "asyncio.Task[None]", current: CurrentSession
     ) -> Coroutine[Any, Any, None] | None:
-        """What is to be done beside the turn, if anything."""
+        """Return work to do during the turn, if any."""
         match event:
             case Submitted(text) if commands.is_ours(text) and commands.works_in_turn(text):
                 return self._carried_out(text, current)
@@ -243,7 +247,7 @@ class InteractiveTurn:
         assert outcome is None, "what works in a turn does not end it"
 
     def _cancel(self, running: "asyncio.Task[None]") -> None:
-        """The turn, or what comes before it can be tried again: a login."""
+        """Cancel the turn, or the login before it is tried again."""
         self._is_cancelled = True
         self._showing.mood = "cancelling"
         if self._turn is not None and self._turn.is_running:
@@ -252,23 +256,23 @@ class InteractiveTurn:
             running.cancel()
 
 
-# Ask whether to restart an agent that died or hung during a session.
+# Asking whether to restart an agent that died or hung during a session.
 
 
 LEAVE = Choice("n", "Leave")
-AGAIN = (Choice("y", "Start it again and go on with this session"), LEAVE)
-ANEW = (Choice("y", "Start it again with a new session; it cannot go on with this one"), LEAVE)
+AGAIN = (Choice("y", "Restart it and resume this session"), LEAVE)
+ANEW = (Choice("y", "Restart it with a new session; it cannot resume this one"), LEAVE)
 
 
 def can_go_on(able: Capabilities) -> bool:
-    """Whether such an agent finds back into a session."""
+    """Return whether such an agent can resume a session."""
     return able.load or able.resume
 
 
 async def ask_to_restart(
     able: Capabilities, person: Person, focus: KeyboardFocus, enter: Callable[[str], None]
 ) -> bool:
-    """`able` is what it could do; `enter` takes what is entered meanwhile.
+    """Ask the user. `able` are the agent's capabilities; text entered meanwhile goes to `enter`.
 
     Raises:
         Stopped: after a SIGINT.
@@ -284,7 +288,7 @@ async def ask_to_restart(
 
 async def _is_chosen(person: Person, choices: Sequence[Choice]) -> bool:
     async with person.floor():
-        return await person.choose("The agent is gone.", choices) == "y"
+        return await person.choose("The agent has ended.", choices) == "y"
 
 
 TWICE = 2.0  # seconds within which a second Ctrl-C leaves
@@ -292,14 +296,14 @@ INTERRUPTED = 130
 
 
 class Seating(Struct, frozen=True, kw_only=True):
-    """What an interactive session takes besides its plan."""
+    """The means of an interactive session besides its plan."""
 
     needs: SessionNeeds
     front: TerminalFront
     observer: Output
     heard: SessionOutput
     rooms: HeldSessions
-    room: HeldSession  # the first
+    room: HeldSession  # the first one
     replay: bool
     wishes: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
@@ -307,7 +311,7 @@ class Seating(Struct, frozen=True, kw_only=True):
 
 
 async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
-    """Until it is left; gives the exit code.
+    """Run until the user leaves; return the exit code.
 
     Raises:
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
@@ -344,12 +348,12 @@ class _Sitting:
         self._showing = Showing(desk, commands.words())
         self.focus = KeyboardFocus(desk.front, self._while_starting)
         self._turning = InteractiveTurn(desk, self._showing, self.focus, seating.blocks)
-        self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # what came while nothing was going on
+        self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # events while nothing runs
         self._room = seating.room
         self._replay = seating.replay
         self._wishes = seating.wishes
         self._log_in = seating.needs.log_in
-        self._interrupted = 0.0  # loop time of a Ctrl-C that meant nothing
+        self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
         desk.heard.server_changed = self._showing.changed
 
     async def run(self, spawned: Spawned) -> int:
@@ -362,7 +366,7 @@ class _Sitting:
                     )
                 except RestartAgent:
                     self._log_in = once(desk.launch.needs.log_in)
-                    desk.say("the agent is started again, it knows the login now")
+                    desk.say("restarting the agent, so that it uses the login")
                 except (AgentError, WaitExpired, RemoteProtocolError) as error:
                     if isinstance(error, AgentRefused) or not await desk.launch.interrupts.watch(self._again(error)):
                         raise
@@ -373,7 +377,7 @@ class _Sitting:
             self._room.leave()
 
     def _while_starting(self, event: Event) -> None:
-        """Before a session is open, and between two agents: Ctrl-C is the end, as in a run of one prompt."""
+        """Handle events before a session is open, and between two agents: Ctrl-C ends, as in a run with one prompt."""
         match event:
             case Submitted(text):
                 self._turning.enter(text)
@@ -381,7 +385,7 @@ class _Sitting:
                 self._desk.launch.interrupts.interrupt()
 
     async def _again(self, error: LaunchError) -> bool:
-        """Whether an agent that died or hung is to be started again. One that never opened a session is not."""
+        """Ask whether to restart an agent that died or hung. One that never opened a session is not restarted."""
         desk, current = self._desk, self._desk.current
         if current is None:
             return False
@@ -395,7 +399,7 @@ class _Sitting:
             self._room = desk.rooms.fresh()
         if is_wanted and (unanswered := self._turning.give_back()):
             desk.front.offer(unanswered)
-            desk.say("the prompt it did not answer is ready to be edited and sent again")
+            desk.say("the unanswered prompt is back in the input; edit or send it again")
         return is_wanted
 
     async def _talk(self, connection: Connection) -> int:
@@ -428,7 +432,7 @@ class _Sitting:
         return CurrentSession(session, room, leaving)
 
     async def _moved(self, current: CurrentSession, room: HeldSession) -> CurrentSession:
-        """Go to another session, or stay where we are when it cannot be opened."""
+        """Switch to another session, or stay in this one if the other cannot be opened."""
         self._showing.mood = "starting"
         self._replay = True
         entering = self._enter(current.connection, room, ())
@@ -447,7 +451,7 @@ class _Sitting:
         return entered
 
     async def _left(self, current: CurrentSession) -> None:
-        """The agent may forget what it holds for a session that was left."""
+        """Leave a session, and let the agent free its resources."""
         await current.leaving.aclose()
         connection, limit = current.connection, self._desk.launch.plan.timeouts.session
         if connection.agent.capabilities.close:
@@ -462,7 +466,7 @@ class _Sitting:
         if isinstance(error, LaunchError):
             self._desk.failed(error)
             return
-        self._desk.say("given up")
+        self._desk.say("cancelled")
         if error.leaves:
             self._inbox.put_nowait(Left())
 
@@ -491,7 +495,7 @@ class _Sitting:
             self._showing.refresh()
 
     async def _next(self, current: CurrentSession) -> str | None:
-        """What is to be done next; None at the end of input, empty after a second Ctrl-C.
+        """Return the next input; None at the end of input, empty after a second Ctrl-C.
 
         Raises:
             AgentError: the agent ended meanwhile.
@@ -512,4 +516,4 @@ class _Sitting:
                     if now - self._interrupted < TWICE:
                         return ""
                     self._interrupted = now
-                    self._desk.say("Ctrl-C again, or Ctrl-D, ends the session")
+                    self._desk.say("to end the session: Ctrl-C again, or Ctrl-D")

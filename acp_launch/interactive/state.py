@@ -1,4 +1,4 @@
-"""What the story and the `:` commands share."""
+"""The state of an interactive session: its held session, the means that `:` commands use, and the status line."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -25,11 +25,11 @@ from acp_launch.session.options import Option
 from acp_launch.session.state import SessionState
 from acp_launch.session.store import Record, Registry, SessionKeeper, continued, fresh_name, is_fresh
 
-# The sessions of a project and profile that a person can go to and come from: each held while somebody is in it.
+# The sessions of a project and profile that the user can switch to. Each is locked while it is in use.
 
 
 class HeldSession:
-    """A session that is held by us."""
+    """A session that this process holds."""
 
     def __init__(self, registry: Registry, plan: LaunchPlan, name: str, record: Record | None, held: ExitStack) -> None:
         """Leaving it closes `held`."""
@@ -40,25 +40,27 @@ class HeldSession:
         self._held = held
 
     def request(self, wishes: Sequence[Setting], *, replay: bool) -> SessionRequest:
-        """How it is opened now: anew the first time, continued afterwards."""
+        """Return how to open it now: as a new session the first time, resumed afterwards."""
         return SessionRequest(
             name=self.name, continued=self._record, replay=replay, wishes=wishes, opened=self._keeper.opened
         )
 
     def opened(self) -> None:
-        """It is open, and on record: from here on it is continued."""
+        """Note that it is open and on record: from now on it is resumed."""
         self._record = self._registry.find(str(self._plan.project), self._plan.profile, self.name)
 
     def used(self, title: str) -> None:
-        """A turn is over. `title` as the agent names the session, or its first prompt; empty keeps the one there is."""
+        """Note the end of a turn. `title` is the agent's, or the first prompt; empty keeps the current title."""
         self._keeper.ended(title)
 
     def leave(self) -> None:
-        """Let others in."""
+        """Release it for other processes."""
         self._held.close()
 
 
 class HeldSessions:
+    """The sessions of a project and profile."""
+
     def __init__(
         self,
         registry: Registry,
@@ -67,17 +69,17 @@ class HeldSessions:
         *,
         check: Callable[[str], object] = lambda name: None,
     ) -> None:
-        """`hold` is held while we are in the session of that name; `check` refuses what cannot be a name."""
+        """`hold` locks the session with a name; `check` raises for an invalid name."""
         self._registry, self._plan = registry, plan
         self._hold, self._check = hold, check
         self._known: tuple[tuple[str, str], ...] = ()
 
     def enter(self, name: str, *, is_new: bool) -> HeldSession:
-        """Go to the session of that name, or with `is_new` open it.
+        """Hold an existing session, or with `is_new` create it.
 
         Raises:
-            SessionError: somebody else is in it, it works in another directory, there is none (or one, with `is_new`).
-            UsageError: this is no name.
+            SessionError: another process holds it, it belongs to another directory, or it does not exist (exists).
+            UsageError: the name is not valid.
         """
         self._check(name)
         holding = ExitStack()
@@ -85,27 +87,29 @@ class HeldSessions:
         try:
             record = continued(self._registry, self._plan, name, latest=False)
             if is_new and record is not None:
-                raise SessionError(f'there is a session "{name}" already', fix=f":switch {name} goes there")
+                raise SessionError(f'session "{name}" already exists', fix=f"to go there: :switch {name}")
             if not is_new and record is None:
-                raise SessionError(f'there is no session "{name}"', fix=f":new {name} opens one; :sessions lists them")
+                raise SessionError(
+                    f'there is no session "{name}"', fix=f"to open it: :new {name}; for a list: :sessions"
+                )
         except BaseException:
             holding.close()
             raise
         return HeldSession(self._registry, self._plan, name, record, holding)
 
     def first(self, name: str, record: Record | None, held: ExitStack) -> HeldSession:
-        """The one that the command line chose; `held` holds it already."""
+        """Return the session chosen on the command line; `held` holds it already."""
         return HeldSession(self._registry, self._plan, name, record, held)
 
     def fresh(self) -> HeldSession:
         return self.enter(fresh_name(), is_new=True)
 
     def known(self) -> tuple[tuple[str, str], ...]:
-        """Names and titles, as they were when they were last read; a file is not asked at every keystroke."""
+        """Return names and titles as last read, because the file must not be read at every key."""
         return self._known
 
     def records(self) -> Sequence[Record]:
-        """Those of this project and profile, the latest first."""
+        """Return the records of this project and profile, the latest first."""
         records = self._registry.list(str(self._plan.project), self._plan.profile)
         self._known = tuple((record.name, record.title) for record in records)
         return records
@@ -115,13 +119,13 @@ TAB, DIM = "\t", "2"
 
 
 class CurrentSession(Struct, eq=False):
-    """The session somebody is in."""
+    """The current session."""
 
     session: OpenSession
     room: HeldSession
-    leaving: AsyncExitStack  # ends what was served to it
+    leaving: AsyncExitStack  # ends the services for it
     turns: int = 0
-    first_prompt: str = ""  # the beginning of it, which stands in for a title
+    first_prompt: str = ""  # its beginning, as a title if the agent gives none
     last: TurnEnd | None = None
 
     @property
@@ -138,6 +142,8 @@ class CurrentSession(Struct, eq=False):
 
 
 class InteractiveState(Struct, kw_only=True, eq=False):
+    """The state and means that the session and its commands share."""
+
     launch: Launch
     front: Front
     observer: Output
@@ -145,48 +151,48 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     rooms: HeldSessions
     here: Path  # where the command was typed
     current: CurrentSession | None = None
-    chosen: list[Setting] = field(default_factory=list)  # in this session: to be chosen again when its agent comes back
+    chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
 
     def say(self, text: str, style: str = "") -> None:
-        """Lines among what the agent says; not for text that may hold a secret, which is redacted first."""
+        """Print lines among the agent's output, redacted."""
         for line in text.splitlines():
             self.heard.tell(harmless(redactor.text(line), keep=TAB), style)
 
     def prompted(self, text: str) -> None:
-        """A prompt is being sent: it stands above its answer."""
+        """Print a prompt above its answer, and record it."""
         shown = redactor.text(text)
         self.heard.transcript.prompt(shown)
         if not self.heard.is_drawn:
-            return  # it stands where it was typed
+            return  # it is visible where the user typed it
         for number, line in enumerate(shown.splitlines()):
             mark = ">" if number == 0 else " "
             self.heard.tell(f"{mark} {harmless(line, keep=TAB)}", TYPED)
 
     def commanded(self, text: str) -> None:
-        """A command of ours is carried out: it stands above what it says."""
+        """Print a command above its output."""
         if self.heard.is_drawn:
             self.say(text, DIM)
 
     def failed(self, error: LaunchError) -> None:
-        """A failure after which the session goes on; what was being drawn is left whole."""
+        """Print an error after which the session continues; unfinished drawings are completed first."""
         self.observer.failed(error)
         for text, style in lines(error):
             self.heard.tell(redactor.text(text), style)
 
 
 def is_the_end(error: LaunchError) -> bool:
-    """Whether the agent is gone, or as good as gone: not whether it refused something."""
+    """Return whether the agent is gone or unusable, rather than having refused a request."""
     return isinstance(error, AgentError | WaitExpired | RemoteProtocolError) and not isinstance(error, AgentRefused)
 
 
 class Leave(Struct, frozen=True):
-    """The session is left, and acp-launch ends with this exit code."""
+    """The end of the session; acp-launch exits with `code`."""
 
     code: int
 
 
 class Move(Struct, frozen=True):
-    """Another session is wanted."""
+    """A switch to another session."""
 
     room: HeldSession
 
@@ -194,7 +200,7 @@ class Move(Struct, frozen=True):
 Outcome = Leave | Move
 
 
-# What the front is told of the session: its status line and what can be completed, at most ten times a second.
+# The status line and the completions, sent to the front at most ten times a second.
 
 
 AT_MOST = 0.1  # seconds between two refreshes
@@ -202,13 +208,15 @@ DOWN = ("failed", "resting", "stopped")
 
 
 class Showing:
+    """Keeps the front up to date."""
+
     def __init__(self, desk: InteractiveState, commands: tuple[Word, ...]) -> None:
         self._desk = desk
         self._commands = commands
         self._mood: Mood = "starting"
         self._due: asyncio.TimerHandle | None = None
-        self._agent = desk.launch.plan.agent.command.name  # until it says who it is
-        self._session = ""  # the last there was: what is down has its name still
+        self._agent = desk.launch.plan.agent.command.name  # until the agent sends its name
+        self._session = ""  # the last one, also shown while the agent is down
 
     @property
     def mood(self) -> Mood:
@@ -220,12 +228,12 @@ class Showing:
         self.refresh()
 
     def changed(self) -> None:
-        """Something of the session, or of a server, is not as it was."""
+        """Refresh soon, because the session or a server has changed."""
         if self._due is None:
             self._due = asyncio.get_running_loop().call_later(AT_MOST, self.refresh)
 
     def refresh(self) -> None:
-        """Tell the front how things stand."""
+        """Send status and completions to the front."""
         self.close()
         self._desk.front.status(self._status())
         self._desk.front.vocabulary(self._vocabulary())
@@ -240,9 +248,7 @@ class Showing:
         state = current.client.state if current else SessionState()
         if current is not None:
             self._agent = current.connection.agent.title or self._agent
-            self._session = (
-                "" if is_fresh(current.room.name) else current.room.name
-            )  # one that nobody chose says little
+            self._session = "" if is_fresh(current.room.name) else current.room.name  # generated names are not shown
         servers = desk.launch.servers.standings()
         usage = state.usage
         said = redactor.text

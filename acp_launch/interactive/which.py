@@ -1,4 +1,4 @@
-"""Which front a session gets: an application where there is a whole terminal, lines where there is less."""
+"""The choice of a front: an application on a full terminal, lines otherwise."""
 
 import os
 import sys
@@ -10,22 +10,22 @@ from acp_launch.interactive.front import Front
 
 
 class TerminalFront(Front, Protocol):
-    """A front, and where the session is drawn; None where it is only written, line by line."""
+    """A front, and the canvas for its session; None if the session is written line by line."""
 
     @property
     def canvas(self) -> Canvas | None: ...
 
     def interrupt(self) -> None:
-        """For a SIGINT that was sent to us: it means what Ctrl-C means."""
+        """Handle a SIGINT like Ctrl-C."""
 
 
 def possible() -> bool:
-    """Whether a user can be at the keyboard: stdin is a terminal."""
+    """Return whether an interactive session is possible: stdin is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def choose_front(history: Path) -> TerminalFront:
-    """To be called within the event loop. `history` is the file that keeps what is typed in this project."""
+    """Return the front; call it within the event loop. `history` is the file with this project's prompts."""
     if _is_able():
         from acp_launch.interactive.application import Application
 
@@ -36,5 +36,5 @@ def choose_front(history: Path) -> TerminalFront:
 
 
 def _is_able() -> bool:
-    """Whether the terminal can be drawn on, and stdout is that terminal."""
+    """Return whether the terminal can be drawn on, and is stdout too."""
     return possible() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")

@@ -169,7 +169,7 @@ class DraftBuilder:
             self._known[literal] = len(self.tokens)
             token = Token(owner, path, found.start, found.what, wanted, Secret(literal), token.is_sure)
         else:
-            token = Token(owner, path, found.start, found.what, wanted, why="only a placeholder is there")
+            token = Token(owner, path, found.start, found.what, wanted, why="the file has only a placeholder")
         self.tokens.append(token)
         return len(self.tokens) - 1
 
@@ -229,7 +229,7 @@ def _punched_draft(one: Draft, shape: Mapping[str, Any]) -> Draft:
     unfit = one.unfit
     for key in ("command", "cwd"):
         if any(isinstance(part, int) for part in getattr(shape.get(key), "parts", ())):
-            unfit = f"its {key} holds a credential, and no {key} can come from a secret"
+            unfit = f"its {key} contains a credential, but a {key} cannot come from a secret"
     return Draft(one.name, one.original, one.kind, {} if unfit else shape, one.left, unfit, one.disabled)
 
 
@@ -326,7 +326,7 @@ class _EntryDraft(Struct):
         return Text(tuple(parts))
 
     def _kept(self, name: str) -> Text:
-        why = f"{self.tool.title} keeps it in a store of its own"
+        why = f"{self.tool.title} keeps it in its own store"
         return Text((self.builder.elsewhere(self.name, name, why),))
 
     def _asked(self, text: Text) -> Iterable[str | int]:
@@ -335,7 +335,7 @@ class _EntryDraft(Struct):
             pieces = _ASKED.split(part) if isinstance(part, str) and self.inputs else [part]
             for index, piece in enumerate(pieces):
                 if index % 2 and isinstance(piece, str):
-                    yield self.builder.elsewhere("", piece, f"{self.tool.title} keeps it in a store of its own")
+                    yield self.builder.elsewhere("", piece, f"{self.tool.title} keeps it in its own store")
                 elif piece != "":
                     yield piece
 

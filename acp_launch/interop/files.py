@@ -19,9 +19,7 @@ def put(file: Path, text: str, *, instead_of: str | None) -> None:
         _put(real(file), text, instead_of)
     except OSError as fault:
         why = (fault.strerror or str(fault)).lower()
-        raise UsageError(
-            f"{shown(file)} cannot be written: {why}; it is as it was", fix="check its directory"
-        ) from None
+        raise UsageError(f"cannot write {shown(file)}: {why}; it was not changed", fix="check its directory") from None
 
 
 def _put(target: Path, text: str, instead_of: str | None) -> None:
@@ -37,4 +35,4 @@ def _put(target: Path, text: str, instead_of: str | None) -> None:
 
 
 def _changed(file: Path) -> UsageError:
-    return UsageError(f"{shown(file)} was changed by somebody else meanwhile; it is as they left it", fix="try again")
+    return UsageError(f"{shown(file)} has changed meanwhile; it was not overwritten", fix="try again")

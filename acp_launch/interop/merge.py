@@ -61,7 +61,7 @@ def chosen(drafts: Sequence[Draft], only: Sequence[str], *, wants_agent: bool) -
     for name in only:
         if not any(name in (one.original, one.name) for one in drafts):
             there = ", ".join(one.original for one in drafts) or "nothing"
-            raise UsageError(f'there is no "{masked(name)}"', fix=f"--only takes one of these: {there}")
+            raise UsageError(f'there is no entry "{masked(name)}"', fix=f"--only takes one of these: {there}")
     found = tuple(one for one in drafts if one.original in only or one.name in only)
     if sum(one.kind == "agent" for one in found) > 1:
         raise UsageError("a profile has one agent", fix="name one of them with --only")
@@ -177,7 +177,7 @@ def target(name: str, settings: Settings, *, start: Path) -> Target:
         return Target(_new(name, start), None, {})
     if found.origin == "built-in":
         fix = f"make one of your own that extends it: acp-launch init my-{found.name} --extends {found.name}"
-        raise UsageError(f'"{name}" comes with acp-launch and cannot be changed', fix=fix)
+        raise UsageError(f'"{name}" is built into acp-launch and cannot be changed', fix=fix)
     refuse_escaping_link(found.file, found.project)
     text, problems = read(found.file)
     if text is None:
@@ -219,5 +219,5 @@ def _new(name: str, start: Path) -> Path:
         return project_of(start) / HOLDER / f"{name}.yaml"
     file = start / at_home(name)
     if file.suffix not in (".yaml", ".yml"):
-        raise UsageError(f"{shown(file)} is no profile's file", fix="a profile's file ends in .yaml")
+        raise UsageError(f"{shown(file)} is not a profile's file", fix="a profile's file ends in .yaml")
     return file

@@ -88,14 +88,14 @@ def command(entry: ToolEntry, key: str, value: Any) -> None:
         return
     found = text(value)
     if found is None:
-        entry.unfit = f"its {key} is no text"
+        entry.unfit = f"its {key} must be a string"
     entry.command = found or ""
 
 
 def args(entry: ToolEntry, key: str, value: Any) -> None:
     found = [text(item) for item in value] if isinstance(value, list) and len(value) <= MOST else [None]
     if None in found:  # without one of its arguments it would be another command
-        entry.unfit = f"its {key} is no list of texts"
+        entry.unfit = f"its {key} must be a list of strings"
         return
     entry.args = [item for item in found if item is not None]
 
@@ -113,12 +113,12 @@ def _map(entry: ToolEntry, key: str, value: Any) -> dict[str, str]:
     if isinstance(value, list) and len(value) <= MOST:
         value = _pairs(entry, key, value)
     if not isinstance(value, Mapping) or len(value) > MOST:
-        entry.leave(key, "is no mapping of texts")
+        entry.leave(key, "is not a mapping of strings")
         return {}
     found = {}
     for name, written in value.items():
         if (one := text(written)) is None:
-            entry.leave(f"{key}.{name}", "is no text")
+            entry.leave(f"{key}.{name}", "is not a string")
         else:
             found[str(name)] = one
     return found
@@ -129,7 +129,7 @@ def _pairs(entry: ToolEntry, key: str, items: Sequence[Any]) -> dict[str, Any]:
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, Mapping) else None
         if not isinstance(name, str) or "value" not in item:
-            entry.leave(f"{key}[{index}]", "is no name with a value")
+            entry.leave(f"{key}[{index}]", "is not a name with a value")
         elif name in found:
             entry.leave(f"{key}[{index}]", f"names {name} again")
         else:
@@ -160,7 +160,7 @@ def transport(entry: ToolEntry, key: str, value: Any) -> None:
     if word in _TRANSPORTS:
         entry.transport = _TRANSPORTS[word]
     else:
-        entry.unfit = f"its {key} is none that acp-launch knows"
+        entry.unfit = f"its {key} is not one that acp-launch knows"
 
 
 def disabled(entry: ToolEntry, key: str, value: Any) -> None:
@@ -188,7 +188,7 @@ def timeout(what: Literal["start", "call"], unit: float) -> Reader:
     def read(entry: ToolEntry, key: str, value: Any) -> None:
         seconds = value * unit if isinstance(value, int | float) and not isinstance(value, bool) else 0
         if not 0.001 <= seconds <= 24 * 3600:
-            entry.leave(key, "is no length of time")
+            entry.leave(key, "is not a length of time")
             return
         entry.more.setdefault("timeouts", {})[what] = str(Duration(round(seconds, 3)))
 
@@ -202,7 +202,7 @@ def tools(what: Literal["allow", "deny"]) -> Reader:
             return  # no restriction
         if not names or len(names) > MOST or not all(isinstance(name, str) and name.strip() for name in names):
             # The whole entry is refused: without its restriction the server would offer more tools than the user wants.
-            entry.unfit = f"its {key} is no list of names"
+            entry.unfit = f"its {key} must be a list of names"
             return
         entry.more.setdefault("tools", {})[what] = [re.sub(r"([*?\[])", r"[\1]", name) for name in names]
 
@@ -212,7 +212,7 @@ def tools(what: Literal["allow", "deny"]) -> Reader:
 def _single(entry: ToolEntry, key: str, value: Any) -> str:
     found = text(value)
     if found is None:
-        entry.unfit = f"its {key} is no text"
+        entry.unfit = f"its {key} must be a string"
     return found or ""
 
 
@@ -352,7 +352,7 @@ def _named(holder: Any) -> Sequence[tuple[str, Any]]:
 
 def _read(tool: Tool, entry: ToolEntry, value: Any) -> None:
     if not isinstance(value, Mapping):
-        entry.unfit = "it is no mapping"
+        entry.unfit = "it must be a mapping"
         return
     if tool.name == "goose" and isinstance(value.get("config"), Mapping):
         value = {**value["config"], **{key: inner for key, inner in value.items() if key != "config"}}
@@ -390,7 +390,7 @@ def _complete(tool: Tool, entry: ToolEntry) -> None:
     elif entry.command and entry.url:
         entry.unfit = "it has both a command and a url"
     elif entry.url and entry.kind == "agent":
-        entry.unfit = "it is no program to start"
+        entry.unfit = "it is not a program to start"
     elif entry.url and entry.transport not in ("http", "sse"):
         entry.transport = "sse" if entry.url.rstrip("/").endswith("/sse") and not entry.transport else "http"
 
@@ -467,9 +467,9 @@ def _of_editor(inside: str, inputs: Container[str]) -> str:
 
 def _variable(name: str, default: str = "") -> str:
     if not re.fullmatch(NAME, name):
-        raise Untranslatable("names a variable as nobody can")
+        raise Untranslatable("names a variable with an invalid name")
     if is_private(name):
-        raise Untranslatable("names a variable that is for acp-launch alone")
+        raise Untranslatable("names a variable that is reserved for acp-launch")
     if "${" in default or "{" in default:
         raise Untranslatable("has a variable in the default of another")
     return f"${{env:{name}{default}}}"

@@ -203,7 +203,7 @@ def read(file: Path, tool: Tool | None = None) -> Source:
     root, twice = _parsed(file, text, syntax)
     owner = tool or _owner(file, root, syntax)
     if owner is None:
-        raise UsageError(f"{shown(file)}: this is no configuration that acp-launch knows", fix=_fix())
+        raise UsageError(f"{shown(file)}: this is not a configuration that acp-launch knows", fix=_fix())
     return Source(owner, file, text, root, twice)
 
 
@@ -239,7 +239,7 @@ def _parsed(file: Path, text: str, syntax: Syntax) -> tuple[Any, tuple[str, ...]
     try:
         parsed = formats.parse(text)
     except formats.BadJson as bad:
-        raise ProfileError([Problem(shown(file), bad.line, bad.column, "", str(bad), "mend it first")]) from None
+        raise ProfileError([Problem(shown(file), bad.line, bad.column, "", str(bad), "fix the file first")]) from None
     return parsed.root, parsed.twice
 
 
@@ -250,7 +250,7 @@ def _toml(file: Path, text: str) -> Any:
         # The message may quote a key, so only its end is used, which is the place.
         place = str(bad).rpartition(" (at ")[2].rstrip(")")
         what = f"not valid TOML (at {place})" if place.startswith(("line", "end")) else "not valid TOML"
-        raise ProfileError([Problem(shown(file), 0, 0, "", what, "mend it first")]) from None
+        raise ProfileError([Problem(shown(file), 0, 0, "", what, "fix the file first")]) from None
     except (RecursionError, ValueError):
         raise ProfileError([Problem(shown(file), 0, 0, "", "not valid TOML: nested too deep", "")]) from None
 

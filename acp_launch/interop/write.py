@@ -129,7 +129,7 @@ def _environment(name: str, default: str | None, tool: Tool, dialect: Dialect) -
     if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
         raise Untranslatable(f"is a variable that {tool.title} cannot name")
     if default is not None and dialect != "shell":
-        raise Untranslatable(f"has a default for {name}, and {tool.title} knows no defaults")
+        raise Untranslatable(f"has a default for {name}, and {tool.title} does not have defaults")
     if dialect == "code":
         return f"${{env:{name}}}"
     if dialect == "braces":
@@ -218,7 +218,7 @@ class EntryWriter(Struct):
 
     def without_cwd(self, name: str, server: StdioServer) -> None:
         if server.cwd:
-            self.notes.append(f"{name}: cwd is left out: {self.tool.title} knows none")
+            self.notes.append(f"{name}: cwd is left out: {self.tool.title} has no such setting")
 
     def seconds(self, name: str, server: StdioServer, which: str) -> float | None:
         """Return a timeout in seconds; None if it is the default."""
@@ -232,7 +232,7 @@ class EntryWriter(Struct):
             return None
         plain = [re.sub(r"\[([*?\[])\]", r"\1", glob) for glob in globs]
         if any(re.search(r"[*?\[]", re.sub(r"\[[*?\[]\]", "", glob)) for glob in globs):
-            self.notes.append(f"{name}: tools.{which} is left out: {self.tool.title} knows no patterns")
+            self.notes.append(f"{name}: tools.{which} is left out: {self.tool.title} does not have patterns")
             return None
         return plain
 

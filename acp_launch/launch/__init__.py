@@ -1,1 +1,11 @@
-"""One launch: the agent is started, met, given its servers and its session, and all of it is ended (`run`)."""
+"""
+One launch: an agent with its MCP servers, its session and its turns.
+
+A plan, its secrets and the agent's process come in; events go to an observer, and the result of the turns comes out.
+Open `run` first, which shows the order of a launch on one page.
+
+- `run`: the order of a launch; opening a session; a run of one prompt.
+- `servers`: the MCP servers of a launch, and the waits for them.
+- `services`: the services for the agent: files, terminals, forms and links.
+- `loop`: signals, the time limit of a run, and the guards while an event loop runs.
+"""

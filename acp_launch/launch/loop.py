@@ -1,12 +1,14 @@
 """
-Ctrl-C, SIGTERM and SIGHUP while the event loop runs, and the end of the time that a run may take.
+Signals, the time limit of a run, and the guards, while an event loop runs.
 
     Ctrl-C in a turn      the turn is cancelled with `session/cancel`; its end ends the run (130)
     Ctrl-C before one     the run ends (130)
     SIGTERM, SIGHUP       the run ends (143, 129)
-    a second one          no more patience: what is left is killed at once
-    another, later        this process leaves, and its guards end what is left (leave.py)
-    `--timeout`           as Ctrl-C (124), but there is no second one
+    a second signal       all remaining processes are killed at once
+    another, later        this process exits, and its guards end the remaining processes (leave.py)
+    `--timeout`           as Ctrl-C (124), but once only
+
+`supervised` surrounds everything with children and an event loop. It keeps the guards informed and handles signals.
 """
 
 import asyncio
@@ -29,8 +31,10 @@ T = TypeVar("T")
 
 
 class Interrupts:
+    """Handles signals and the time limit of a run. `hurry` is set when remaining processes must be killed at once."""
+
     def __init__(self, on_interrupt: Callable[[], None] | None = None, *, budget: Budget | None = None) -> None:
-        """With `on_interrupt`, that is what SIGINT calls, and all it does. `budget` is spent by the story."""
+        """SIGINT only calls `on_interrupt`, if it is given. `budget` is the time limit of the watched story."""
         self._on_interrupt = on_interrupt
         self.budget = budget or Budget()
         self.hurry = asyncio.Event()
@@ -38,27 +42,27 @@ class Interrupts:
         self._cancel_turn: Callable[[], None] | None = None
         self._expire_turn: Callable[[], None] | None = None
         self._story: asyncio.Task[Any] | None = None
-        self._hurried = 0.0  # when a signal first made us hurry, on the loop's clock
+        self._hurried = 0.0  # loop time of the first signal that set `hurry`
 
     async def __aenter__(self) -> "Interrupts":
         self._loop = asyncio.get_running_loop()
         leave.set_listener(self._take)
-        gc.freeze()  # what is there by now stays to the end, and need not be looked through again
+        gc.freeze()  # present objects stay to the end, so the collector need not look at them
         gc.enable()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # We go on listening until the loop is closed: a signal must not leave anything half-stopped.
+        # Signals are handled until the loop is closed, so that none leaves a stop unfinished.
         self._story = None
 
     async def watch(self, story: Coroutine[Any, Any, T]) -> T:
-        """Run `story` to its end, or to the signal that ends it.
+        """Run `story` to its end, or until a signal ends it.
 
         Raises:
             Stopped: a signal ended it.
-            RunExpired: there is no time left.
+            RunExpired: the time limit is reached.
         """
         self._story = asyncio.current_task()
         try:
@@ -74,7 +78,7 @@ class Interrupts:
 
     @contextmanager
     def turn(self, cancel: Callable[[], None], expire: Callable[[], None]) -> Iterator[None]:
-        """While this runs, the first Ctrl-C calls `cancel` and nothing else; the end of the time calls `expire`."""
+        """While the block runs, the first Ctrl-C only calls `cancel`, and the time limit calls `expire`."""
         self._cancel_turn, self._expire_turn = cancel, expire
         try:
             yield
@@ -82,23 +86,23 @@ class Interrupts:
             self._cancel_turn = self._expire_turn = None
 
     def interrupt(self) -> None:
-        """What Ctrl-C does where there is no `on_interrupt`."""
+        """Do what Ctrl-C does without `on_interrupt`."""
         self._end(signal.SIGINT)
 
     def check(self) -> None:
-        """Raise Stopped if a signal came, while the agent was being stopped for instance."""
+        """Raise Stopped if a signal came, for instance while the agent was being stopped."""
         if self.signal_number is not None:
             raise Stopped("stopped", signal_number=self.signal_number)
 
     def stopping(self) -> None:
-        """From here on a signal only makes us hurry."""
+        """Let further signals only set `hurry`."""
         self._story = None
 
     def _take(self, number: int) -> bool:
-        """A signal, in the midst of anything."""
+        """Take a signal, at any point of the program."""
         if self._loop.is_closed():
             return False
-        # A flood of them fills the loop's own pipe, of which Python would complain on stderr.
+        # A flood of signals fills the loop's own pipe, and Python would report that on stderr.
         signal.set_wakeup_fd(signal.set_wakeup_fd(-1), warn_on_full_buffer=False)
         self._loop.call_soon_threadsafe(self._arrived, number)
         return True
@@ -136,17 +140,16 @@ class Interrupts:
             leave.at_once(128 + number)
 
 
-# Listening to the guards, and keeping the record of what runs, for as long as the event loop runs.
+# Guards.
 
-
-# Seconds between two looks at what our children have started, which `reap` is to know should the guards be killed too.
-# Without /proc a look costs a pass over the whole machine.
+# Seconds between two records of our children's processes, which `reap` needs if the guards are killed too.
+# Without /proc each costs a pass over all processes of the machine.
 EVERY = 0.5
 EVERY_PORTABLY = 2.0
 
 
 async def keep_informed(guard: Guard) -> None:
-    """Never returns: cancel it."""
+    """Record the running processes again and again, until cancelled."""
     while True:
         guard.look()
         await asyncio.sleep(EVERY if prepare.IS_LINUX else EVERY_PORTABLY)
@@ -154,7 +157,7 @@ async def keep_informed(guard: Guard) -> None:
 
 @asynccontextmanager
 async def guard_informed(guard: Guard) -> AsyncIterator[None]:
-    """Listen to the guards, and keep the record of what runs, for as long as the block runs."""
+    """Listen to the guards and record the running processes while the block runs."""
     with listening(guard.guards):
         informing = asyncio.create_task(keep_informed(guard))
         try:
@@ -163,12 +166,12 @@ async def guard_informed(guard: Guard) -> AsyncIterator[None]:
             informing.cancel()
             await asyncio.wait({informing})
     if not informing.cancelled():
-        informing.result()  # a bug of ours, which must not be silent
+        informing.result()  # raises a bug of ours, which must not stay silent
 
 
 @contextmanager
 def listening(guards: Guards | None) -> Iterator[None]:
-    """Hear of each death as soon as a guard tells of it."""
+    """Read the reports of the guards as soon as they come."""
     loop = asyncio.get_running_loop()
     posts = guards.living if guards else []
     for post in posts:
@@ -188,16 +191,16 @@ def listening(guards: Guards | None) -> Iterator[None]:
 async def supervised(
     guard: Guard, on_interrupt: Callable[[], None] | None = None, *, budget: Budget | None = None
 ) -> AsyncIterator[Interrupts]:
-    """What surrounds everything that has children and an event loop: the guards are told, signals are heard."""
+    """Keep the guards informed and handle signals while the block runs."""
     async with guard_informed(guard), Interrupts(on_interrupt, budget=budget) as interrupts:
         yield interrupts
 
 
 async def watched(guard: Guard, story: Callable[[Interrupts], Awaitable[T]]) -> T:
-    """Run `story` in such surroundings.
+    """Run `story` within `supervised`.
 
     Raises:
-        Stopped: a signal came, at its very end for instance.
+        Stopped: a signal came, possibly at the very end.
     """
     async with supervised(guard) as interrupts:
         outcome = await story(interrupts)

@@ -1,20 +1,20 @@
 """
 One launch: the order of its parts, on this page and once.
 
-    the guards are told, signals are heard       `supervised`
+    guards are informed, signals are handled     `supervised`
       servers are started                        `launch_servers`
-        the agent is attached, hands are shaken  `with_agent`
+        the agent is attached; the handshake     `with_agent`
           services are offered, a session opens  `Launch.session`
             turns                                `Launch.turn`
           services end
         the agent is stopped, with all it started
       servers are stopped
 
-Each part is left in the reverse order, whatever happened within it. What happens is told to an observer. A run of one
-prompt (`run_prompt`) and an interactive session are fronts of the same `conversation`, which does not know them.
-A verb that asks an agent for something else than turns needs `with_agent` only.
+The parts are left in the reverse order, whatever happens within them. Events go to an observer. A run of one prompt
+(`run_prompt`) and an interactive session are fronts of the same `conversation`, which does not depend on them. A verb
+that needs an agent for something other than turns uses only `with_agent`.
 
-The agent was spawned before this module was imported, so that its start and our imports overlap.
+The agent is started before this module is imported, so that its start and our imports overlap.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -48,25 +48,25 @@ from acp_launch.session.store import Record, drift
 if TYPE_CHECKING:
     from acp_launch.profile.agents import Replay
 
-NO_REASON = ": Internal error ("  # what an agent says that does not say why
+NO_REASON = ": Internal error ("  # in the message of an agent that gives no reason
 T = TypeVar("T")
 Story = Callable[[Connection], Awaitable[T]]
 
 
 class LogIn(Protocol):
     async def __call__(self, connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
-        """Log in where the agent wants it, and return when the request may be tried again; or raise RestartAgent.
+        """Log in, and return when the request may be tried again; or raise RestartAgent.
 
-        With `is_second` there was a login already: then this raises `wanted`, and says what else can be done.
+        With `is_second` there was a login already: then raise `wanted` with advice on what else can be done.
         """
 
 
-class RestartAgent(Exception):  # noqa: N818 - it reads as what is to be done
-    """Raised when a login was done that the agent learns of only when it is started anew (C-27)."""
+class RestartAgent(Exception):  # noqa: N818 - a request, not an error
+    """Raised after a login that takes effect only when the agent is restarted (C-27)."""
 
 
 class AgentNeeds(Struct, frozen=True, kw_only=True):
-    """What talking to an agent takes besides its plan."""
+    """The needs of a connection to an agent, besides its plan."""
 
     guard: Guard
     secrets: Mapping[str, Secret]
@@ -76,22 +76,22 @@ class AgentNeeds(Struct, frozen=True, kw_only=True):
 
 
 class SessionNeeds(AgentNeeds, frozen=True, kw_only=True):
-    """What sessions with it take, one prompt long or interactive."""
+    """The needs of sessions with an agent, of one prompt or interactive."""
 
     services: ServicePolicy
     log_in: LogIn
-    respawn: Callable[[], Spawned]  # the agent anew
+    respawn: Callable[[], Spawned]  # starts the agent again
     server_logs: ServerLogs
 
 
 class SessionRequest(Struct, frozen=True, kw_only=True):
-    """Which session, and how it is to be set up."""
+    """A session to open, and its settings."""
 
     name: str
-    continued: Record | None  # None opens a new one
-    replay: bool  # whether its history is wanted
+    continued: Record | None  # None opens a new session
+    replay: bool  # whether to show its history
     wishes: Sequence[Setting]  # its mode and options
-    opened: Callable[[SessionReady, Negotiated], None]  # keeps it in the store
+    opened: Callable[[SessionReady, Negotiated], None]  # stores its record
 
 
 class OpenSession(Struct, frozen=True):
@@ -101,7 +101,7 @@ class OpenSession(Struct, frozen=True):
 
 
 class Launch:
-    """Made by `conversation`. Its agent may be met more than once: after a login, or when it has died."""
+    """A launch with running servers. Made by `conversation`. Its agent may be restarted after a login or its death."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Launch:
         *,
         changed: Callable[[], None] = lambda: None,
     ) -> AsyncIterator[OpenSession]:
-        """Open a session, and serve what was offered for as long as the block runs. `changed` hears of its state.
+        """Open a session, and provide the client's services while the block runs. `changed` is called on state changes.
 
         Raises:
             LaunchError: as `open_requested`.
@@ -142,7 +142,7 @@ class Launch:
             yield OpenSession(connection, client, ready)
 
     def turn(self, session: OpenSession, *, is_first: bool) -> Turn:
-        """A turn in it, to be run."""
+        """Make a turn of this session; the caller runs it."""
         over = self.servers.first_turn_over if is_first else lambda: None
         silence = self.plan.timeouts.silence
         return Turn(session.connection, session.client, session.ready.session_id, silence=silence, over=over)
@@ -157,10 +157,10 @@ async def conversation(
     on_interrupt: Callable[[], None] | None = None,
     budget: Budget | None = None,
 ) -> AsyncIterator[Launch]:
-    """Run what surrounds the agent of `plan`: guards, signals and servers. With `on_interrupt` SIGINT calls that.
+    """Run the surroundings of the agent of `plan`: guards, signals and servers. SIGINT calls `on_interrupt`, if given.
 
     Raises:
-        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+        LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
     async with (
         supervised(needs.guard, on_interrupt, budget=budget) as interrupts,
@@ -191,12 +191,12 @@ async def with_agent(
     interrupts: Interrupts,
     ending: Callable[[BaseException | None], None] = lambda error: None,
 ) -> T:
-    """Shake hands with an agent that was spawned, run `story`, and stop the agent, however the story ended.
+    """Do the handshake with a started agent, run `story`, and stop the agent however the story ends.
 
-    `ending` is told before the agent is stopped: the error of the story, or None after an orderly end.
+    `ending` is called before the agent is stopped, with the story's error, or None after an orderly end.
 
     Raises:
-        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
+        LaunchError: see the tree in `errors`; `Stopped` after a signal.
     """
     failure: BaseException | None = None
     grace = GRACE
@@ -240,19 +240,19 @@ class Prompt(Struct, frozen=True, kw_only=True):
     """One prompt in one session."""
 
     request: SessionRequest
-    blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, as far as the agent takes it
+    blocks: Callable[[Capabilities], Sequence[object]]  # the prompt, in a form that the agent supports
     timeout: float | None  # seconds for the whole run
-    over: Callable[[TurnEnd], None]  # keeps in the store how it ended
+    over: Callable[[TurnEnd], None]  # stores how the turn ended
 
 
 async def run_prompt(
     plan: LaunchPlan, needs: SessionNeeds, prompt: Prompt, spawned: Spawned, observer: Observer
 ) -> TurnEnd:
-    """Run one turn with the agent that was spawned for `plan`, and end the agent; its servers run meanwhile.
+    """Run one turn with the agent that was started for `plan`, and end the agent; its servers run meanwhile.
 
     Raises:
-        LaunchError: as the tree in `errors` says; `Stopped` after a signal.
-        ServerError: a required server has never answered, so that the turn was done without it.
+        LaunchError: see the tree in `errors`; `Stopped` after a signal.
+        ServerError: a required server has never answered, so the turn was done without it.
     """
     async with conversation(plan, needs, observer, budget=Budget(prompt.timeout)) as launch:
         interrupts = launch.interrupts
@@ -307,8 +307,8 @@ def _late(budget: Budget, how: str) -> RunExpired:
 
 
 def explained(plan: LaunchPlan, error: AgentRefused) -> None:
-    """Add what can be done about it to a refusal that names a variable which the agent does not have."""
-    from acp_launch.session.advice import Advice  # most agents refuse nothing
+    """Add advice to a refusal that names a variable which the agent does not have."""
+    from acp_launch.session.advice import Advice  # imported here, as refusals are rare
 
     has = {name for name, value in plan.agent.env.items() if any(value.parts)}
     command = plan.agent.command.name
@@ -318,7 +318,7 @@ def explained(plan: LaunchPlan, error: AgentRefused) -> None:
         error.detail = (*error.detail, *lines)
 
 
-# A session is opened as the plan has it: new or continued, with its servers, after a login if the agent wants one.
+# Opening a session: new or resumed, with its servers, after a login if the agent requires one.
 
 
 async def open_requested(
@@ -330,7 +330,7 @@ async def open_requested(
     servers: LaunchServers,
     log_in: LogIn,
 ) -> SessionReady:
-    """Open it, and set what is wished for.
+    """Open the requested session, and set its mode and options.
 
     Raises:
         LaunchError: as `open_session`, `configure` and `log_in`.
@@ -360,7 +360,7 @@ async def open_requested(
 
 
 async def after_login(tried: Callable[[], Awaitable[T]], connection: Connection, log_in: LogIn) -> T:
-    """What `tried` gives; when the agent wants a login first, after that, and once only (C-30)."""
+    """Return the result of `tried`; if the agent requires a login, log in and try once more (C-30)."""
     try:
         return await tried()
     except AuthRequired as wanted:
@@ -382,10 +382,9 @@ def once(log_in: LogIn) -> LogIn:
 
 
 def untakeable(servers: Sequence[ServerPlan], agent: Negotiated, otherwise: str) -> list[Problem]:
-    """A problem for each server that this agent cannot be given. A run ends with them, if a session needs the server,
-    and `doctor` tells them before.
+    """List a problem for each server that this agent does not support, for `run` and `doctor` alike.
 
-    `otherwise` is what to call an agent that has not said its name.
+    `otherwise` names an agent that has not sent its name.
     """
     name = agent.title or otherwise
     return [_untakeable(name, server) for server in offer.untakeable(servers, agent.capabilities)]
@@ -402,10 +401,10 @@ def unhurried(log_in: LogIn, budget: Budget) -> LogIn:
 
 
 def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list[ServerPlan]:
-    """The servers that the agent takes.
+    """List the servers that the agent supports.
 
     Raises:
-        MachineError: it does not take one that is required.
+        MachineError: it does not support a required server.
     """
     problems = untakeable(plan.servers, negotiated, plan.agent.name)
     if needed := errors(problems):
@@ -417,17 +416,17 @@ def _taken(plan: LaunchPlan, negotiated: Negotiated, observer: Observer) -> list
 
 
 def _stay(plan: LaunchPlan, negotiated: Negotiated, observer: Observer, entries: list[dict[str, Any]]) -> Stay:
-    """Where the session will live, as far as the agent can take it."""
+    """Build the session's directories and servers; report additional directories that the agent does not support."""
     able = negotiated.capabilities
     agent = negotiated.title or plan.agent.name
     if plan.additional_directories and not able.additional_directories:
         names = ", ".join(map(str, plan.additional_directories))
-        observer.note(f"{agent} takes no additional directories; it is not told about {names}")
+        observer.note(f"{agent} does not support additional directories; it is not told of {names}")
     return Stay(plan.cwd, plan.additional_directories, entries)
 
 
 def _replay(agent: ProcessPlan) -> "Replay":
-    """What is known of an agent's way to tell a history."""
+    """Return the known way in which an agent replays a history."""
     from acp_launch.profile.agents import started
 
     found = started(str(agent.command), [argument.display() for argument in agent.args])
@@ -436,10 +435,10 @@ def _replay(agent: ProcessPlan) -> "Replay":
 
 def _untakeable(agent: str, server: RemotePlan) -> Problem:
     message = (
-        f'{agent} takes no {server.type} MCP servers, so it cannot have "{server.name}"'
+        f'{agent} does not support {server.type} MCP servers, so it cannot use "{server.name}"'
         f" (mcpCapabilities.{server.type} is not advertised)"
     )
-    fix = "remove the server from the profile, or use an agent that takes it"
+    fix = "remove the server from the profile, or use an agent that supports it"
     if server.required:
         return server.url.origin.problem(message, fix)
     return server.url.origin.problem(f"{message}; the session opens without it", fix)._replace(severity="warning")

@@ -1,6 +1,8 @@
 """
-The MCP servers of a launch. The stdio ones run beside the agent, are waited for, offered as shims, and told about. The
-others, which the agent connects to itself, are asked whether they take connections.
+The MCP servers of a launch.
+
+Bridged stdio servers run beside the agent, which gets shims for them; the launch waits for required ones and reports
+their states. Remote servers, which the agent connects to itself, are checked for accepting connections.
 """
 
 import asyncio
@@ -29,12 +31,12 @@ if TYPE_CHECKING:
 
 Asked = tuple[RemotePlan, "asyncio.Task[str]"]
 OVER = ("failed", "stopped")
-LONGEST = 10.0  # seconds until whether a remote server answers must be known; `checks.reach` gives up before
-SILENT = 3.0  # seconds after which a process that lives and says nothing passes: not every server answers a ping
+LONGEST = 10.0  # seconds for the check of a remote server; `checks.answers` gives up earlier
+SILENT = 3.0  # seconds after which a live but silent process is accepted, as not every server answers a ping
 
 
 class LaunchServers:
-    """Made by `launch_servers` only; without any server of ours it does nothing. Observes those that run."""
+    """The servers of a launch, and their observer. Made by `launch_servers`; does nothing without bridged servers."""
 
     def __init__(self, plan: LaunchPlan, observer: Observer, budget: Budget, logs: ServerLogs) -> None:
         self._plan, self._observer, self._budget, self._logs = plan, observer, budget, logs
@@ -48,7 +50,7 @@ class LaunchServers:
         self._inner = inner
 
     def changed(self, change: Change) -> None:
-        """A step in the life of a server. Those of our own stopping are not told."""
+        """Report a state change of a server, except while the servers are being stopped."""
         self._logs.mark(change.server, _mark(change))
         if not self._is_stopping:
             self._observer.server(change)
@@ -56,7 +58,7 @@ class LaunchServers:
             self.listed()
 
     def listed(self) -> None:
-        """Something about the servers has changed: how they stand is told once all of that is known."""
+        """Report the states of the servers once all of them are known."""
         if self._inner is None or self._is_told or not self._is_open:
             return
         if all(map(_is_settled, standings := self._inner.servers.standings())):
@@ -71,24 +73,24 @@ class LaunchServers:
         self._logs.end(server)
 
     def note(self, text: str) -> None:
-        """A line for the user."""
+        """Show a line to the user."""
         self._observer.note(text)
         self._news.set()
 
     def waiting(self, what: str, seconds: float, limit: float) -> None:
-        """`what` has been awaited for so long; at `limit` it is given up."""
+        """Report a wait for `what` of so many seconds, which ends at `limit`."""
         self._observer.waiting(what, seconds, self._budget.clamped(seconds, limit))
         self._news.set()
 
     async def tell(self) -> None:
-        """Pass on what was told between the agent's words: the observer may keep it until it is drained."""
+        """Drain the observer after an event, as it may hold events back until then."""
         await self._news.wait()
         self._news.clear()
         await self._observer.drain()
 
     @property
     def way(self) -> Way | None:
-        """How shims get to their seat."""
+        """How shims reach the launcher; None without bridged servers."""
         if self._inner is None:
             return None
         from acp_launch.bridge import shim
@@ -97,11 +99,11 @@ class LaunchServers:
         return Way(Path(sys.executable), Path(shim.__file__), seat.path, seat.token)
 
     def asking(self, asked: "Sequence[Asked]") -> None:
-        """Whether remote servers answer is being found out."""
+        """Take the running checks of remote servers."""
         self._asked = asked
 
     async def up(self) -> None:
-        """Until the required servers have shown a sign of life, or have been alive and silent for a moment.
+        """Wait until the required servers have answered a ping, or have been alive but silent for a moment.
 
         Raises:
             ServerError: one of them failed.
@@ -124,7 +126,7 @@ class LaunchServers:
                     raise _failed(self._plan.called, servers.last(plan), plan.name)
         for task, plan in waits.items():
             task.cancel()
-            self.note(f"{plan.name} has said nothing for {patience:g} s; going on, it may still come")
+            self.note(f"{plan.name} has not answered within {patience:g} s; the session opens without waiting for it")
 
     async def _reached(self) -> None:
         for server, answer in self._asked:
@@ -132,7 +134,7 @@ class LaunchServers:
             why = await awaited(answer, what=what, limit=LONGEST, waiting=self.waiting)
             if not why or server.name in self.absent:
                 continue
-            said = f'nobody answers for the MCP server "{server.name}" at {masked(server.url.display())}: {why}'
+            said = f'no answer from the MCP server "{server.name}" at {masked(server.url.display())}: {why}'
             if server.required:
                 fix = "start it, or correct its url; with required: false the session opens without it"
                 raise ServerError(said, fix=fix)
@@ -140,21 +142,22 @@ class LaunchServers:
             self.absent |= {server.name}
 
     def standings(self) -> list[Standing]:
-        """How each server of ours stands now, in the profile's order."""
+        """Return the state of each bridged server, in the profile's order."""
         return self._inner.servers.standings() if self._inner else []
 
     def restart(self, name: str) -> None:
-        """Start a server anew, whatever became of it; its budget of restarts begins anew as well."""
+        """Restart a server, also a failed one, and reset its budget of restarts."""
         if self._inner is not None:
             self._inner.servers.restart(name)
 
     def opened(self) -> None:
-        """The session is open: how the servers stand is told as soon as that is known: agents take their time."""
+        """Note that the session is open; the servers' states are reported when known, as some agents open them late."""
         self._is_open = True
         self.listed()
 
     def first_turn_over(self) -> None:
-        """By now the agent has opened what it ever will; some drop servers without a word (docs/agents.md)."""
+        """Report the states after the first turn: the agent opens no more servers, and some drop servers silently
+        (docs/agents.md)."""
         if self._inner is None:
             return
         standings = self._inner.servers.standings()
@@ -164,13 +167,13 @@ class LaunchServers:
         self._observer.standing(standings, "turn")
 
     async def proven(self) -> None:
-        """Wait for the first answer of each required server that has not given one, until its `timeouts.start` is over.
+        """Wait for the first answer of each required server that has not answered yet, up to its `timeouts.start`.
 
-        With one that the agent has not opened we shake hands ourselves, as `doctor` does: not every server answers
-        before that.
+        If the agent has not opened the server, the handshake is done here, as in `doctor`, because some servers answer
+        nothing before it.
 
         Raises:
-            ServerError: one has not answered; the work was done without it.
+            ServerError: a server has not answered, so the turn was done without it.
         """
         if self._inner is None:
             return
@@ -198,9 +201,9 @@ class LaunchServers:
             raise _unproven(self._plan.called, plan, servers.last(plan))
 
     def stopping(self, *, is_orderly: bool) -> None:
-        """The last agent is about to be stopped; only the first call counts.
+        """Note that the last agent is about to be stopped; only the first call counts.
 
-        After an orderly end its servers are stopped when it has let go of them, else at once and with less patience.
+        After an orderly end each server is stopped when the agent has left it; otherwise at once, with less patience.
         """
         if self._is_stopping:
             return
@@ -222,7 +225,7 @@ async def launch_servers(
     max_line: int,
     logs: ServerLogs,
 ) -> AsyncIterator[LaunchServers]:
-    """Start the servers of `plan` now; leaving stops them, after the agent, whose shims they answer."""
+    """Start the servers of `plan`; leaving stops them, which must be after the agent, because its shims use them."""
     servers = LaunchServers(plan, observer, interrupts.budget, logs)
     ours = _ours(plan)
     async with _reaching(plan) as asked:
@@ -230,7 +233,7 @@ async def launch_servers(
         if not ours:
             yield servers
             return
-        from acp_launch.bridge.servers import Needs, running  # 15 ms, which a launch without servers need not pay
+        from acp_launch.bridge.servers import Needs, running  # takes 15 ms, which a launch without servers saves
 
         directories = (plan.cwd, *plan.additional_directories)
         needs = Needs(secrets=secrets, directories=directories, max_line=max_line, hurry=interrupts.hurry)
@@ -241,7 +244,7 @@ async def launch_servers(
 
 @asynccontextmanager
 async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[Asked]]:
-    """While the agent starts."""
+    """Check the remote servers while the agent starts."""
     remote = [server for server in plan.servers if isinstance(server, RemotePlan)]
     asked = [(server, asyncio.create_task(_unreached(server))) for server in remote]
     try:
@@ -253,7 +256,7 @@ async def _reaching(plan: LaunchPlan) -> AsyncIterator[Sequence[Asked]]:
 
 
 async def _unreached(server: RemotePlan) -> str:
-    """Why it does not answer; empty when it does, or when that cannot be told."""
+    """Return why a remote server does not answer; empty if it does, or if that is unknown."""
     from acp_launch.checks.answers import LATE, PATIENCE, address, connect
     from acp_launch.session.files import run_in_thread
 
@@ -264,7 +267,7 @@ async def _unreached(server: RemotePlan) -> str:
         return await run_in_thread(lambda: connect(*where), name="mcp server", limit=PATIENCE)
     except TimeoutError:
         return LATE
-    except OSError:  # there is no thread for it: the agent will find out
+    except OSError:  # no thread is available; the agent will find out
         return ""
 
 
@@ -273,7 +276,7 @@ def _ours(plan: LaunchPlan) -> list[StdioPlan]:
 
 
 def _mark(change: Change) -> str:
-    """The line between the server's own in its log."""
+    """Return the line about a state change in the server's log."""
     words = [change.state + (f" (pid {change.pid})" if change.pid else ""), change.exit, change.reason]
     return ", ".join(filter(None, words))
 
@@ -285,10 +288,10 @@ def _hello() -> bytes:
 
 
 def _unproven(called: str, plan: StdioPlan, last: Change | None) -> ServerError:
-    """Why a run cannot be said to have had a server that it needs."""
+    """Build the error of a required server that has never answered."""
     if last is not None and last.state in OVER and not last.exit.startswith(OVERDUE):
         return _failed(called, last, plan.name)
-    from acp_launch.mcp.client import silent  # what `doctor` says of it
+    from acp_launch.mcp.client import silent  # the same message as in `doctor`
 
     error = silent(plan.name, plan.timeouts.start)
     error.fix = f"{error.fix}; with required: false a run does without it"
@@ -296,7 +299,7 @@ def _unproven(called: str, plan: StdioPlan, last: Change | None) -> ServerError:
 
 
 def _is_settled(standing: Standing) -> bool:
-    """Whether there is more to tell than that it has been started."""
+    """Tell whether the state of a server is final, or ready with its tools listed."""
     return standing.state in OVER or (standing.state == "ready" and standing.tools is not None)
 
 
@@ -304,6 +307,6 @@ def _failed(called: str, change: Change | None, name: str) -> ServerError:
     how = "; ".join(filter(None, (change.exit, change.reason))) if change else "it was stopped"
     return ServerError(
         f'the MCP server "{name}" failed: {how}',
-        fix=f"{ours('logs', called, name)} shows all it said; with required: false the session opens without it",
+        fix=f"{ours('logs', called, name)} shows its log; with required: false the session opens without it",
         detail=change.detail if change else (),
     )

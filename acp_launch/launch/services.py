@@ -1,4 +1,4 @@
-"""What this launch does for its agent besides answering: files and commands, forms and links."""
+"""The services of a launch for its agent: files, terminals, forms and links."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,12 +17,12 @@ from acp_launch.session.service import Serve, Services
 if TYPE_CHECKING:
     from acp_launch.session.elicitation.request import Elicitation
 
-# The elicitation of an agent of that name, and where its notes go.
+# Makes the elicitation of an agent: takes its name, and the receiver of notes.
 Elicit = Callable[[str, Callable[[str], None]], "Elicitation"]
 
 
 class ServicePolicy(Struct, frozen=True, kw_only=True):
-    """What serving the agent's requests needs, and may do."""
+    """The needs of the services, and the services that are offered."""
 
     offers: Offers
     gate: Gate
@@ -31,14 +31,14 @@ class ServicePolicy(Struct, frozen=True, kw_only=True):
 
 
 class ClientServices(Struct, frozen=True):
-    """`completed` is to hear of each `elicitation/complete`."""
+    """The services by method. `completed` is called for each `elicitation/complete`."""
 
     services: Services
     completed: Callable[[str], None] = lambda elicitation_id: None
 
 
 def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
-    """What the profile grants, and what a person at the terminal makes possible."""
+    """Return the offers: services that the profile grants, and those that need a user at the terminal."""
     return Offers(
         read_files=plan.client.fs is not False,
         write_files=plan.client.fs is True,
@@ -53,7 +53,7 @@ def offers(plan: LaunchPlan, *, has_person: bool) -> Offers:
 async def client_services(
     plan: LaunchPlan, connection: Connection, policy: ServicePolicy, hurry: asyncio.Event
 ) -> AsyncIterator[ClientServices]:
-    """Serve what was offered, for as long as the block runs; leaving ends what still does, at once if `hurry` is."""
+    """Provide the offered services while the block runs; leaving ends running commands, at once if `hurry` is set."""
     allowed, tell = policy.gate.serve, connection.observer.served
     completed: Callable[[str], None] = lambda elicitation_id: None  # noqa: E731
 
@@ -80,7 +80,7 @@ async def client_services(
 
 
 def _later(family: str, make: Callable[[], Services], offers: Offers) -> dict[str, Serve]:
-    """The methods of a family, made when the first of them is asked for: most agents never do."""
+    """Return the methods of a family; the service is made at the first request, as most agents never send one."""
     made = cache(make)
 
     async def serve(method: str, params: dict[str, Any]) -> object:

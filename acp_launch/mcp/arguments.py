@@ -1,11 +1,11 @@
 """
-The arguments of a tool as a person types them: one JSON object, or `key=value` words. Pure.
+The arguments of a tool as the user types them: one JSON object, or `key=value` words. Pure.
 
-    text=hello      text, unless the tool's schema says that this argument is something else
-    a=2             a number where the schema says number; a boolean, a list or an object likewise, as JSON
+    text=hello      text, unless the tool's schema gives this argument another type
+    a=2             a number if the schema says number; a boolean, a list or an object likewise, as JSON
     a:=2            JSON, whatever the schema says
 
-The JSON is passed on as it was written: no digit of a number changes.
+JSON is passed on as written, so that no digit of a number changes.
 """
 
 import json
@@ -36,10 +36,10 @@ Given = Raw | tuple[Pair, ...]
 
 
 def read_words(words: Sequence[str]) -> Given:
-    """What was typed after the tool's name.
+    """Read the words after the tool's name.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: they are neither a JSON object nor `key=value` words.
     """
     if len(words) == 1 and words[0].lstrip()[:1] == "{":
         return read_object(words[0], "the arguments")
@@ -51,10 +51,10 @@ def read_words(words: Sequence[str]) -> Given:
 
 
 def read_object(written: str, source: str) -> Raw:
-    """The text of one JSON object; `source` is what a message calls it.
+    """Read the text of one JSON object; `source` names it in messages.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the text is not a JSON object.
     """
     try:
         value = _json(written)
@@ -66,10 +66,10 @@ def read_object(written: str, source: str) -> Raw:
 
 
 def fitted(given: Given, tool: Tool) -> Raw:
-    """The arguments as JSON. An object is the server's to judge; words are compared with what the tool takes.
+    """Return the arguments as JSON. Words are checked against the tool's schema; an object is left to the server.
 
     Raises:
-        UsageError: an argument is missing, not of its type, or unknown where no others may be given.
+        UsageError: an argument is missing, has the wrong type, or is unknown and the schema allows no others.
     """
     if isinstance(given, Raw):
         return given
@@ -81,7 +81,7 @@ def fitted(given: Given, tool: Tool) -> Raw:
 
 
 def types_of(schema: object, root: object) -> frozenset[str]:
-    """The JSON types a schema allows, `$ref`s into `root` followed; empty when it does not say."""
+    """Return the JSON types that a schema allows, following `$ref`s into `root`; empty if it does not say."""
     return _types(schema, root, NESTED)
 
 
@@ -100,7 +100,7 @@ def _types(schema: object, root: object, depth: int) -> frozenset[str]:
 
 
 def _referred(reference: str, root: object) -> object:
-    """Within the schema only: nothing is fetched."""
+    """Resolve a reference within the schema; nothing is fetched."""
     found = root
     for step in reference.removeprefix("#/").split("/"):
         found = mapping(found).get(step.replace("~1", "/").replace("~0", "~"))
@@ -110,7 +110,7 @@ def _referred(reference: str, root: object) -> object:
 def _pair(word: str) -> Pair:
     key, equals, value = word.partition("=")
     if not equals or key in ("", ":"):
-        raise UsageError(f'"{word}" is no argument of a tool', fix=EXAMPLE)
+        raise UsageError(f'"{word}" is not a tool argument', fix=EXAMPLE)
     if not key.endswith(":"):
         return Pair(key, value, False)
     try:
@@ -133,7 +133,7 @@ def _value(pair: Pair, tool: Tool) -> Raw | str:
 
 
 def _fits(written: str, types: frozenset[str]) -> bool:
-    """Whether a text is JSON of one of the types, text itself left aside."""
+    """Tell whether a text is JSON of one of the types, other than a string."""
     try:
         kind = _kind(_json(written))
     except ValueError:
@@ -157,7 +157,7 @@ def _sample(key: str, types: frozenset[str]) -> str:
 
 
 def _json(written: str) -> Any:
-    """Strictly: no NaN, and nothing that cannot be sent."""
+    """Parse JSON strictly: without NaN, and without text that cannot be sent."""
     _text(written)
     try:
         return json.loads(written, parse_constant=_no_number)
@@ -166,19 +166,19 @@ def _json(written: str) -> Any:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _text(written: str) -> str:
     try:
         written.encode()
-    except UnicodeEncodeError:  # bytes on the command line that are no UTF-8
+    except UnicodeEncodeError:  # the command line holds bytes that are not UTF-8
         raise UsageError("the arguments are not UTF-8", fix="convert them: iconv -t UTF-8") from None
     return written
 
 
 def _raw(written: str) -> Raw:
-    """On one line, as messages are: in JSON a line break stands between tokens only."""
+    """Put JSON on one line, as a message must be; in JSON, line breaks occur only between tokens."""
     return Raw(written.replace("\r", " ").replace("\n", " ").encode())
 
 

@@ -1,8 +1,10 @@
 """
-Our side of a conversation with an MCP server, sans-IO: lines in, events out.
+The client of an MCP server: its messages, its connection, and the requests that verbs make.
 
-What the server may ask of us is answered here: `ping`, and `roots/list`, which is all we ever declare. The rest of what
-it could ask (sampling, elicitation) was not offered, so it gets -32601. Batches of 2025-03-26 are read, never sent.
+`Client` is sans-IO: lines in, events out. It answers `ping` and `roots/list`, the only capability it declares; other
+requests of a server (sampling, elicitation) get -32601. Batches of 2025-03-26 are read, but never sent. `Connection`
+ties a client to a server's process. `shake_hands` does the handshake, `everything` reads a list, `call_tool` calls a
+tool, and `survey` collects all that can be learned without using the server.
 """
 
 import asyncio
@@ -34,7 +36,7 @@ from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, 
 from acp_launch.rpc import Pump, StdioTransport, details
 from acp_launch.waits import awaited
 
-# Escapes as they follow each other: a surrogate pair, any other character, or a short one (an escaped backslash too).
+# One escape: a surrogate pair, half a pair, or any other (an escaped backslash too).
 _ESCAPE = re.compile(rb"\\(?:(u[dD][89abAB]..\\u[dD][c-fC-F]..)|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
 _HALVES = (b"\\ud", b"\\uD")
 _batch = msgspec.json.Decoder(list[Raw])
@@ -44,10 +46,12 @@ Event = Answered | Junk | Reply | Progress | Said
 
 
 class Client:
-    def __init__(self, directories: Sequence[PurePath], *, declares_roots: bool = False) -> None:
-        """`directories` are the roots. They are told to a server that asks, declared or not, as a launch does.
+    """The client's side of the protocol. Sans-IO."""
 
-        Servers offer more to a client that declares them than most agents are shown.
+    def __init__(self, directories: Sequence[PurePath], *, declares_roots: bool = False) -> None:
+        """`directories` are the roots. A server that asks gets them whether declared or not, as in a launch.
+
+        Some servers offer more to a client that declares roots, which most agents do not.
         """
         self.roots_asked = 0
         self._capabilities = message.ROOTS if declares_roots else {}
@@ -71,14 +75,14 @@ class Client:
         return jsonrpc.as_line(jsonrpc.notification("notifications/initialized", {}))
 
     def cancelled(self, number: int, reason: str) -> bytes:
-        """The answer to request `number` is not waited for any more; it may come all the same."""
+        """Build the cancellation of request `number`, whose answer may still come."""
         return jsonrpc.as_line(jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason}))
 
     def receive(self, line: bytes) -> Iterator[Event]:
         """Read one of the messages of a line (`messages`).
 
         Raises:
-            RemoteProtocolError: what we say comes back.
+            RemoteProtocolError: the server echoes our own messages.
         """
         incoming = self._peer.receive(line)
         if isinstance(incoming, Called):
@@ -89,7 +93,7 @@ class Client:
             yield incoming
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
-        """What a message is still due whose handling failed (`Peer.spoilt`)."""
+        """Return the answers due to a message that we failed to handle (`Peer.spoilt`)."""
         return self._peer.spoilt(line)
 
     def _reply(self, asked: Called) -> bytes:
@@ -99,12 +103,12 @@ class Client:
             self.roots_asked += 1
             return self._peer.respond(asked.id, self._roots)
         if asked.method == "initialize":
-            raise RemoteProtocolError("this is no MCP server: it only echoes what it is sent")
+            raise RemoteProtocolError("this is not an MCP server: it only echoes what it is sent")
         return self._peer.refuse(asked.id, jsonrpc.METHOD_NOT_FOUND, f"acp-launch does not offer {asked.method}")
 
 
 def messages(line: bytes) -> Sequence[bytes]:
-    """The messages of a line: one, or those of a batch."""
+    """Split a line into its messages: one, or those of a batch."""
     if any(half in line for half in _HALVES):
         line = _whole(line)
     if line.lstrip()[:1] != b"[":
@@ -112,12 +116,11 @@ def messages(line: bytes) -> Sequence[bytes]:
     try:
         return [bytes(element) for element in _batch.decode(line)]
     except (msgspec.DecodeError, RecursionError):
-        return (line,)  # read as one it is junk
+        return (line,)  # counts as junk
 
 
 def _whole(line: bytes) -> bytes:
-    """With every half of a surrogate pair that stands alone replaced: JavaScript servers cut emojis, and msgspec would
-    refuse the line."""
+    """Replace single halves of surrogate pairs, which msgspec refuses; JavaScript servers make them from emojis."""
     return _ESCAPE.sub(lambda found: rb"\ufffd" if found[2] else found[0], line)
 
 
@@ -128,15 +131,14 @@ def _news(told: Notified) -> Iterator[Event]:
         yield message.read_said(told.params)
 
 
-# A server's process at the other end of a pump (`rpc`). Every wait has its deadline.
-
+# The connection to a server's process. Every wait has a deadline.
 
 Waiting = Callable[[str, float, float], None]
 FLOOD = 1024 * 1024  # bytes on stdout without a message among them
 
 
 class Listener(Protocol):
-    """Shows what a server tells besides its answers; must not block."""
+    """Shows a server's notifications; must not block."""
 
     def progress(self, progress: Progress) -> None: ...
     def said(self, said: Said) -> None: ...
@@ -161,30 +163,31 @@ class Connection:
         )
 
     def opened(self) -> None:
-        """The handshake is behind us."""
+        """Note that the handshake is done."""
         self.pump.is_open = True
         self._opened = self._clock()
 
     async def roots_asked(self, *, within: float) -> int:
-        """How often the server has asked for the roots; it has `within` seconds from the handshake to begin."""
+        """Return how often the server has asked for the roots, after at most `within` seconds from the handshake."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._opened + within):
                 await self._asked_for_roots.wait()
         return self.client.roots_asked
 
     def progressed(self) -> float:
-        """Loop time of the last request or progress."""
+        """Return the loop time of the last request or progress."""
         return self._progressed
 
     async def ask(
         self, call: Call, *, what: str, limit: float, knob: str, since: Callable[[], float] | None = None
     ) -> Raw:
-        """Send a request and wait for its answer; `knob` names what makes the wait longer.
+        """Send a request and wait for its answer; `knob` names the setting that prolongs the wait.
 
-        Given up, or cancelled, the server is told so (never of `initialize`; MCP "cancellation").
+        After a time-out or a cancellation, the request is cancelled at the server (except `initialize`; MCP
+        "cancellation").
 
         Raises:
-            ServerError: it ended first.
+            ServerError: the server ended first.
             ServerRefused: it answered with an error.
             RemoteProtocolError: it broke the protocol.
             WaitExpired: it did not answer in time.
@@ -205,7 +208,7 @@ class Connection:
             raise self._refused(call.method, answer.fault)
         return answer.result
 
-    # What the pump tells.
+    # Events of the pump.
 
     def take(self, event: Progress | Said) -> None:
         if isinstance(event, Progress):
@@ -221,12 +224,13 @@ class Connection:
         return ServerError(f"{self.label} {how} before it answered {method}")
 
     async def drain(self) -> None:
-        """There is always room."""
+        """Return at once, as there is always room."""
 
     def _receive(self, line: bytes) -> Iterator[Event]:
-        """
+        """Read a message.
+
         Raises:
-            RemoteProtocolError: there is nothing but junk on its stdout, and no end of it.
+            RemoteProtocolError: the server floods its stdout with lines that are not messages.
         """
         for event in self.client.receive(line):
             self._junk_bytes = self._junk_bytes + len(line) + 1 if isinstance(event, Junk) else 0
@@ -253,9 +257,9 @@ class Connection:
 async def connect(
     name: str, child: Child, client: Client, listener: Listener, waiting: Waiting, *, max_line: int
 ) -> AsyncIterator[Connection]:
-    """A connection that is pumped for as long as the block runs; errors come out as themselves, not in a group.
+    """Connect to a server's process while the block runs; errors are raised as themselves, not in a group.
 
-    `waiting` is told of a wait that takes long: what it is for, the seconds so far, and its limit.
+    `waiting` is called during a long wait with its purpose, the seconds so far, and its limit.
     """
     connection = Connection(name, child, client, listener, waiting, max_line=max_line)
     async with connection.pump.running():
@@ -263,16 +267,15 @@ async def connect(
         await connection.pump.flush()
 
 
-# `initialize` and `notifications/initialized`, first and in this order: who the server is and what it offers.
+# The handshake: `initialize`, then `notifications/initialized`.
 
-
-UNSUPPORTED_VERSION = -32022  # MCP 2026-07-28: a server that shakes no hands any more
+UNSUPPORTED_VERSION = -32022  # MCP 2026-07-28: the error of a server without a handshake
 ANSWER = "answer to initialize"
 STDIO = "is the command right? some servers speak MCP on stdio only with a flag or a subcommand"
 
 
 def silent(name: str, limit: float) -> ServerError:
-    """The error of a server that has not answered the handshake within `limit` seconds, in every verb."""
+    """Build the error of a server that has not answered the handshake within `limit` seconds, for every verb."""
     return ServerError(
         f'no {ANSWER} from the MCP server "{name}" within {limit:.3g} s',
         fix=f"{STDIO}; if it needs longer: mcp_servers.{name}.timeouts.start in the profile",
@@ -280,12 +283,12 @@ def silent(name: str, limit: float) -> ServerError:
 
 
 async def shake_hands(connection: Connection, *, limit: float) -> Server:
-    """At most `limit` seconds from here to the server's answer.
+    """Do the handshake; the server has `limit` seconds for its answer.
 
     Raises:
-        ServerError: it ended, or is no MCP server: it printed text and did not answer in time.
-        RemoteProtocolError: it speaks none of our versions, or refused.
-        WaitExpired: it said nothing in time.
+        ServerError: the server ended, or is not an MCP server: it printed text and did not answer in time.
+        RemoteProtocolError: it does not support our versions, or refused.
+        WaitExpired: it did not answer in time.
     """
     call = connection.client.initialize()
     try:
@@ -303,10 +306,12 @@ async def shake_hands(connection: Connection, *, limit: float) -> Server:
 
 
 def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
-    """The same error with the reason most likely behind it: a program that is not an MCP server on stdio."""
+    """Add the most likely reason to an error: a program that is not an MCP server on stdio."""
     printed = [f"it printed: {line}" for line in noise]
     if noise and isinstance(error, WaitExpired):
-        return ServerError(f"this is no MCP server: it printed text, and {error.message}", fix=STDIO, detail=printed)
+        return ServerError(
+            f"this is not an MCP server: it printed text, and {error.message}", fix=STDIO, detail=printed
+        )
     error.detail = (*printed, *error.detail)
     if not isinstance(error, ProtocolError | WaitExpired):
         error.fix = f"{STDIO}; {error.fix}" if error.fix else STDIO
@@ -315,8 +320,7 @@ def _explained(error: LaunchError, noise: list[str]) -> LaunchError:
     return error
 
 
-# What a server has, page after page (MCP "pagination").
-
+# Lists, page after page (MCP "pagination").
 
 # method → (the capability that offers it, the member of its result)
 LISTS = {
@@ -326,15 +330,15 @@ LISTS = {
     "prompts/list": ("prompts", "prompts"),
 }
 PAGES = 1000
-EMPTY_PAGES = 100  # in a row; a page may be empty when the server filters after paging
+EMPTY_PAGES = 100  # in a row; a page may be empty if the server filters after paging
 
 
 async def everything(connection: Connection, method: str, *, limit: float) -> list[dict[str, Any]]:
-    """The items of all pages, `limit` seconds for each.
+    """Read the items of all pages, with `limit` seconds for each page.
 
     Raises:
-        ServerRefused: as the server says.
-        RemoteProtocolError: a page is none, or the list has too many.
+        ServerRefused: the server answered with an error.
+        RemoteProtocolError: a page is malformed, or the list has too many pages.
     """
     items: list[dict[str, Any]] = []
     seen: set[str] = set()
@@ -373,28 +377,27 @@ async def _page(
 
 
 async def tools(connection: Connection, server: Server, *, limit: float) -> list[Tool]:
-    """None where the server does not offer any."""
+    """List the server's tools; empty if it does not offer any."""
     if not server.offers("tools"):
         return []
     return list(read_tools(await everything(connection, "tools/list", limit=limit)))
 
 
-# `tools/call`, and what comes back.
+# Calls of tools, and their results.
 
-
-PATIENCE = 60.0  # seconds of silence, if no limit was chosen
+PATIENCE = 60.0  # seconds of silence, if no limit is set
 
 
 class Limit(Struct, frozen=True):
-    """How many seconds we wait for the answer, or with `of_silence` for the answer or the next progress."""
+    """The seconds of a wait for the answer, or with `of_silence` for the answer or the next progress."""
 
     seconds: float
     of_silence: bool
-    knob: str  # what makes it longer
+    knob: str  # the setting that prolongs it
 
 
 class ToolResult(Struct, frozen=True):
-    """`parts` are the texts as they are, and a line about each thing that is not text."""
+    """The result of a tool. `parts` are its texts, and a line about each part that is not text."""
 
     parts: tuple[str, ...]
     is_error: bool
@@ -402,10 +405,11 @@ class ToolResult(Struct, frozen=True):
 
 
 async def call_tool(connection: Connection, tool: str, arguments: Raw, limit: Limit) -> ToolResult:
-    """
+    """Call a tool.
+
     Raises:
         LaunchError: as `Connection.ask`.
-        RemoteProtocolError: the result is none.
+        RemoteProtocolError: the answer has no result.
     """
     params = {"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}
     result = await connection.ask(
@@ -422,7 +426,7 @@ async def call_tool(connection: Connection, tool: str, arguments: Raw, limit: Li
 
 
 def read_result(raw: Raw, body: dict[str, object]) -> ToolResult:
-    """Structured content counts where no text says the same."""
+    """Read a result; structured content is shown only if there is no text, which repeats it."""
     content = [mapping(item) for item in sequence(body.get("content"))]
     parts = [_part(item) for item in content]
     if "structuredContent" in body and not any(item.get("type") == "text" for item in content):
@@ -454,7 +458,7 @@ def _line(kind: str, facts: list[str]) -> str:
 
 
 def _size(base64: object) -> str:
-    """Of what Base64 stands for."""
+    """Return the decoded size of Base64 text."""
     return _bytes(len(base64.rstrip("=")) * 3 // 4) if isinstance(base64, str) else ""
 
 
@@ -462,17 +466,17 @@ def _bytes(count: int) -> str:
     return f"{count:,} byte{'' if count == 1 else 's'}"
 
 
-# All that can be learned of a server without using it.
-
+# Surveys: all that can be learned of a server without using it.
 
 PING = 5.0  # seconds; a server that needs longer for `{}` does not answer
-ROOTS = 0.5  # seconds from the handshake for its first question about the roots; server-everything asks after 0.35
+ROOTS = 0.5  # seconds from the handshake to the first request for roots; server-everything asks after 0.35
 
 
 class Survey(Struct, frozen=True, kw_only=True):
-    """`counts`, `timings` (seconds) and `refused` (why) are by method; what was not offered is in none of them.
+    """The result of a survey. `counts`, `timings` (seconds) and `refused` (reasons) are by method.
 
-    `tool_names` are those of the server, before any policy. `roots_asked` is how often it asked for the roots.
+    Methods that the server does not offer are in none of them. `tool_names` are the server's, before any policy.
+    `roots_asked` is how often it asked for the roots.
     """
 
     server: Server
@@ -485,11 +489,11 @@ class Survey(Struct, frozen=True, kw_only=True):
 
 
 async def survey(connection: Connection, server: Server, *, limit: float) -> Survey:
-    """Read every list there is, then `ping`; `limit` seconds for each answer.
+    """Read every list that the server offers, then `ping`, with `limit` seconds for each answer.
 
     Raises:
         ServerError: the server died.
-        RemoteProtocolError: it broke the protocol; a list it refuses is part of the answer.
+        RemoteProtocolError: it broke the protocol; a refused list is part of the result.
         WaitExpired: it did not answer in time.
     """
     clock = asyncio.get_running_loop().time

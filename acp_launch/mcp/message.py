@@ -1,8 +1,8 @@
 """
-The words of MCP that we read as a client, decoded leniently: a malformed optional member counts as omitted, a bad item
-of a list is dropped alone. Only what a server must send is insisted on.
+The MCP messages that a client reads, decoded leniently, and the answer to `roots/list`.
 
-We speak the versions with a handshake; the version of a server's answer is the one both use from then on.
+A malformed optional member counts as omitted, and a bad item of a list is dropped alone. Only required members must be
+valid. The versions with a handshake are supported; the version in a server's answer is the one both use from then on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ OURS = ", ".join(VERSIONS)
 
 
 class Server(Struct, frozen=True):
-    """A server's answer to `initialize`. Texts are empty where it does not say."""
+    """A server's answer to `initialize`. Omitted texts are empty."""
 
     name: str
     title: str
@@ -39,7 +39,7 @@ class Server(Struct, frozen=True):
 
 
 class Tool(Struct, frozen=True):
-    """One entry of `tools/list`; `listing` is the whole of it."""
+    """One entry of `tools/list`; `listing` is the whole entry."""
 
     name: str
     description: str
@@ -56,7 +56,7 @@ class Tool(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """How far a request is. `total` is None where the server does not know."""
+    """The progress of a request. `total` is None if the server does not know it."""
 
     done: float
     total: float | None
@@ -72,10 +72,10 @@ class Said(Struct, frozen=True):
 
 
 def read_server(label: str, result: Raw) -> Server:
-    """`label` is how messages call the server.
+    """Read a server's answer to `initialize`; `label` names the server in messages.
 
     Raises:
-        RemoteProtocolError: it names no version of the protocol, or one we do not speak.
+        RemoteProtocolError: the answer lacks a protocol version, or names one that is not supported.
     """
     answer = mapping(decoded(result))
     version = answer.get("protocolVersion")
@@ -95,7 +95,7 @@ def read_server(label: str, result: Raw) -> Server:
 
 
 def read_tools(items: list[dict[str, Any]]) -> Iterator[Tool]:
-    """Those that have a name: nobody can call another."""
+    """Yield the tools that have a name; the others could not be called."""
     for item in items:
         if isinstance(name := item.get("name"), str):
             description = text(item.get("description")) or text(item.get("title"))
@@ -109,14 +109,14 @@ def read_progress(params: Raw) -> Progress:
 
 
 def read_said(params: Raw) -> Said:
-    """Whatever the server has to say; what is no text is shown as the JSON it is."""
+    """Read a log message; data that is not a string is shown as JSON."""
     said = mapping(decoded(params))
     what = said.get("data")
     return Said(text(said.get("level")), text(said.get("logger")), what if isinstance(what, str) else _json(what))
 
 
 def _number(value: object) -> float:
-    """What can be shown; anybody may send a number of 400 digits."""
+    """Return a number that can be shown, or 0; a server may send one of 400 digits."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST < value < LARGEST:
         return 0.0
     return float(value)
@@ -128,12 +128,14 @@ def _json(value: object) -> str:
     return json.dumps(value)
 
 
-# The answer to `roots/list` (M-47; MCP "roots"): the session's directory first, which servers take as the
-# primary root, then the additional ones.
+# The answer to `roots/list` (M-47; MCP "roots").
 
 
 def listing(directories: Sequence[PurePath]) -> dict[str, list[dict[str, str]]]:
-    """The result of `roots/list`; URIs are percent-encoded, bytes that are no text included."""
+    """Build the result of `roots/list`; the session's directory comes first, as servers take it as the primary root.
+
+    URIs are percent-encoded, also bytes that are not text.
+    """
     return {"roots": [{"uri": uri(directory), "name": directory.name or str(directory)} for directory in directories]}
 
 

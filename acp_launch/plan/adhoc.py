@@ -63,7 +63,7 @@ def words(command_line: str) -> list[str]:
         found = shlex.split(command_line)
     except ValueError as fault:
         raise UsageError(
-            f"--agent: {str(fault)[0].lower()}{str(fault)[1:]} in {command_line}", fix="close it"
+            f"--agent: {str(fault)[0].lower()}{str(fault)[1:]} in {command_line}", fix="correct the quoting"
         ) from None
     if not found or not found[0]:
         raise UsageError("--agent: the command is empty", fix="give a program: --agent 'claude-agent-acp'")

@@ -36,7 +36,7 @@ class CannotRun(Struct, frozen=True):
 def find(command: str, *, project: Path, path: str | None) -> Path | CannotRun:
     """Find the program of a command. `path` is the PATH of the child; a relative path is relative to `project`."""
     if command.startswith("~"):
-        return CannotRun(f'"{command}": no shell runs here that would expand "~"', f"write ${{home}}{command[1:]}")
+        return CannotRun(f'"{command}": acp-launch does not expand "~"', f"write ${{home}}{command[1:]}")
     if "\0" in command:
         return CannotRun("the command holds a NUL character", "remove it")
     if os.sep in command or "/" in command:
@@ -88,7 +88,7 @@ def _checked(file: Path, command: str, path: str | None) -> Path | CannotRun:
 def _no_such_file(file: Path, command: str) -> CannotRun:
     if " " in command.strip():
         return CannotRun(f'there is no program "{file}"', "put the arguments under args; command is the program alone")
-    return CannotRun(f'there is no program "{file}"', "correct the path; a relative one begins at the project")
+    return CannotRun(f'there is no program "{file}"', "correct the path; a relative path begins at the project")
 
 
 def _not_executable(file: Path) -> CannotRun:
@@ -101,7 +101,7 @@ def _missing(command: str, folders: int) -> CannotRun:
         return CannotRun(what, "put the arguments under args; command is the program alone")
     if advice := _advice(command):
         return CannotRun(what, f"{advice}, or give an absolute path")
-    return CannotRun(what, "install it, or give an absolute path; a shell's aliases and functions do not count")
+    return CannotRun(what, "install it, or give an absolute path; aliases and functions of a shell do not work here")
 
 
 def _advice(command: str) -> str:
@@ -149,7 +149,7 @@ def usable(text: str, *, base: Path) -> Path | CannotRun:
     It must exist, and be readable. A relative path is relative to `base`, which is absolute.
     """
     if text.startswith("~"):
-        return CannotRun(f'"{text}": no shell runs here that would expand "~"', f"write ${{home}}{text[1:]}")
+        return CannotRun(f'"{text}": acp-launch does not expand "~"', f"write ${{home}}{text[1:]}")
     if not text.strip() or "\0" in text:
         return CannotRun("expected a directory, found no path", "write a path, or remove the key")
     directory = Path(os.path.normpath(base / text))
@@ -165,7 +165,7 @@ def _checked_directory(directory: Path) -> Path | CannotRun:
     if not directory.is_dir():
         return CannotRun(f'"{directory}" is not a directory', "name a directory")
     if not os.access(directory, os.R_OK | os.X_OK):
-        return CannotRun(f'the directory "{directory}" may not be entered', f"chmod u+rx {directory}")
+        return CannotRun(f'cannot enter the directory "{directory}"', f"chmod u+rx {directory}")
     return directory
 
 
@@ -208,10 +208,10 @@ def taken_over(words: Sequence[str], cwd: Path) -> CannotRun | None:
     for runner, name in _fetched(_flat(words)):
         fix = f"install {name or 'it'} and name its command; or, for a server, leave out cwd and bridge"
         if name and (found := next(_in_its_place(name, cwd), None)):
-            what = f"{runner} would run {found}, which this project brought, and not the published {name}"
+            what = f"{runner} would run {found} from this project, and not the published {name}"
             return CannotRun(what, fix)
         if found := next(_settings(cwd), None):
-            return CannotRun(f"{runner} would do as {found} says, which this project brought", fix)
+            return CannotRun(f"{runner} would follow {found} from this project", fix)
     return None
 
 

@@ -274,7 +274,7 @@ def _warn(machine: Machine, args: Sequence[Value], session: Path) -> None:
     for argument in args:
         text = argument.display()
         if is_of_session(text, session):
-            what = f'the server runs in an empty directory of its own, and "{text}" is relative'
+            what = f'the server runs in an empty directory of its own, but "{text}" is a relative path'
             problem = argument.origin.problem(what, "begin it with ${project}/, or set cwd: ${project}")
             machine.substitution.problems.append(problem._replace(severity="warning"))
 
@@ -339,7 +339,7 @@ def _discreet(url: Value, fault: str) -> str:
     """Describe a wrong address without quoting one from the environment, which may hold a credential."""
     if not any(isinstance(part, Inherited) for part in url.parts):
         return fault
-    return f"{url.display()} does not stand for an http or https url"
+    return f"{url.display()} is not an http or https url"
 
 
 # Permission rules. The value of `${project}` is quoted, since a directory's name is not a glob. Tool calls are judged
@@ -432,7 +432,7 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
     ]
     return tuple(
         value.origin.problem(
-            f"{fault}, and the secret in this one does",
+            f"{fault}, but the secret in this one does",
             f"keep it as one line: acp-launch secret set {value.secrets[0].name}",
         )
         for value in headers
@@ -442,9 +442,9 @@ def unfit(plan: LaunchPlan | None, secrets: Mapping[str, Secret]) -> tuple[Probl
 
 def _problem(need: Need, outcome: Outcome) -> Problem:
     if outcome.state == "missing":
-        message = f'no secret named "{need.name}" in the {outcome.source}'
+        message = f'secret "{need.name}" is not set in the {outcome.source}'
     else:
-        message = f'the secret "{need.name}" cannot be had: {outcome.reason}'
+        message = f'cannot read secret "{need.name}": {outcome.reason}'
     return need.origin.problem(message, outcome.fix or next_command(need.name, outcome.state))
 
 
@@ -455,8 +455,8 @@ def next_command(name: str, state: State) -> str:
         "missing": f"acp-launch secret set {name}",
         "locked": f"unlock it and try again, or {export}",
         "denied": f"try again and allow it, or {export}",
-        "too large": f"keep at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
-    }.get(state, f"acp-launch secret set {name} says how to choose another store; or {export}")
+        "too large": f"store at most {MAX_VALUE // 1024} KiB: acp-launch secret set {name}",
+    }.get(state, f"acp-launch secret set {name} shows how to choose another store; or {export}")
 
 
 class Resolved(Struct, frozen=True):

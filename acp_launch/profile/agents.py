@@ -78,7 +78,7 @@ _AGENTS = (
         variable="GEMINI_API_KEY",
         timeouts=(("initialize", "120s"),),
         notes=(
-            "Versions before --acp existed want --experimental-acp.",
+            "Older versions use --experimental-acp instead of --acp.",
             "It starts MCP servers in trusted folders only, and does not say so. To trust every folder you run it in,",
             'add below agent: env: {GEMINI_CLI_TRUST_WORKSPACE: "true"}',
         ),
@@ -116,7 +116,7 @@ _AGENTS = (
         login="log in once with `copilot login`,",
         variable="COPILOT_GITHUB_TOKEN",
         timeouts=(("initialize", "60s"),),
-        notes=("It takes MCP servers over HTTP only, and drops others without a word.",),
+        notes=("It accepts MCP servers over HTTP only, and silently drops others.",),
         takes=("http", "sse"),
         replay="before",
     ),
@@ -171,7 +171,7 @@ _AGENTS = (
         title="A scripted agent: no account, no network",
         command=PYTHON,
         args=("-I", "-m", "acp_launch.demo.agent"),
-        notes=("It comes with acp-launch, and so there is nothing to install.",),
+        notes=("It comes with acp-launch; there is nothing to install.",),
     ),
 )
 AGENTS = {agent.name: agent for agent in _AGENTS}

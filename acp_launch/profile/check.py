@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 # Messages for single faults; `document.faults` has those that all formats share. Only these tables know which keys may
 # come in a later version, and which belong to the user's settings: such keys get their own sentence instead of a
 # misleading "did you mean". A name that another tool uses for a key is a better guess than a similar name.
-NO_VERSION = "the profile does not say which version of the format it is"
+NO_VERSION = "the profile does not state its version"
 _MOVE = "config.yaml in your configuration directory"
 _USERS: Mapping[str, str] = {
     **dict.fromkeys(("secrets", "max_line"), f"move it to {_MOVE}"),
@@ -176,8 +176,8 @@ def _unknown_key(path: KeyPath, shape: type[Shape]) -> Fault:
     if shape is Profile and key in _USERS:
         return Fault(path, f'"{key}" belongs to your own settings; a profile cannot set it', _USERS[key], at_key=True)
     if (other := _OTHER_KIND.get(shape)) and key in other:
-        fix = "remove it, or the type if the server is such a one"
-        return Fault(path, f'"{key}" belongs to a server with a {other[key]}', fix, at_key=True)
+        fix = f"remove it, or remove the type if the server has a {other[key]}"
+        return Fault(path, f'"{key}" is only for a server with a {other[key]}', fix, at_key=True)
     return unknown_key(path, shape.__struct_fields__, _OTHER_KEYS)
 
 
@@ -227,7 +227,7 @@ def version(root: Mapping[str, Plain]) -> Iterable[Fault]:
     """Yield what is wrong with the `version` of a document, if it has one."""
     if "version" in root and (root["version"] != VERSION or isinstance(root["version"], bool)):
         written = found(root["version"])
-        yield Fault(("version",), f"expected version 1, the only one there is; found {written}", "write: version: 1")
+        yield Fault(("version",), f"expected version 1, found {written}", "write: version: 1")
 
 
 def _validated(shape: type[_S], value: Plain, path: KeyPath, faults: list[Fault]) -> _S | None:

@@ -48,7 +48,7 @@ def _not_a_file(file: Path) -> Problem:
         return Problem(shown(file), 0, 0, "", "this is a directory, not a profile", "name a .yaml file in it")
     if file.exists():
         return Problem(shown(file), 0, 0, "", "this is not a regular file", "copy it into one")
-    return Problem(shown(file), 0, 0, "", "no such file", "acp-launch list shows the profiles there are")
+    return Problem(shown(file), 0, 0, "", "no such file", "acp-launch list shows all profiles")
 
 
 def shown(file: Path) -> str:
@@ -93,9 +93,9 @@ def find(name: str, *, start: Path, settings: Settings) -> Found:
         UsageError: there is no such profile. The error lists the places and the known names.
     """
     if not name or "\0" in name:
-        raise UsageError("a profile's name cannot be empty", fix="acp-launch list")
+        raise UsageError("the profile's name is empty", fix="acp-launch list")
     if overlaid := overlaid_by(name):
-        raise UsageError(f'"{name}" overlays a profile and is none itself', fix=f"name the profile: {overlaid}")
+        raise UsageError(f'"{name}" is an overlay, not a profile', fix=f"name the profile: {overlaid}")
     user = users(settings)
     if _is_path(name):
         path = Path(os.path.normpath(start / os.path.expanduser(name)))  # noqa: PTH111 - pathlib raises
@@ -260,5 +260,5 @@ def _unknown(name: str, start: Path, settings: Settings) -> UsageError:
     if " " in name:  # a prompt without a profile before it
         fix = f"the profile comes first: {ours('run', 'demo', name)}"
         return UsageError(f'no profile named "{name}"', fix=fix)
-    fix = f"there is {', '.join(names)}; a file is given by its path: ./{name}.yaml" if names else "give a file's path"
+    fix = f"use one of {', '.join(names)}; or give a file by its path: ./{name}.yaml" if names else "give a file's path"
     return UsageError(f'no profile named "{name}"{hint}', fix=fix, detail=looked)

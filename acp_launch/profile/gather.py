@@ -99,7 +99,7 @@ class _Walk(Struct):
         real = os.path.realpath(file)
         if real in self.trail:
             chain = self._chain(self.trail[real])
-            self._refuse(child, extends, f"this profile extends itself: {chain}", "remove it here, or on the way")
+            self._refuse(child, extends, f"this profile extends itself: {chain}", "remove one of these entries")
         elif real not in self.done and not self._is_too_much(child, extends):
             self._parent(child, extends, real, file, origin)
 
@@ -118,7 +118,7 @@ class _Walk(Struct):
         """Whether a limit is reached. Too long a chain skips this parent; too many or too large files end the walk."""
         if len(self.trail) > MAX_DEPTH:
             what = f"more than {MAX_DEPTH} profiles extend each other: {self._chain(extends.entry)}"
-            self._refuse(child, extends, what, "put some of them into one")
+            self._refuse(child, extends, what, "merge some of them")
             return True
         self.full = self.files >= MAX_FILES or self.characters > MAX_TEXT or self.values > MAX_VALUES
         if self.full:
@@ -156,7 +156,8 @@ class _Walk(Struct):
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:
         names = discover.names_within_reach(child.file, user=self.found.user)
         nearest = likeliest(name, names)
-        fix = f"write {nearest}" if nearest else f"there is {', '.join(names)}; a file beside this one is ./NAME.yaml"
+        known = f"use one of {', '.join(names)}; or ./NAME.yaml for a file beside this one"
+        fix = f"write {nearest}" if nearest else known
         return f'no profile named "{shorten(name)}" to extend{did_you_mean(name, names)}{self._way(name)}', fix
 
     def _way(self, last: str) -> str:

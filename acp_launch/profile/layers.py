@@ -101,10 +101,10 @@ def faults(written: Plain) -> Iterator[Fault]:
     if not isinstance(written, str | list):
         yield _misplaced((KEY,), "a profile's name, a ./path or a list of them", written)
     elif not written:
-        yield Fault((KEY,), "this names no profile to extend", "name one, or remove the key")
+        yield Fault((KEY,), "this does not name a profile", "name one, or remove the key")
     elif isinstance(written, list) and len(written) > MAX_ENTRIES:
         what = f"{len(written):,} profiles to extend; at most {MAX_ENTRIES} are allowed"
-        yield Fault((KEY,), what, "put what they share into one")
+        yield Fault((KEY,), what, "merge some of them")
     else:
         for index, item in enumerate(written) if isinstance(written, list) else ():
             if not isinstance(item, str):
@@ -124,15 +124,15 @@ def _fault(entry: str) -> tuple[str, str] | None:
     """Return what is wrong with one entry, and the fix; None if nothing is."""
     quoted = f'"{shorten(entry)}"'
     if not entry.strip():
-        return "this names no profile to extend", "name one, or remove the key"
+        return "this does not name a profile", "name one, or remove the key"
     if not entry.isprintable():
         return f"{quoted} holds characters that cannot be printed", "write a profile's name or a ./path"
     if "$" in entry:
-        return f"{quoted}: no references are filled in here", "write a profile's name or a ./path"
+        return f"{quoted}: references are not allowed here", "write a profile's name or a ./path"
     if entry.startswith("~"):
-        return f"{quoted} leads to another place for every user, and a profile is shared", _ELSEWHERE
+        return f"{quoted} means another place for every user", _ELSEWHERE
     if _ABSOLUTE.match(entry):
-        return f"{quoted} is absolute: on another machine there is no such file", _ELSEWHERE
+        return f"{quoted} is an absolute path, which other machines do not have", _ELSEWHERE
     return _misspelt(entry, quoted)
 
 
@@ -141,7 +141,7 @@ def _misspelt(entry: str, quoted: str) -> tuple[str, str] | None:
         return f"{quoted} holds a backslash", f"write {entry.replace(chr(92), '/')}"
     stem = re.sub(r"\.ya?ml$", "", entry)
     if stem.endswith(".local"):
-        return f"{quoted} overlays a profile for one person; nothing extends it", "write the profile it overlays"
+        return f"{quoted} is an overlay, which cannot be extended", "write the name of its profile"
     if _PATH.match(entry) or (stem == entry and "/" not in entry and not entry.startswith(".")):
         return None
     return f"{quoted} is neither a profile's name nor a ./path", f"write ./{entry}"

@@ -94,7 +94,10 @@ def in_comments(text: str, told: Iterable[tuple[Spot, int, str]]) -> Iterator[tu
     for spot, one in zip(spots, found, strict=True):
         if spot not in known:
             kind = one.what.rpartition(" ")[2]
-            yield spot, Fault((), _said(one), f"remove it, and replace the {kind}: whoever can read this file has it")
+            yield (
+                spot,
+                Fault((), _said(one), f"remove it, and rotate the {kind}: everyone who can read this file has it"),
+            )
 
 
 def _spot(offset: int, breaks: Sequence[int]) -> Spot:

@@ -46,7 +46,7 @@ class Agent(Shape, frozen=True, kw_only=True):
     inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "all"
     """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     timeouts: Timeouts = field(default_factory=Timeouts)
-    """How long we wait for the agent, by what is awaited."""
+    """How long acp-launch waits for the agent."""
 
 
 class Workspace(Shape, frozen=True, kw_only=True):
@@ -60,7 +60,7 @@ class Session(Shape, frozen=True, kw_only=True):
     name: str | None = None
     """The named session that `run` opens without `--session`."""
     mode: str | None = None
-    """The mode it is put into when it is open, by id; checked against what the agent offers."""
+    """The mode that is set when it is open, by id; the agent must offer it."""
     config: Mapping[str, Annotated[str | bool, SETTING]] = field(default_factory=dict)
     """The agent's config options by id or category, set one after the other when the session is open."""
 
@@ -68,8 +68,8 @@ class Session(Shape, frozen=True, kw_only=True):
 class Match(Shape, frozen=True, kw_only=True):
     # Every key that is present must match, by one of its globs; upper and lower case differ.
     kind: Globs = ()
-    """What kind of call the agent says it is: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`, `fetch`,
-    `switch_mode` or `other`; or globs. Agents say `fetch` or `switch_mode` of things that are neither."""
+    """The kind of call, as the agent reports it: `read`, `edit`, `delete`, `move`, `search`, `execute`, `think`,
+    `fetch`, `switch_mode` or `other`; or globs. Agents also use `fetch` and `switch_mode` for other calls."""
     tool: Globs = ()
     """The tool's name, where the agent tells it, as globs."""
     title: Globs = ()
@@ -101,9 +101,9 @@ class Permissions(Shape, frozen=True, kw_only=True):
 
 class Client(Shape, frozen=True, kw_only=True):
     fs: Annotated[bool | Literal["read"], FILES] = False
-    """Whether the agent may have us read and write files in the session's directories; `read`: only read."""
+    """Whether acp-launch reads and writes files for the agent in the session's directories; `read`: only reads."""
     terminal: Annotated[bool, TRUTH] = False
-    """Whether the agent may have us run commands."""
+    """Whether acp-launch runs commands for the agent."""
 
 
 class Backoff(Shape, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ class Restart(Shape, frozen=True, kw_only=True):
     backoff: Backoff = field(default_factory=Backoff)
     """The pauses between restarts."""
     min_uptime: Duration = _MIN_UPTIME
-    """How long a server must have run for the restarts to be counted, and the pauses to begin, anew."""
+    """How long a server must run before restarts are counted, and pauses begin, from zero again."""
 
 
 class ServerTimeouts(Shape, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class Tools(Shape, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ("*",)
     """The tools the agent may see and call, as globs: `*`, `?` and `[...]`. Upper and lower case differ."""
     deny: tuple[str, ...] = ()
-    """Those it may not, whatever `allow` says, as globs."""
+    """The tools it may not see or call, even if `allow` matches, as globs."""
 
 
 class StdioServer(Shape, frozen=True, kw_only=True):
@@ -155,18 +155,18 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "minimal"
     """What it inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     required: Annotated[bool, TRUTH] = True
-    """Whether a session cannot do without it; `false` opens the session all the same, and says so."""
+    """Whether a session needs it; `false` opens the session without it, with a notice."""
     restart: Restart = field(default_factory=Restart)
     """Whether and when it is started again after it ended."""
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
-    """How long we wait for it, by what is awaited."""
+    """How long acp-launch waits for the server."""
     tools: Tools = field(default_factory=Tools)
     """Which of its tools the agent may see and call."""
     roots: Roots = "agent"
-    """Who answers the server's `roots/list`: `agent`, in whose place we answer only if it declares no roots and the
-    server asks all the same; or `session`, and the server is told that it may ask for the session's directories."""
+    """What answers the server's `roots/list`: `agent` (if it declares no roots and the server asks anyway, acp-launch
+    answers), or `session` (the server is told that it may ask for the session's directories)."""
     bridge: Annotated[bool, TRUTH] = True
-    """`false` hands the server, secrets and all, to the agent, which starts it itself: nothing supervises it."""
+    """`false` passes the server and its secrets to the agent, which starts it; acp-launch does not supervise it."""
 
 
 class HttpServer(Shape, frozen=True, kw_only=True):
@@ -202,7 +202,7 @@ class Profile(Shape, frozen=True, kw_only=True):
     description: str = ""
     """One line for `acp-launch list`."""
     extends: Globs = ()  # empty after the check, when the parents are merged into the profile
-    """What this profile lies over: another one by its name, a file as `./path`, or a list of them."""
+    """The profiles that this one extends: a name, a file as `./path`, or a list of them."""
     workspace: Workspace = field(default_factory=Workspace)
     """Where the agent works."""
     session: Session = field(default_factory=Session)
@@ -210,6 +210,6 @@ class Profile(Shape, frozen=True, kw_only=True):
     permissions: Permissions = field(default_factory=Permissions)
     """What the agent may do without asking."""
     client: Client = field(default_factory=Client)
-    """What we do for the agent; nothing unless it is said here."""
+    """What acp-launch does for the agent; nothing by default."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     """The MCP servers the agent may use, by name."""

@@ -53,9 +53,9 @@ def broken_rules(root: Mapping[str, Plain]) -> Iterator[Fault]:
     for path, rule in _rules(root):
         written = [answer for answer in ANSWERS if answer in rule]
         if not rule:
-            yield Fault(path, "this rule says nothing", "write one of allow, deny or ask: {kind: ...}")
+            yield Fault(path, "this rule is empty", "write one of allow, deny or ask: {kind: ...}")
         for second in written[1:]:
-            what = f"a rule has one answer, and this one has {' and '.join(written)}"
+            what = f"a rule has one answer, but this one has {' and '.join(written)}"
             yield Fault((*path, second), what, "make it two rules; the first that matches decides", at_key=True)
         for answer in written:
             if isinstance(match := rule[answer], dict):
@@ -112,7 +112,7 @@ def _glob(path: KeyPath, key: str, glob: str) -> Iterator[Fault]:
     elif key == "kind" and not WILD & set(glob) and glob not in RULE_KINDS:
         yield choose(path, glob, RULE_KINDS, _OTHER_KINDS.get(glob.lower()))
     elif key == "path" and glob.startswith("~"):
-        what = f'"{shorten(glob)}": no shell runs here that would expand "~"'
+        what = f'"{shorten(glob)}": acp-launch does not expand "~"'
         yield Fault(path, what, f"write ${{home}}{shorten(glob[1:])}")
 
 
@@ -122,8 +122,8 @@ def _trapped(path: KeyPath, match: Mapping[str, Plain]) -> Iterator[Fault]:
         return
     for where, glob in _items((*path, "kind"), match["kind"]):
         if hidden := [kind for kind in TRAPS if fnmatchcase(kind, glob)]:
-            what = f"agents hide other decisions behind the kind {hidden[0]}, and this allows them unseen"
-            yield Fault(where, what, "name the tool or the title too, or ask", severity="warning")
+            what = f"agents also ask for other decisions with the kind {hidden[0]}, and this allows them unseen"
+            yield Fault(where, what, "add the tool or the title, or write ask", severity="warning")
 
 
 SERVER_NAME = r"^[A-Za-z0-9_.-]+$"
@@ -220,7 +220,9 @@ def _unsupervised(server: Mapping[str, Plain], path: KeyPath) -> Iterator[Fault]
             continue
         what = "the agent starts this server itself (bridge: false), so "
         if key == "tools":
-            yield Fault((*path, key), what + "nobody can keep its tools from it", "remove one of the two", at_key=True)
+            yield Fault(
+                (*path, key), what + "acp-launch cannot hide its tools", "remove tools, or bridge: false", at_key=True
+            )
         else:
             yield Fault((*path, key), what + f'"{key}" has no effect', "remove it", at_key=True, severity="warning")
 
@@ -300,7 +302,7 @@ def _environment_name(path: KeyPath, name: str) -> Iterator[Fault]:
         yield Fault(path, f'"{shorten(name)}" is not a variable\'s name', fix, at_key=True)
     elif is_private(name):
         which = PASSPHRASE if name.upper() == PASSPHRASE else f"{PREFIX}*"
-        what = f"{which} is where acp-launch finds secrets; no child ever receives it"
+        what = f"{which} is reserved for acp-launch's secrets; children never receive it"
         yield Fault(path, what, "choose another name", at_key=True)
 
 

@@ -14,7 +14,7 @@ SCHEMA = "schema.json"  # lies beside the profile
 OVERLAYS = ("*.local.yaml", "*.local.yml")
 _RUNNERS = {"npx", "uvx", "node", "bun", "bunx", "deno", "python", "python3", "${python}"}
 _SERVERS = """
-# MCP servers. A token is kept with `acp-launch secret set github`, and never written here:
+# MCP servers. Store a token with `acp-launch secret set github`; do not write it here:
 # mcp_servers:
 #   github:
 #     command: npx
@@ -56,7 +56,7 @@ def beginning(agent: KnownAgent, servers: Sequence[NewServer], *, schema: str) -
 
 def extending(parent: str, servers: Sequence[NewServer], *, schema: str) -> str:
     """Write a profile that extends another one."""
-    said = "Maps merge with those of the profile it extends, lists replace them, and null takes a key away."
+    said = "Mappings merge with those of the extended profile, lists replace them, and null removes a key."
     text = f"{_schema(schema)}{_comments([said])}version: 1\nextends: x\n"
     return _with_servers(put(text, ("extends",), parent), servers)
 
@@ -99,7 +99,7 @@ def _schema(schema: str) -> str:
         return ""
     return (
         f"# yaml-language-server: $schema=./{SCHEMA}\n"
-        f"# Editors complete and check this file by it; after an update: acp-launch schema -o {schema}\n"
+        f"# Editors use it to complete and check this file; after an update: acp-launch schema -o {schema}\n"
     )
 
 

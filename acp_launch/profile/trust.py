@@ -139,7 +139,7 @@ def accept(loaded: Loaded, settings: Settings) -> None:
     project = _real(loaded.found.project)
     if _is_projects(settings.state, project):
         raise StateError(
-            f"the state directory {settings.state} lies in the project, so nothing that is kept there is believed",
+            f"the state directory {settings.state} lies in the project, so acceptances in it cannot be trusted",
             fix="unset ACP_LAUNCH_STATE_DIR, or name a directory outside of the project",
         )
     lines = content(loaded.merged)
@@ -154,7 +154,7 @@ def accept(loaded: Loaded, settings: Settings) -> None:
         since=time.time(),
     )
     path = _place(settings, project, _named(loaded))
-    with _explained(path, "kept in"):
+    with _explained(path, "store the acceptance in"):
         make_private(path.parent)
         replace(path, msgspec.json.encode(acceptance))
 
@@ -172,7 +172,7 @@ def revoke(acceptance: Acceptance, settings: Settings) -> None:
         StateError: it cannot be removed.
     """
     path = _place(settings, Path(acceptance.project), Path(acceptance.file))
-    with _explained(path, "removed from"):
+    with _explained(path, "remove the acceptance from"):
         path.unlink(missing_ok=True)
 
 
@@ -213,13 +213,13 @@ def _doubts_about(file: Path, project: Path) -> Iterator[str]:
         try:
             status = path.stat()
         except OSError as error:
-            yield f"cannot be looked at: {error.strerror}"
+            yield f"cannot be checked: {error.strerror}"
             return
         what = "" if path == real else f"lies in {path.name or path}, which "
         if _is_anothers(status):
             yield f"{what}belongs to another user (uid {status.st_uid})"
         elif _can_be_written_by_all(status.st_mode):
-            yield f"{what}can be written by everybody"
+            yield f"{what}can be written by all users"
 
 
 def _is_anothers(status: os.stat_result) -> bool:
@@ -242,7 +242,7 @@ def _place(settings: Settings, project: Path, file: Path) -> Path:
 def _read(path: Path) -> Acceptance | None:
     """Read an acceptance; None if it does not exist, or others could have written it: then the user is asked again."""
     try:
-        with _explained(path, "read from"):
+        with _explained(path, "read the acceptance from"):
             try:
                 found = read_bounded(path, LARGEST)
             except NotADirectoryError:  # code that writes to the state directory reports it
@@ -272,7 +272,7 @@ def _explained(path: Path, doing: str) -> Iterator[None]:
         raise StateError(f"{path} {unfit}", fix="remove it, and trust the profile again") from None
     except OSError as error:
         fix = f"check the owner, the mode and the free space of {path.parent}"
-        raise StateError(f"what you trust cannot be {doing} {path}: {error.strerror or error}", fix=fix) from error
+        raise StateError(f"cannot {doing} {path}: {error.strerror or error}", fix=fix) from error
 
 
 # Environment variables that can make other programs run, or send credentials elsewhere.

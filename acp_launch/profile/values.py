@@ -174,7 +174,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # forbidden in headers; a tab
 HEADER_NAMES = frozenset({"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "upgrade"})
 HEADER_NAMES |= {"last-event-id", "proxy-connection", "transfer-encoding"}
 HEADER_BEGINNING = "mcp-"  # Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Param-*
-CLEAR = "{} would go over the network in the clear: this is http, and another host"  # names of headers
+CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"  # names of headers
 CLEAR_FIX = "write https://, or reach it through a tunnel on localhost"
 URL_FIX = "write an address that begins with https:// or http://"
 SESSION_NAME_FIX = f"choose a printable name of 1 to {MAX_SESSION_NAME} characters that begins with no dash"
@@ -226,7 +226,7 @@ def is_in_the_clear(url: str) -> bool:
 def header_name_fault(name: str) -> str:
     """Return why a header of this name cannot be configured; empty if it can."""
     is_taken = name.lower() in HEADER_NAMES or name.lower().startswith(HEADER_BEGINNING)
-    return f'whoever connects sets "{name}" itself, for each request' if is_taken else ""
+    return f'the connection itself sets "{name}", for each request' if is_taken else ""
 
 
 def header_fault(value: str) -> str:

@@ -294,7 +294,7 @@ class CannotEdit(Exception):  # noqa: N818 - it reads as what happened
 
 def by_hand(path: KeyPath) -> CannotEdit:
     """Build the error for an edit that would change other values too."""
-    what = "this cannot be changed alone: an alias, a merge or an unusual notation is in the way"
+    what = "cannot change this value alone: an alias, a merge or an unusual notation is in the way"
     return CannotEdit(path, what, "edit the file by hand")
 
 
@@ -325,11 +325,11 @@ class YamlText:
                 owner, owning, node = node, part, self._inner(part.value, path[:depth])
                 part = node.part(step)
         if part is None:
-            raise CannotEdit(path, "this is not written in the file", "")
+            raise CannotEdit(path, "this is not set in the file", "")
         if len(node.parts) > 1:
             return self._cut_flow(node, part) if node.flow else self._cut_block(node, part)
         if node is self.root:
-            raise CannotEdit(path, "nothing would be left of the profile", "delete the file")
+            raise CannotEdit(path, "the profile would be empty", "delete the file")
         return self._replaced(owner, owning, {} if node.kind == "mapping" else [], level=0)
 
     def _inner(self, span: Span, path: KeyPath) -> Span:
@@ -475,6 +475,6 @@ def _nested(path: KeyPath, depth: int, value: Plain) -> Plain:
     """Wrap `value` in new mappings and lists for the steps of `path` from `depth` on."""
     for step in reversed(path[depth:]):
         if isinstance(step, int) and step:
-            raise CannotEdit(path, "this list has no items yet", "the first is [0]")
+            raise CannotEdit(path, "this list has no items yet", "the first item is [0]")
         value = [value] if isinstance(step, int) else {step: value}
     return value

@@ -1,1 +1,12 @@
-"""Bytes become meaning. Sans-IO throughout: nothing here waits, reads a clock or knows a process."""
+"""The protocols, sans-IO: nothing here waits, reads a clock or knows a process.
+
+Lines of bytes come in. Events, typed values and lines to send go out. Open `conversation` first: it is the state of
+an ACP connection, and uses the others.
+
+conversation   an ACP conversation from the client's side: what may be sent, what was received
+acp            ACP values: capabilities, login methods, updates, offers, names
+jsonrpc        JSON-RPC messages, lines, and the pairing of requests with answers; also used for MCP
+splice         positions in a JSON text, to change a part and keep the rest
+written        JSON encoding of any text, and invisible characters as escapes
+mishap         reports of messages that we failed to handle
+"""

@@ -1,8 +1,9 @@
 """
-The words of ACP v1 that this client reads, decoded leniently (facts: schema `x-deserialize-*`, C-22).
+The values of ACP v1 that this client reads, decoded leniently (schema `x-deserialize-*`, C-22), and those it sends.
 
 A malformed optional member counts as omitted, a bad item of a list is dropped alone, and an omitted or null
-capability is unsupported (C-19). Only what the agent must send is insisted on.
+capability is unsupported (C-19). Only required members of the agent's messages cause an error. Login methods come
+first, then the answer to `initialize`, session updates, the client's own capabilities, and the protocol's fixed words.
 """
 
 import re
@@ -17,20 +18,20 @@ from acp_launch.errors import RemoteProtocolError
 
 # The ways to log in that an agent lists in `authMethods` (ACP v1 "Authentication"), read leniently (C-22).
 #
-# agent `authenticate` with its id; the agent does the rest. Also what has no type, or one we do not know (C-28)
-# terminal the agent's own program, with further arguments, on the user's terminal; never `authenticate` (C-24)
+# agent      `authenticate` with its id; the agent does the rest. Also for a missing or unknown type (C-28)
+# terminal   the agent's own program, with further arguments, on the user's terminal; never `authenticate` (C-24)
 #
-# Two forms that are no part of the protocol are still about: `env_var`, which says which variables the agent reads, and
-# `_meta["terminal-auth"]`, a command line of the agent's choosing on a method without a type.
+# Agents still use two forms outside the protocol: `env_var`, which names the variables that the agent reads, and
+# `_meta["terminal-auth"]`, a command line chosen by the agent, in a method without a type.
 
 
 LEGACY = "terminal-auth"
-OWN_COMMAND = "log in with the agent's own command, then run this again"  # where no other way is known
+OWN_COMMAND = "log in with the agent's own command, then run this again"  # the fix if no method is usable
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Variable(Struct, frozen=True):
-    """An environment variable the agent reads its credentials from; `label` is empty when it has none."""
+    """An environment variable from which the agent reads its credentials; `label` may be empty."""
 
     name: str
     label: str = ""
@@ -41,8 +42,8 @@ class Variable(Struct, frozen=True):
 class AuthMethod(Struct, frozen=True):
     """A way to log in.
 
-    `args` and `env` belong to `terminal`; `variables` and `link` to what was an `env_var`; `command` and `command_env`
-    are the agent's command line, and whatever has one is no flow of `authenticate`.
+    `args` and `env` belong to `terminal`; `variables` and `link` to `env_var`; `command` and `command_env` are the
+    agent's command line. A method with a command line is not for `authenticate`.
     """
 
     id: str
@@ -58,7 +59,7 @@ class AuthMethod(Struct, frozen=True):
 
 
 def read(items: object) -> tuple[AuthMethod, ...]:
-    """The methods in `authMethods`. A bad one is dropped alone, and so is one whose id has been taken before."""
+    """Read `authMethods`. A bad method is dropped alone, and so is a second one with the same id."""
     methods: dict[str, AuthMethod] = {}
     for item in items if isinstance(items, list) else ():
         method = _method(item)
@@ -85,8 +86,8 @@ def _method(item: object) -> AuthMethod | None:
 
 
 def _terminal(said: dict[str, Any], id: str, name: str, about: str) -> AuthMethod | None:
-    """None when its arguments are no strings: without them the program would start as an agent (the schema gives
-    them a default for null, and for nothing else)."""
+    """Return None if its arguments are not strings: without them the program would start as an agent (the schema has
+    a default only for null)."""
     args, env = _strings(said.get("args")), _texts(said.get("env"))
     if args is None or env is None:
         return None
@@ -94,7 +95,7 @@ def _terminal(said: dict[str, Any], id: str, name: str, about: str) -> AuthMetho
 
 
 def _command(said: object) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """The whole command line and its variables; empty when it is none: a malformed `_meta` counts as omitted."""
+    """Return the command line and its variables, empty if malformed: a malformed `_meta` counts as omitted."""
     form = _mapping(said)
     command, args, env = _strings([form.get("command")]), _strings(form.get("args")), _texts(form.get("env"))
     if not command or not command[0] or args is None or env is None:
@@ -108,7 +109,7 @@ def _variables(items: object) -> tuple[Variable, ...]:
 
 
 def _variable(said: dict[str, Any]) -> Variable | None:
-    """None for what is no variable's name that a shell, or a profile, could set."""
+    """Return None if the name is not one that a shell, or a profile, could set."""
     name = said.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return None
@@ -116,7 +117,7 @@ def _variable(said: dict[str, Any]) -> Variable | None:
 
 
 def _strings(value: object) -> tuple[str, ...] | None:
-    """Nothing for what is omitted or null, None for what is no list of strings that a process could be given."""
+    """Return an empty tuple for an omitted or null value, None if it is not a list of strings fit for a process."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(item, str) and "\0" not in item for item in value):
@@ -125,7 +126,7 @@ def _strings(value: object) -> tuple[str, ...] | None:
 
 
 def _texts(value: object) -> Mapping[str, str] | None:
-    """Nothing for what is omitted or null, None for what are no variables that a process could be given."""
+    """Return an empty mapping for an omitted or null value, None if these are not variables fit for a process."""
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
@@ -147,7 +148,7 @@ CLIENT_INFO = {"name": "acp-launch", "title": "acp-launch", "version": __version
 
 
 class Capabilities(Struct, frozen=True):
-    """What the agent says it can do; anything it does not say is False."""
+    """The agent's capabilities; those it does not mention are False."""
 
     load: bool = False
     resume: bool = False
@@ -168,8 +169,8 @@ class Negotiated(Struct, frozen=True):
 
     version: int
     capabilities: Capabilities
-    name: str  # of the agent, for the session store; empty when it does not say
-    title: str  # of the agent, for people
+    name: str  # of the agent, for the session store; may be empty
+    title: str  # of the agent, for users
     agent_version: str
     auth_methods: tuple[AuthMethod, ...]
     raw: Raw
@@ -179,7 +180,7 @@ def read_negotiated(result: Raw) -> Negotiated:
     """Read the answer to `initialize`.
 
     Raises:
-        RemoteProtocolError: there is no protocol version in it, or one we do not speak (C-17).
+        RemoteProtocolError: it has no protocol version, or one that we do not speak (C-17).
     """
     answer = mapping(decoded(result))
     version = answer.get("protocolVersion")
@@ -224,10 +225,10 @@ def _capabilities(said: dict[str, Any]) -> Capabilities:
 
 
 def read_session_id(result: Raw) -> str:
-    """The id in the answer to `session/new`.
+    """Return the id in the answer to `session/new`.
 
     Raises:
-        RemoteProtocolError: there is none.
+        RemoteProtocolError: the id is missing.
     """
     session_id = mapping(decoded(result)).get("sessionId")
     if not isinstance(session_id, str) or not session_id:
@@ -243,7 +244,7 @@ class SessionUpdate(msgspec.Struct, gc=False):
 
 
 class UpdateKind(msgspec.Struct, gc=False):
-    """As much of an update as decides what to do with it."""
+    """The part of an update that decides how it is handled."""
 
     sessionUpdate: str  # noqa: N815
 
@@ -254,7 +255,7 @@ class _Text(msgspec.Struct, gc=False):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    """A piece of a message: `content.text` is empty for anything that is not text."""
+    """A chunk of a message: `content.text` is empty if the content is not text."""
 
     content: _Text
     messageId: str | None = None  # noqa: N815
@@ -266,9 +267,11 @@ chunk = msgspec.json.Decoder(Chunk)
 
 
 def read_update(params: Raw) -> tuple[str, str, Raw] | None:
-    """Session, kind and body of a `session/update` that the decoders above refuse, although it is JSON: there is half a
-    surrogate pair somewhere in it (see `decoded`). None for what is none."""
-    from acp_launch.protocol import splice  # regular expressions: rarely needed, not for nothing
+    """Return session, kind and body of a `session/update` that the decoders above reject although it is JSON.
+
+    It contains half a surrogate pair (see `decoded`). None if it is not an update.
+    """
+    from acp_launch.protocol import splice  # rarely needed; its regular expressions take time to compile
 
     said = mapping(decoded(params))
     session_id, kind = said.get("sessionId"), mapping(said.get("update")).get("sessionUpdate")
@@ -283,10 +286,10 @@ def read_update(params: Raw) -> tuple[str, str, Raw] | None:
 
 
 def decoded(raw: Raw | bytes) -> Any:
-    """Plain Python values, for messages that are rare and read leniently; None for what is no JSON inside.
+    """Return plain Python values, for rare messages that are read leniently; None if it is not JSON.
 
-    The standard library gets a second try: it reads half a surrogate pair, which is what a JavaScript agent sends
-    when it cuts its text in the middle of an emoji (see `console.draw.halves`).
+    The standard library is the second try: it accepts half a surrogate pair, which a JavaScript agent sends when it
+    cuts its text in the middle of an emoji (see `console.draw.halves`).
     """
     try:
         return msgspec.json.decode(raw)
@@ -304,7 +307,7 @@ def _second_try(raw: bytes) -> Any:
 
 
 def read_chunk(raw: Raw) -> tuple[str, str]:
-    """The text of a piece of a message, empty when it is something else, and its message id, empty without one."""
+    """Return the text of a message chunk, empty if it is not text, and its message id, empty if missing."""
     try:
         piece = chunk.decode(raw)
     except (msgspec.DecodeError, RecursionError):
@@ -314,7 +317,7 @@ def read_chunk(raw: Raw) -> tuple[str, str]:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """`value` if it is an object, else an empty one: a malformed member counts as omitted."""
+    """Return `value` if it is an object, else an empty one: a malformed member counts as omitted."""
     return value if isinstance(value, dict) else {}
 
 
@@ -326,11 +329,11 @@ def text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# What this client offers an agent, and therefore serves (ACP v1 "Client capabilities"). Nothing by halves (C-20).
+# The client capabilities that we offer an agent, and therefore serve completely (ACP v1 "Client capabilities", C-20).
 
 
 class Offers(Struct, frozen=True, kw_only=True):
-    """Everything is off until somebody is there to serve it."""
+    """The offered capabilities. Everything is off unless a caller serves it."""
 
     read_files: bool = False
     write_files: bool = False
@@ -341,7 +344,7 @@ class Offers(Struct, frozen=True, kw_only=True):
 
     @property
     def methods(self) -> frozenset[str]:
-        """The requests of the agent that are served; any other is answered with "method not found" (C-68)."""
+        """The agent's requests that are served; any other is answered with "method not found" (C-68)."""
         served: set[str] = set()
         if self.read_files:
             served.add("fs/read_text_file")
@@ -354,7 +357,7 @@ class Offers(Struct, frozen=True, kw_only=True):
         return frozenset(served)
 
     def as_json(self) -> dict[str, Any]:
-        """The `clientCapabilities` of `initialize`. An empty `elicitation` would offer nothing, so it is left out."""
+        """Return the `clientCapabilities` of `initialize`. An empty `elicitation` offers nothing, so it is left out."""
         said: dict[str, Any] = {
             "fs": {"readTextFile": self.read_files, "writeTextFile": self.write_files},
             "terminal": self.terminals,
@@ -364,17 +367,17 @@ class Offers(Struct, frozen=True, kw_only=True):
             said["elicitation"] = elicitation
         if self.terminal_login:
             said["auth"] = {"terminal": True}
-            said["_meta"] = {"terminal-auth": True}  # what agents look for that are older than `auth.terminal`
+            said["_meta"] = {"terminal-auth": True}  # for agents older than `auth.terminal`
         return said
 
     def _elicitation(self) -> dict[str, Any]:
         return {name: {} for name, is_offered in (("form", self.forms), ("url", self.urls)) if is_offered}
 
 
-# The words that ACP v1 itself says: its member names, the values it fixes, and which of its members are numbers.
+# The fixed words of ACP v1: its member names, its enumerated values, and the members that are numbers.
 #
-# They are the structure of a message, not anybody's text: whoever changes texts (the redactor) leaves these alone.
-# Taken from the schema, with what agents send of its unstable part; the tests compare.
+# They are the structure of a message, not text of a user or an agent, so the redactor must not change them. Taken from
+# the schema, with the unstable members that agents send; the tests compare.
 
 
 _NAMES = """
@@ -395,7 +398,7 @@ _NAMES = """
 """
 NAMES = frozenset(_NAMES.split())
 
-# Not those of JSON-RPC (id, code): in what agents tell, they are anybody's.
+# Without those of JSON-RPC (id, code): inside other members their values may be any text.
 _NUMBERS = """
     amount cachedReadTokens cachedWriteTokens exitCode inputTokens limit line outputByteLimit outputTokens
     protocolVersion size thoughtTokens totalTokens used
@@ -428,7 +431,7 @@ VALUES = {name: frozenset(words.split()) for name, words in _VALUES.items()}
 
 
 def is_structure(name: str, value: object) -> bool:
-    """Whether a member's value is nobody's text: a word of the protocol, or a number where one belongs."""
+    """Return whether a member's value is structure: a word of the protocol, or a number where one belongs."""
     if isinstance(value, str):
         return value in VALUES.get(name, ())
     return name in NUMBERS

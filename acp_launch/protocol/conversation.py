@@ -1,14 +1,14 @@
 """
-An ACP v1 conversation from the client's side, sans-IO: lines in, events out, and the lines we may send.
+An ACP v1 conversation from the client's side, sans-IO: lines in, events out, and the lines that we may send.
 
     FRESH ── initialize ──▶ INITIALIZING ── its answer ──▶ OPEN      nothing else is sent before OPEN (C-15)
 
     session:  new, resume ──────────────────▶ idle ◀──▶ in a turn
               load ──▶ replaying ──▶ in a turn        with the first prompt
 
-A session that was loaded replays until its first prompt, not until the answer to `session/load`: gemini sends most
-of its history after that answer (docs/agents.md). Updates for a session whose id we do not know yet are kept, in a
-bounded store, until `session/new` is answered (C-43). What we do not know is ignored (C-8, C-9, C-58).
+A loaded session replays until its first prompt, not until the answer to `session/load`: gemini sends most of its
+history after that answer (docs/agents.md). Updates for a session whose id we do not know yet are stored, within bounds,
+until `session/new` is answered (C-43). Unknown messages are ignored (C-8, C-9, C-58).
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,8 @@ from acp_launch.protocol import acp, jsonrpc
 from acp_launch.protocol.acp import Offers
 from acp_launch.protocol.jsonrpc import Answered, Call, Called, Junk, Notified, Peer
 
-# Updates for sessions whose id we do not know yet: kept until `session/new` is answered, in bounds (C-43).
-
-
-# copilot sends one; a loop of a broken agent must not fill memory
+# Early updates: those for sessions whose id we do not know yet. copilot sends one; a broken agent in a loop must not
+# fill memory.
 EARLY_UPDATES = 1_000
 EARLY_BYTES = 8 * 1024 * 1024
 
@@ -33,12 +31,14 @@ T = TypeVar("T")
 
 
 class Early(Generic[T]):
+    """Stores updates until `session/new` is answered (C-43)."""
+
     def __init__(self) -> None:
         self._kept: list[tuple[str, int, T]] = []
         self._bytes = 0
 
     def keep(self, session_id: str, size: int, update: T) -> bool:
-        """Whether there was room; `size` is in bytes."""
+        """Store an update of `size` bytes. False if there was no room."""
         if len(self._kept) >= EARLY_UPDATES or self._bytes + size > EARLY_BYTES:
             return False
         self._kept.append((session_id, size, update))
@@ -46,14 +46,14 @@ class Early(Generic[T]):
         return True
 
     def take(self, session_id: str) -> list[T]:
-        """Those of one session, in their order; they are not kept any longer."""
+        """Remove and return the updates of one session, in their order."""
         taken = [update for owner, _, update in self._kept if owner == session_id]
         self._kept = [entry for entry in self._kept if entry[0] != session_id]
         self._bytes = sum(size for _, size, _ in self._kept)
         return taken
 
 
-# What an agent's lines come to (`protocol.conversation`).
+# Events: the meaning of an agent's lines.
 
 
 How = Literal["new", "load", "resume"]
@@ -73,12 +73,12 @@ class Updated(Struct, frozen=True):
     outside: bool = False
 
 
-# Updates that are words; all others tell what is done, or how things stand.
+# Updates with text of a message; all others report actions or state.
 WORDS = frozenset({"agent_message_chunk", "agent_thought_chunk", "user_message_chunk"})
 
 
 class Opened(Struct, frozen=True):
-    """A session is open; comes right before the updates that were kept for it."""
+    """A session is open. This event comes right before its stored updates."""
 
     session_id: str
     how: How
@@ -86,6 +86,8 @@ class Opened(Struct, frozen=True):
 
 
 class PermissionAsked(Struct, frozen=True):
+    """The agent asks for permission."""
+
     id: Raw
     session_id: str
     tool_call: dict[str, Any]
@@ -93,7 +95,7 @@ class PermissionAsked(Struct, frozen=True):
 
 
 class ServiceAsked(Struct, frozen=True):
-    """A request we serve; `session_id` is empty for one that belongs to no session, as a form within a login."""
+    """A request that we serve; `session_id` is empty if it has no session, such as a form during a login."""
 
     id: Raw
     method: str
@@ -102,19 +104,19 @@ class ServiceAsked(Struct, frozen=True):
 
 
 class Completed(Struct, frozen=True):
-    """What a url was opened for is done, says the agent (`elicitation/complete`)."""
+    """The agent reports that the purpose of an opened url is fulfilled (`elicitation/complete`)."""
 
     elicitation_id: str
 
 
 class Withdrawn(Struct, frozen=True):
-    """The agent gave up a request of its own (`$/cancel_request`); it is owed an answer all the same (C-65)."""
+    """The agent withdrew its own request (`$/cancel_request`); it must still be answered (C-65)."""
 
     id: Raw
 
 
 class Reply(Struct, frozen=True):
-    """A line to send: the answer to something we do not serve."""
+    """A line to send: the answer to a request that we do not serve."""
 
     line: bytes
 
@@ -129,6 +131,8 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 
 
 class _Session(Struct):
+    """The state of one session."""
+
     replaying: bool = False
     prompt: int | None = None
     cancelling: bool = False
@@ -136,6 +140,8 @@ class _Session(Struct):
 
 
 class Conversation:
+    """The state of a connection to an agent."""
+
     def __init__(self) -> None:
         self._peer = Peer()
         self._phase: Literal["fresh", "initializing", "open"] = "fresh"
@@ -145,10 +151,10 @@ class Conversation:
         self._opening: dict[int, tuple[How, str]] = {}
         self._early: Early[Updated] = Early()
 
-    # what we may say
+    # messages to send
 
     def initialize(self, offers: Offers | None = None) -> Call:
-        """The first message, sent alone; its answer is read with `negotiated` (C-15, C-16, C-18)."""
+        """Return the first message, which is sent alone; `negotiated` reads its answer (C-15, C-16, C-18)."""
         offers = offers or Offers()
         if self._phase != "fresh":
             raise LocalProtocolError("initialize is sent once")
@@ -164,7 +170,7 @@ class Conversation:
         )
 
     def negotiated(self, result: Raw) -> acp.Negotiated:
-        """Read the answer to `initialize`; from here on the conversation is open."""
+        """Read the answer to `initialize`, which opens the conversation."""
         self._negotiated = acp.read_negotiated(result)
         self._phase = "open"
         return self._negotiated
@@ -172,10 +178,10 @@ class Conversation:
     def open(
         self, how: How, session_id: str, *, cwd: str, servers: Sequence[object], directories: Sequence[str]
     ) -> Call:
-        """`session/new`, `session/load` or `session/resume`; `session_id` is empty for `new`.
+        """Return `session/new`, `session/load` or `session/resume`; `session_id` is empty for `new`.
 
-        The list of servers is always sent, and again on every load (C-38); directories only when the agent
-        advertises them (C-41).
+        The servers are always sent, and again on every load (C-38); directories only if the agent advertises support
+        for them (C-41).
         """
         able = self._able()
         if (how == "load" and not able.load) or (how == "resume" and not able.resume):
@@ -191,8 +197,8 @@ class Conversation:
         return call
 
     def replayed(self) -> Call:
-        """A request of our own, which every agent refuses (ACP "extensibility"): what it said before its answer, it had
-        to say when it was asked."""
+        """Return a request of our own, which every agent refuses (ACP "extensibility"). All that the agent sent before
+        its answer was ready when it received the request."""
         self._able()
         return self._peer.call("_acp-launch/replayed", {})
 
@@ -209,7 +215,7 @@ class Conversation:
         return self._peer.call(f"session/{how}", {"sessionId": session_id})
 
     def authenticate(self, method_id: str) -> Call:
-        """Let the agent log in by itself; `terminal` methods are not for this (C-23, C-24)."""
+        """Return a request for a login by the agent itself; not for `terminal` methods (C-23, C-24)."""
         self._able()
         offered = self._negotiated.auth_methods if self._negotiated else ()
         if not any(method.id == method_id and method.type == "agent" and not method.command for method in offered):
@@ -226,12 +232,12 @@ class Conversation:
         return self._peer.call("session/set_mode", {"sessionId": session_id, "modeId": mode_id})
 
     def set_model(self, session_id: str, model_id: str) -> Call:
-        """Removed from ACP on 2026-06-01, and the only way with agents that have no config options."""
+        """Return a request that was removed from ACP on 2026-06-01; agents without config options need it."""
         self._able()
         return self._peer.call("session/set_model", {"sessionId": session_id, "modelId": model_id})
 
     def set_option(self, session_id: str, config_id: str, value: str | bool) -> Call:
-        """A boolean says that it is one, a choice does not (C-51)."""
+        """Return a request to set an option. A boolean names its type, a choice does not (C-51)."""
         self._able()
         params = {"sessionId": session_id, "configId": config_id, "value": value}
         return self._peer.call(
@@ -239,7 +245,7 @@ class Conversation:
         )
 
     def prompt(self, session_id: str, blocks: Sequence[object]) -> Call:
-        """One turn; at most one at a time in a session (C-67). Ends the replay of a loaded session."""
+        """Begin a turn, at most one at a time in a session (C-67). It ends the replay of a loaded session."""
         session = self._sessions[session_id]
         if session.prompt is not None:
             raise LocalProtocolError("a turn is running in this session")
@@ -248,14 +254,14 @@ class Conversation:
         return call
 
     def cancel(self, session_id: str) -> list[bytes]:
-        """`session/cancel`, and `cancelled` for every permission question of the session (C-61)."""
+        """Return `session/cancel`, and `cancelled` for every permission question of the session (C-61)."""
         session = self._sessions[session_id]
         session.cancelling = True
         lines = [jsonrpc.as_line(jsonrpc.notification("session/cancel", {"sessionId": session_id}))]
         return lines + [self.permit(session_id, id, None) for id in list(session.asking)]
 
     def permit(self, session_id: str, id: Raw, option_id: str | None) -> bytes:
-        """Answer a permission question with an offered option, or `cancelled`; b"" when it was answered already."""
+        """Answer a permission question with an offered option, or `cancelled`; b"" if it was answered already."""
         if not self._peer.owes(id):
             return b""
         self._forget(session_id, id)
@@ -263,24 +269,24 @@ class Conversation:
         return self._peer.respond(id, {"outcome": outcome})
 
     def serve(self, id: Raw, result: object) -> bytes:
-        """Answer a request we serve; b"" when it was answered already."""
+        """Answer a request that we serve; b"" if it was answered already."""
         return self._peer.respond(id, result) if self._peer.owes(id) else b""
 
     def refuse(self, id: Raw, code: int, message: str, data: object = None) -> bytes:
-        """The same with an error."""
+        """Answer it with an error; b"" if it was answered already."""
         return self._peer.refuse(id, code, message, data) if self._peer.owes(id) else b""
 
     def withdraw(self, session_id: str, id: Raw) -> bytes:
-        """Answer a request the agent gave up with -32800; b"" when it was answered already."""
+        """Answer a request that the agent withdrew with -32800; b"" if it was answered already."""
         if not self._peer.owes(id):
             return b""
         self._forget(session_id, id)
         return self._peer.refuse(id, jsonrpc.CANCELLED, "request cancelled")
 
-    # what we hear
+    # received messages
 
     def receive(self, line: bytes) -> Sequence[Event]:
-        """The events of one line, in the order in which they must be handled (C-10)."""
+        """Return the events of one line, in the order in which they must be handled (C-10)."""
         message = self._peer.receive(line)
         if isinstance(message, Notified):
             return self._notified(message)
@@ -291,7 +297,7 @@ class Conversation:
         return (message,)
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
-        """What a message is still due whose handling failed (`Peer.spoilt`)."""
+        """Return what a message still needs whose handling failed (`Peer.spoilt`)."""
         return self._peer.spoilt(line)
 
     def _notified(self, message: Notified) -> Sequence[Event]:
@@ -315,7 +321,7 @@ class Conversation:
         except (msgspec.DecodeError, RecursionError):
             found = acp.read_update(params)
             if found is None:
-                return (Junk("a session/update that cannot be read, or is without sessionId or kind"),)
+                return (Junk("a session/update that is malformed, or has no sessionId or kind"),)
             session_id, kind, body = found
         session = self._sessions.get(session_id)
         if session is None:
@@ -326,7 +332,7 @@ class Conversation:
     def _keep(self, update: Updated) -> Sequence[Event]:
         if self._early.keep(update.session_id, len(bytes(update.update)), update):
             return NOTHING
-        return (Junk("an update for a session that was never opened, beyond what is kept"),)
+        return (Junk("an update for a session that was never opened, more than can be stored"),)
 
     def _withdrawn(self, params: Raw) -> Sequence[Event]:
         named = jsonrpc.read(_members, params)
@@ -348,7 +354,7 @@ class Conversation:
 
     def _called(self, message: Called) -> Event:
         if message.method == "initialize" and self._phase == "initializing":
-            raise AgentError("this is not an ACP agent: it only echoes what it is sent")
+            raise AgentError("this is not an ACP agent: it echoes its input")
         if message.method in self._served:
             return self._service(message)
         if message.method != "session/request_permission":
@@ -370,9 +376,9 @@ class Conversation:
         session_id = acp.text(params.get("sessionId"))
         session = self._sessions.get(session_id)
         if message.method == ELICITATION:
-            if session is not None and session.cancelling:  # nobody is asked about a turn that is over
+            if session is not None and session.cancelling:  # the user is not asked about a cancelled turn
                 return Reply(self._peer.respond(message.id, {"action": "cancel"}))
-        elif session is None:  # a file or a command belongs to a session
+        elif session is None:  # files and commands need a session
             return Reply(self._peer.refuse(message.id, jsonrpc.INVALID_PARAMS, "no such session is open"))
         return ServiceAsked(message.id, message.method, session_id, params)
 

@@ -1,8 +1,9 @@
 """
-JSON-RPC 2.0, one message a line: the envelope is decoded, what it carries stays bytes.
+JSON-RPC 2.0, one message per line: messages, the framing of lines, and the pairing of requests with answers.
 
-`id`, `params`, `result` and `error` are `msgspec.Raw`: an id goes back exactly as it came (C-6: `1`, `"1"`, `0`
-and `null` are four different ids), and parameters are decoded once, where their type is known.
+Only the envelope is decoded. `id`, `params`, `result` and `error` are `msgspec.Raw`: an id is returned exactly as it
+was received (C-6: `1`, `"1"`, `0` and `null` are four different ids), and parameters are decoded once, by the code
+that knows their type.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """Any of the three kinds of message; which one is decided by what is set."""
+    """Any of the three kinds of message; the members that are set decide which."""
 
     id: Raw | UnsetType = UNSET
     method: str | UnsetType = UNSET
@@ -37,7 +38,7 @@ class Envelope(msgspec.Struct, gc=False):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A JSON-RPC error object; tolerant, because its text is what a person will need most."""
+    """A JSON-RPC error object, read leniently, because users need its text most."""
 
     code: int = INTERNAL_ERROR
     message: str = "unknown error"
@@ -50,10 +51,10 @@ _code = msgspec.json.Decoder(int)
 
 
 def decode(line: bytes) -> Envelope | None:
-    """The message on a line, or None when it is not one (C-3, C-4: text, scalars, arrays, blank lines)."""
+    """Return the message on a line; None if it is not one (C-3, C-4: text, scalars, arrays, blank lines)."""
     try:
         if not line.isascii():
-            line.decode()  # what is kept as Raw is not checked by the decoder, and goes on to others
+            line.decode()  # the decoder does not check Raw members, which are passed on
         return _envelope.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         is_deep = False
@@ -65,9 +66,11 @@ def decode(line: bytes) -> Envelope | None:
 
 
 def _tolerated(line: bytes, *, is_deep: bool) -> Envelope | None:
-    """A message the decoder refuses, although JSON allows it: half a surrogate pair, which is what programs in
-    JavaScript make of an emoji they cut; a thousand brackets within each other. What it carries stays as it is."""
-    from acp_launch.protocol import splice  # regular expressions: rarely needed, not for nothing
+    """Read a message that the decoder rejects although it is JSON; its members stay unchanged.
+
+    Such messages contain half a surrogate pair, which JavaScript programs make when they cut an emoji, or deep nesting.
+    """
+    from acp_launch.protocol import splice  # rarely needed; its regular expressions take time to compile
 
     if not (is_deep or (b"\\ud" in line.lower() and _is_json(line))):
         return None
@@ -88,14 +91,14 @@ def _is_json(line: bytes) -> bool:
     import json
 
     try:
-        json.loads(line.decode())  # of bytes it would take what is not UTF-8
+        json.loads(line.decode())  # given bytes, json accepts other encodings than UTF-8
     except (ValueError, RecursionError):
         return False
     return True
 
 
 def batch(line: bytes) -> list[bytes] | None:
-    """The messages of a JSON-RPC batch (MCP 2025-03-26), each as it stands there; None if it is not one."""
+    """Return the messages of a JSON-RPC batch (MCP 2025-03-26), unchanged; None if the line is not a batch."""
     if line[:64].lstrip()[:1] != b"[":
         return None
     from acp_launch.protocol import splice
@@ -107,7 +110,7 @@ def batch(line: bytes) -> list[bytes] | None:
 
 
 def read(decoder: "msgspec.json.Decoder[T]", raw: Raw) -> T | None:
-    """What a part of a message says; None when it is of another shape, or nested too deeply to look into."""
+    """Decode a part of a message; None if it has another shape, or is nested too deeply."""
     try:
         return decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -115,12 +118,12 @@ def read(decoder: "msgspec.json.Decoder[T]", raw: Raw) -> T | None:
 
 
 def fault(raw: Raw) -> Fault:
-    """Read an `error` member, whatever shape it has."""
+    """Read an `error` member of any shape."""
     return read(_fault, raw) or _tolerated_fault(bytes(raw))
 
 
 def _tolerated_fault(written: bytes) -> Fault:
-    """At least its message, and its code if it is a number; all of it as it is written where it has none."""
+    """Return its message, and its code if it is a number; without a message, all of it as text."""
     from acp_launch.protocol import splice
 
     try:
@@ -133,11 +136,11 @@ def _tolerated_fault(written: bytes) -> Fault:
     return Fault(INTERNAL_ERROR if number is None else number, message)
 
 
-# A message of ours, without the newline that ends it on a pipe (`as_line`).
+# Messages of ours, without the newline that ends them on a pipe (`as_line`).
 
 
 def as_line(message: bytes) -> bytes:
-    """End a message, which is copied for it."""
+    """Copy a message with a newline at its end."""
     return message + b"\n"
 
 
@@ -160,32 +163,32 @@ def error(id: Raw, code: int, message: str, data: object = None) -> bytes:
     return written({"jsonrpc": "2.0", "id": id, "error": said})
 
 
-# Cut a byte stream into lines, however the pipe happened to chunk it (ACP v1 "transports", stdio).
+# Lines in a byte stream, independent of its chunks (ACP v1 "transports", stdio).
 
 
 LONG = 1024 * 1024  # bytes
 
 
-class LineTooLong(Exception):  # noqa: N818 - it reads as what happened
-    """Raised when the other side sends more than the limit without a newline; the text is the object of "sent"."""
+class LineTooLong(Exception):  # noqa: N818 - not an error of ours
+    """Raised when the other side sends more than the limit without a newline; the text completes "sent …"."""
 
 
 class LineFramer:
-    """Bytes in, lines out, in time linear in the bytes.
+    """Splits bytes into lines, in time linear in the bytes.
 
-    A line is joined once, when its newline comes. A long one is gathered in one place instead: the many pieces of it
-    would leave holes in our memory that nothing else fits into.
+    A line is joined once, when its newline comes. A long one is collected in one buffer instead, because many chunks
+    would leave memory fragmented.
     """
 
     def __init__(self, *, limit: int) -> None:
-        """`limit` is the longest line we will hold, in bytes, newline excluded."""
+        """`limit` is the longest line accepted, in bytes, without its newline."""
         self._limit = limit
         self._parts: list[bytes] = []
         self._long = bytearray()
         self._held = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield each line `chunk` completes, without its newline.
+        """Yield each line that `chunk` completes, without its newline.
 
         Raises:
             LineTooLong: after the lines before it were yielded.
@@ -214,7 +217,7 @@ class LineFramer:
             self._parts.append(part)
 
     def _whole(self) -> bytes:
-        """The line that is held, and no longer: else a long one is held twice."""
+        """Return the collected line and drop it: otherwise a long one would be held twice."""
         line = bytes(self._long) if self._long else b"".join(self._parts)
         self._forget()
         return line
@@ -226,19 +229,19 @@ class LineFramer:
         raise LineTooLong(f"a line of more than {self._limit:,} bytes")
 
 
-# One side of a JSON-RPC connection, sans-IO: who asked what, and what is still unanswered.
+# One side of a JSON-RPC connection, sans-IO: the open requests of both sides.
 #
-# There are two id spaces (C-6): the numbers of our requests, and the ids of theirs, which are kept as the bytes they
-# came in. Each request of theirs is answered exactly once; an answer to nothing we asked is junk, not an error (C-3).
+# There are two id spaces (C-6): the numbers of our requests, and the ids of the other side's, which are kept as bytes.
+# Each request of the other side is answered exactly once; an answer without a request is junk, not an error (C-3).
 
 
 NULL = Raw(b"null")
-DIGITS = 18  # no request of ours has a number that is longer
-BROKEN = "this request was not handled, by a bug in acp-launch"
+DIGITS = 18  # the longest number of a request of ours
+BROKEN = "this request was not handled because of a bug in acp-launch"
 
 
 class Called(Struct, frozen=True):
-    """They ask us; answer with `respond` or `refuse`."""
+    """A request of the other side; answer with `respond` or `refuse`."""
 
     id: Raw
     method: str
@@ -246,12 +249,14 @@ class Called(Struct, frozen=True):
 
 
 class Notified(Struct, frozen=True):
+    """A notification of the other side."""
+
     method: str
     params: Raw
 
 
 class Answered(Struct, frozen=True):
-    """They answered our request `number`: `result`, or `fault` when they refused."""
+    """The answer to our request `number`: `result`, or `fault` if it was refused."""
 
     number: int
     method: str
@@ -277,11 +282,13 @@ class Call(Struct, frozen=True):
 
 
 class Peer:
+    """Our side of a connection."""
+
     def __init__(self) -> None:
         self._next = 0
         self._asked: dict[bytes, tuple[int, str]] = {}
         self._owed: dict[bytes, str] = {}
-        self._settled = b""  # the request that was answered last, since the last message
+        self._settled = b""  # the request answered since the last message, if any
 
     def call(self, method: str, params: object) -> Call:
         number = self._next
@@ -293,7 +300,7 @@ class Peer:
         self._settled = b""
         message = decode(line)
         if message is None:
-            return Junk("a line that is no JSON-RPC message" if line.strip() else "a blank line")
+            return Junk("a line that is not a JSON-RPC message" if line.strip() else "a blank line")
         if message.method is UNSET:
             return self._answer(message)
         method = str(message.method)
@@ -302,10 +309,10 @@ class Peer:
         return self._called(message.id, method, message.params)
 
     def respond(self, id: Raw, value: object) -> bytes:
-        """The answer to their request `id`.
+        """Return the answer to the other side's request `id`.
 
         Raises:
-            LocalProtocolError: it was answered already, or never asked.
+            LocalProtocolError: it was answered already, or never received.
         """
         self._settle(id)
         return as_line(result(id, value))
@@ -315,8 +322,8 @@ class Peer:
         return as_line(error(id, code, message, data))
 
     def spoilt(self, line: bytes) -> tuple[int | None, bytes]:
-        """What a message is still due whose handling failed: the number of the request of ours that it answers, and the
-        line that answers a request of theirs."""
+        """Settle a message whose handling failed. Return the number of our request that it answers, and the line that
+        answers the other side's request."""
         message = decode(line)
         if message is None or message.id is UNSET:
             return None, b""
@@ -330,20 +337,20 @@ class Peer:
         return None, as_line(error(message.id, INTERNAL_ERROR, BROKEN))
 
     def owes(self, id: Raw) -> bool:
-        """Whether their request `id` still waits for our answer."""
+        """Return whether the other side's request `id` still needs an answer."""
         return bytes(id) in self._owed
 
     def _called(self, id: Raw, method: str, params: Raw) -> Incoming:
         if bytes(id) in self._owed:
-            return Junk(f"a second {method} request with an id that is still open")
-        # Raw may be a view into the chunk it came in; the id outlives it.
+            return Junk(f"a second {method} request with the id of an open request")
+        # Raw may be a view into its chunk, and the id outlives the chunk.
         kept = id.copy()
         self._owed[bytes(kept)] = method
         return Called(kept, method, params)
 
     def _answer(self, message: Envelope) -> Incoming:
         if message.id is UNSET:
-            return Junk("a JSON object that is no JSON-RPC message")
+            return Junk("a JSON object that is not a JSON-RPC message")
         asked = self._asked.pop(bytes(message.id), None)
         if asked is None:
             return Junk("an answer to a request that was never made")

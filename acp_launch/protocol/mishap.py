@@ -1,33 +1,37 @@
 """
-Failures of our own while we handle a message of the other side: each costs that message, and nothing that came with it.
+Reports of messages that we failed to handle because of a bug of ours: each failure loses that message only.
 
-Where it happened is told to a person, who can report it. What the message said is not: it may hold a secret.
+The report names the place in our code, for a bug report. It never quotes the message, which may contain a secret.
 """
 
 from collections import Counter
 from collections.abc import Callable
 
 PACKAGE = __name__.partition(".")[0]
-TOLD = (1, 100, 10_000)  # of the failures at one place, those that are told of: an agent may send many such messages
+TOLD = (1, 100, 10_000)  # the failures at one place that are reported: an agent may send many such messages
 
 
 class Mishaps:
+    """Counts failures and reports some of them."""
+
     def __init__(self, note: Callable[[str], None]) -> None:
-        """`note` takes a sentence for a person."""
+        """`note` takes a sentence for the user."""
         self._note = note
         self._counts: Counter[str] = Counter()
 
     def add(self, whose: str, error: Exception) -> None:
-        """A message of `whose` ("the agent") was not handled, because of `error`."""
+        """Report a message of `whose` ("the agent") that was not handled because of `error`."""
         kind = f"{type(error).__name__} in {_place(error)}"
         self._counts[kind] += 1
         if (count := self._counts[kind]) in TOLD:
             so_far = f"; {count:,} so far" if count > 1 else ""
-            self._note(f"a message of {whose} is left out: a bug in acp-launch, please report it ({kind}{so_far})")
+            self._note(
+                f"a message of {whose} was skipped because of a bug in acp-launch; please report it ({kind}{so_far})"
+            )
 
 
 def _place(error: Exception) -> str:
-    """The innermost line of ours: `bridge.ids:24`."""
+    """Return the innermost line of our code: `bridge.ids:24`."""
     place, step = "another package", error.__traceback__
     while step is not None:
         module = str(step.tb_frame.f_globals.get("__name__"))

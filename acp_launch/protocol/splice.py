@@ -1,8 +1,8 @@
 """
-Where things are in a JSON text, in bytes, so that a little of it can be changed and the rest stay as it was. Pure.
+Positions in a JSON text, in bytes, so that a part can be changed and the rest stays unchanged. Pure.
 
-For text that a JSON parser has accepted. What is asked about is checked as JSON; of the values in it only how they
-end: strings, brackets that match. Linear in the length of the text, and nothing nests us: no recursion.
+The text must be accepted by a JSON parser. The visited parts are checked as JSON; of the values in them only the end is
+found, by strings and matching brackets. Takes linear time, and does not recurse.
 """
 
 import json
@@ -17,13 +17,13 @@ _BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"[ \t\n\r]*+")
 _STRING = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
 _SCALAR = re.compile(rb"(?:-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?|true|false|null)(?![^\s,\]}])")
-_STRUCTURE = re.compile(_STRING.pattern + rb'|[\[\]{}"]')  # a lone quote is where a string does not end
+_STRUCTURE = re.compile(_STRING.pattern + rb'|[\[\]{}"]')  # a lone quote begins an unfinished string
 _QUOTE, _COMMA, _COLON, _BRACE, _BRACKET = b'",:{['
 _CLOSING = {_BRACE: ord("}"), _BRACKET: ord("]")}
 
 
 class Malformed(ValueError):  # noqa: N818
-    """Raised where the text is no JSON; `at` is the offset."""
+    """Raised if the text is not JSON; `at` is the offset."""
 
     def __init__(self, expected: str, at: int) -> None:
         super().__init__(f"expected {expected} at byte {at}")
@@ -31,7 +31,7 @@ class Malformed(ValueError):  # noqa: N818
 
 
 class Member(Struct, frozen=True):
-    """A member of an object: its key, escapes read; where the key begins; where its value begins and ends."""
+    """A member of an object: its key, unescaped; the start of the key; start and end of the value."""
 
     key: str
     key_start: int
@@ -41,30 +41,30 @@ class Member(Struct, frozen=True):
 
 def members(data: bytes, start: int = 0) -> list[Member]:
     """
-    The members of the object at `start`, in their order; a key may come twice.
+    Return the members of the object at `start`, in their order; a key may occur twice.
 
     Raises:
-        Malformed: there is no object, or it is broken.
+        Malformed: it is not an object, or it is broken.
     """
     return [Member(text(data, at), at, value, end) for at, value, end in _parts(data, start, _BRACE)]
 
 
 def elements(data: bytes, start: int = 0) -> list[Span]:
     """
-    Where the elements of the array at `start` begin and end.
+    Return start and end of the elements of the array at `start`.
 
     Raises:
-        Malformed: there is no array, or it is broken.
+        Malformed: it is not an array, or it is broken.
     """
     return [(value, end) for _, value, end in _parts(data, start, _BRACKET)]
 
 
 def text(data: bytes, start: int) -> str:
     """
-    What the string at `start` says.
+    Return the value of the string at `start`.
 
     Raises:
-        Malformed: there is no string.
+        Malformed: it is not a string.
     """
     written = data[start : _string(data, start)]
     try:
@@ -74,12 +74,12 @@ def text(data: bytes, start: int) -> str:
 
 
 def is_text(data: bytes, start: int) -> bool:
-    """Whether the value at `start` is a string."""
+    """Return whether the value at `start` is a string."""
     return _byte(data, start) == _QUOTE
 
 
 def without(data: bytes, spans: Iterable[Span]) -> bytes:
-    """The text without these elements of its arrays, and without the commas that went with them."""
+    """Return the text without these elements of its arrays, and without their commas."""
     pieces, done = [], 0
     for start, end in _cuts(data, spans):
         pieces.append(data[done:start])
@@ -94,7 +94,7 @@ def _cuts(data: bytes, spans: Iterable[Span]) -> list[Span]:
         if _byte(data, comma) == _COMMA:
             cuts.append((start, _blank(data, comma + 1)))
             continue
-        while cuts and cuts[-1][1] == start:  # the array ends here, so the comma before it goes, and before those
+        while cuts and cuts[-1][1] == start:  # the array ends here, so the comma before these elements goes too
             start = cuts.pop()[0]
         before = len(data[:start].rstrip(b" \t\n\r")) - 1
         cuts.append((before if _byte(data, before) == _COMMA else start, end))
@@ -102,7 +102,7 @@ def _cuts(data: bytes, spans: Iterable[Span]) -> list[Span]:
 
 
 def _parts(data: bytes, start: int, opening: int) -> Iterator[tuple[int, int, int]]:
-    """Of each part of the object or array at `start`: where it begins, where its value begins and ends."""
+    """Yield the start of each part of the object or array at `start`, and start and end of its value."""
     at = _blank(data, len(_BOM) if start == 0 and data.startswith(_BOM) else start)
     if _byte(data, at) != opening:
         raise Malformed("an object" if opening == _BRACE else "an array", at)
@@ -122,7 +122,7 @@ def _parts(data: bytes, start: int, opening: int) -> Iterator[tuple[int, int, in
 
 
 def _value(data: bytes, key: int) -> int:
-    """Where the value of the key at `key` begins."""
+    """Return the start of the value for the key at `key`."""
     colon = _blank(data, _string(data, key))
     if _byte(data, colon) != _COLON:
         raise Malformed("a colon", colon)
@@ -130,7 +130,7 @@ def _value(data: bytes, key: int) -> int:
 
 
 def _end(data: bytes, at: int) -> int:
-    """Where the value that begins at `at` ends."""
+    """Return the end of the value at `at`."""
     first = _byte(data, at)
     if first == _QUOTE:
         return _string(data, at)
@@ -143,7 +143,7 @@ def _end(data: bytes, at: int) -> int:
 
 
 def _closed(data: bytes, at: int) -> int:
-    """Where the bracket at `at` is closed."""
+    """Return the end of the bracketed value at `at`."""
     awaited = bytearray()
     for found in _STRUCTURE.finditer(data, at):
         byte = data[found.start()]
@@ -160,7 +160,7 @@ def _closed(data: bytes, at: int) -> int:
 
 
 def _string(data: bytes, at: int) -> int:
-    """Where the string at `at` ends."""
+    """Return the end of the string at `at`."""
     found = _STRING.match(data, at)
     if not found:
         raise Malformed("a string", at)
@@ -173,5 +173,5 @@ def _blank(data: bytes, at: int) -> int:
 
 
 def _byte(data: bytes, at: int) -> int:
-    """The byte at `at`; -1 where there is none."""
+    """Return the byte at `at`; -1 outside the text."""
     return data[at] if 0 <= at < len(data) else -1

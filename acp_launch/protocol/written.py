@@ -1,6 +1,6 @@
 """
-JSON of whatever a program, or a file's name, may hold: half a surrogate pair goes as the escape it came as, and what
-cannot be seen is an escape where a person may look at it.
+JSON of any text that a program or a file name may contain: half a surrogate pair stays an escape, and invisible
+characters become escapes where a user may read the text.
 """
 
 import re
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def written(value: object) -> bytes:
-    """`value` as JSON. A `Raw` in it stays the bytes it is; in text that no UTF-8 can hold it is written anew."""
+    """Encode `value` as JSON. A `Raw` keeps its bytes, unless text outside UTF-8 requires encoding it again."""
     try:
         return bytes(_encode(value))
     except UnicodeEncodeError:
@@ -30,7 +30,7 @@ def written(value: object) -> bytes:
 def _escaped(value: object) -> bytes:
     import json
 
-    if isinstance(value, dict):  # whose members, of a message, may be Raw
+    if isinstance(value, dict):  # members of a message may be Raw
         members = (json.dumps(key).encode() + b":" + written(member) for key, member in value.items())
         return b"{" + b",".join(members) + b"}"
     return json.dumps(value, separators=(",", ":"), default=_plain).encode()
@@ -43,17 +43,17 @@ def _plain(value: object) -> object:
 
 
 def visible(text: str) -> str:
-    """A JSON text that says the same, and in which nothing is hidden, reorders what is read or drives a terminal."""
+    """Return an equivalent JSON text in which no character is invisible, changes the direction or drives a terminal."""
     return _HIDDEN.sub(_escape, text)
 
 
 def visible_long(quoted: str) -> str:
-    """A quoted text of YAML or TOML, written like JSON, in which whatever cannot be printed is an escape of theirs."""
+    """Escape unprintable characters in a quoted YAML or TOML string, which is written like JSON."""
     return "".join(mark if mark.isprintable() else _long_escape(ord(mark)) for mark in quoted)
 
 
 def visible_bytes(data: bytes | memoryview) -> Sequence[bytes | memoryview]:
-    """The same of a JSON text of any length, in pieces; one in which all can be seen is what it was."""
+    """Do the same as `visible` for a JSON text of any length, in pieces; a clean piece is returned unchanged."""
     if len(data) <= PIECE:
         return (_visible(data),)
     return [_visible(piece) for piece in _pieces(memoryview(data))]
@@ -62,7 +62,7 @@ def visible_bytes(data: bytes | memoryview) -> Sequence[bytes | memoryview]:
 def _pieces(view: memoryview) -> Iterator[memoryview]:
     while len(view) > PIECE:
         end = PIECE
-        while end > PIECE - 4 and view[end] & 0xC0 == 0x80:  # not within a character
+        while end > PIECE - 4 and view[end] & 0xC0 == 0x80:  # do not split a character
             end -= 1
         yield view[:end]
         view = view[end:]
@@ -82,7 +82,7 @@ def _long_escape(code: int) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """A carriage return can only stand between two members."""
+    """Escape a character. A carriage return can only stand between two members, so it becomes a space."""
     if found[0] == "\r":
         return " "
     units = found[0].encode("utf-16-be", "surrogatepass")

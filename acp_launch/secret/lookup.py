@@ -97,7 +97,7 @@ def _asked(store: Callable[[], Store], names: Sequence[str], limit: float, waiti
 
 
 LARGEST = 1024 * 1024  # bytes of the file
-PATIENCE = 1.0  # seconds to wait for other writers
+PATIENCE = 10.0  # seconds to wait for other writers
 FAR_FUTURE = 1e11  # Unix time
 Names = dict[str, float | None]  # the Unix time each was set, None if it is not known
 

@@ -40,7 +40,7 @@ def broken(root: Mapping[str, Plain]) -> Iterator[Fault]:
     if isinstance(command := secrets.get("command"), list):
         yield from _command(command)
     elif secrets.get("store") == "command" and "command" not in secrets:
-        what = "the store is a command, and there is no command that prints a secret"
+        what = "the store is a command, but secrets.command is not set"
         yield Fault(("secrets", "store"), what, f"add secrets.command: {_EXAMPLE}")
 
 
@@ -63,7 +63,7 @@ def _timeout(written: Plain) -> Iterator[Fault]:
 def _backend(written: Plain) -> Iterator[Fault]:
     if isinstance(written, str) and not ("." in written and all(part.isidentifier() for part in written.split("."))):
         what = f"expected a keyring backend by its full name, found {found(written)}"
-        fix = "write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends shows those there are"
+        fix = "write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends lists them"
         yield Fault(("secrets", "keyring", "backend"), what, fix)
 
 
@@ -75,7 +75,7 @@ def _command(words: Sequence[Plain]) -> Iterator[Fault]:
     for index, word in texts:
         yield from _word((*_COMMAND, index), word)
     if all("{name}" not in word for _, word in texts):
-        what = "no argument holds {name}: the answer would be the same for every secret"
+        what = "no argument contains {name}, so every secret would get the same value"
         yield Fault(_COMMAND, what, "put {name} where the secret's name belongs")
 
 
@@ -85,7 +85,7 @@ def _word(path: tuple[str | int, ...], word: str) -> Iterator[Fault]:
         yield Fault(path, f"{what} is empty", fix)
     if path[-1] == 0 and "{name}" in word:
         # A profile chooses the names of its secrets; with a name such as ../x it would choose the program too.
-        what = "the program cannot depend on the secret's name, for profiles choose that"
+        what = "the program must not depend on the secret's name, because profiles choose the names"
         yield Fault(path, what, "put {name} in an argument", offset=word.index("{name}"))
     for written in _PLACEHOLDER.finditer(word):
         if _is_mistaken(written):
@@ -147,10 +147,10 @@ def _unknown(name: str) -> Problem:
     known = {other.partition(environment.DELIMITER)[2]: other for other in environment.NAMES}
     key = name.removeprefix(environment.NEARLY).lstrip("_").upper()
     if nearest := likeliest(key, known):
-        what, fix = f"no setting has this name; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
+        what, fix = f"unknown setting; did you mean {known[nearest]}?", f"rename it to {known[nearest]}"
         return Problem(name, 0, 0, "", what, fix)
-    fix = f"unset {name}; a secret's value is in ACP_LAUNCH_SECRET_{key}"
-    return Problem(name, 0, 0, "", "no setting has this name", fix)
+    fix = f"unset {name}; to give a secret's value, set ACP_LAUNCH_SECRET_{key}"
+    return Problem(name, 0, 0, "", "unknown setting", fix)
 
 
 def _listed(text: str) -> list[Any] | None:

@@ -103,8 +103,12 @@ def _text(file: Path) -> tuple[str | None, list[Problem]]:
         pass
 
     if lies_in(file, grounds(_here())):
-        what = "these settings lie in a project, which cannot choose them: they may name a command to run"
-        fix = "unset ACP_LAUNCH_CONFIG_DIR (or XDG_CONFIG_HOME, or HOME), or let it name a directory of your own"
+        what = (
+            "this file lies in a project; a project cannot choose your settings, because they may name a command to run"
+        )
+        fix = (
+            "unset ACP_LAUNCH_CONFIG_DIR (or XDG_CONFIG_HOME, or HOME), or set it to a directory outside of the project"
+        )
         return None, [Problem(str(file), 0, 0, "", what, fix)]
     return read(file)
 
@@ -157,7 +161,7 @@ def read(file: Path) -> tuple[str | None, list[Problem]]:
             content = stream.read(MAX_SIZE + 1)  # one more than allowed, so that `decode` sees it is too long
         exposed = list(_exposed(file))
     except FileNotFoundError:
-        return None, [Problem(str(file), 0, 0, "", "this link leads to no file", f"rm {shlex.quote(str(file))}")]
+        return None, [Problem(str(file), 0, 0, "", "this link leads to a missing file", f"rm {shlex.quote(str(file))}")]
     except OSError as fault:
         return None, [
             Problem(str(file), 0, 0, "", f"cannot be read: {fault.strerror or fault}", _readable(fault, file))
@@ -186,10 +190,12 @@ def _exposed(file: Path) -> Iterator[Problem]:
         what = "this file" if path == target else "the directory of your settings"
         if status.st_uid not in (0, os.geteuid()):
             fix = f"sudo chown {os.geteuid()} {shlex.quote(str(path))}"
-            yield Problem(str(path), 0, 0, "", f"{what} belongs to another user, who could change what is run", fix)
+            yield Problem(
+                str(path), 0, 0, "", f"{what} belongs to another user, who could change which commands run", fix
+            )
         if _others_write(status):
             fix = f"chmod go-w {shlex.quote(str(path))}"
-            yield Problem(str(path), 0, 0, "", f"other users can write {what}, and so change what is run", fix)
+            yield Problem(str(path), 0, 0, "", f"other users can write {what}, and so change which commands run", fix)
 
 
 def _others_write(status: os.stat_result) -> bool:

@@ -277,7 +277,7 @@ def test_once_it_is_gone_for_good_everything_is_refused_at_once_with_its_last_wo
     talker.agent(call(1))
     talker.exchange.lost(DEAD, for_good=True)
     talker.agent(call(2), INITIALIZE, tell("notifications/x"))
-    words = 'MCP server "github" failed: exited with status 1; 5 restarts are used up; its last words: no token / bye'
+    words = 'MCP server "github" failed: exited with status 1; 5 restarts are used up; its last stderr lines: no token / bye'
     assert [(each["id"], each["error"]["message"]) for each in talker.agent_hears()] == [
         (1, words),
         (2, words),

@@ -285,7 +285,7 @@ def test_what_is_neither_pipe_nor_socket_or_too_much_is_not_taken(count: int) ->
         async with hall() as here:
             with open(os.devnull, "rb") as file:  # noqa: ASYNC230, PTH123
                 here.enter("files", *[file.fileno()] * count)
-                assert await here.refusals.get() == "it gave neither its pipes nor a word that it copies"
+                assert await here.refusals.get() == "it passed neither its pipes nor the mark for copying"
 
     run(story)
 
@@ -310,17 +310,17 @@ def test_who_does_not_wait_for_an_answer_is_refused() -> None:
         ("acp-launch 2 github", "its token is not the one of this launch"),
         ("acp-launch 2 TOKEN", "its token is not the one of this launch"),
         ("acp-launch 2 TOKENx github", "its token is not the one of this launch"),
-        ("acp-launch 2 TOKEN other", "it asked for 'other', which is no server of this launch"),
-        ("acp-launch 2 TOKEN ", "it asked for '', which is no server of this launch"),
-        ("acp-launch 2 TOKEN github ", "it asked for 'github ', which is no server of this launch"),
+        ("acp-launch 2 TOKEN other", "it asked for 'other', which is not a server of this launch"),
+        ("acp-launch 2 TOKEN ", "it asked for '', which is not a server of this launch"),
+        ("acp-launch 2 TOKEN github ", "it asked for 'github ', which is not a server of this launch"),
         (
             "acp-launch 2 TOKEN \x1b[31m" + 100 * "x",
-            "it asked for '\\x1b[31m" + 75 * "x" + "...', which is no server of this launch",
+            "it asked for '\\x1b[31m" + 75 * "x" + "...', which is not a server of this launch",
         ),
         ("acp-launch 1 TOKEN github", "its shim speaks version '1', this acp-launch version 2"),
         ("acp-launch", "its shim speaks version '', this acp-launch version 2"),
-        ("GET / HTTP/1.1", "it did not begin as a shim does"),
-        ("", "it did not begin as a shim does"),
+        ("GET / HTTP/1.1", "its first line is not a shim's greeting"),
+        ("", "its first line is not a shim's greeting"),
     ],
 )
 def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: str, why: str) -> None:
@@ -339,7 +339,7 @@ def test_who_does_not_is_refused_with_a_reason_and_closed_without_a_word(line: s
 def test_bytes_that_are_no_text_are_refused_like_any_other() -> None:
     with pytest.raises(Unwelcome, match=r"^its token is not the one of this launch$"):
         welcome(b"acp-launch 2 \xff\x00 github", "t0ken", NAMES)
-    with pytest.raises(Unwelcome, match=r"^it asked for '\\ufffd', which is no server of this launch$"):
+    with pytest.raises(Unwelcome, match=r"^it asked for '\\ufffd', which is not a server of this launch$"):
         welcome(b"acp-launch 2 t0ken \xff", "t0ken", NAMES)
 
 
@@ -347,9 +347,9 @@ def test_who_hangs_up_first_is_noted() -> None:
     async def story() -> None:
         async with hall() as here:
             here.connect().close()
-            assert await here.refusals.get() == "it hung up before it had said what it wants"
+            assert await here.refusals.get() == "it closed the connection before it sent a greeting"
             here.say(b"acp-la").close()
-            assert await here.refusals.get() == "it hung up before it had said what it wants"
+            assert await here.refusals.get() == "it closed the connection before it sent a greeting"
 
     run(story)
 
@@ -360,7 +360,7 @@ def test_who_says_nothing_is_refused_in_the_end_and_keeps_nobody_waiting() -> No
             silent, stammering = here.connect(), here.say(here.greeting()[:-1])
             here.enter()
             assert (await here.guest()).name == "github"
-            why = "it did not say within 0.05 s what it wants"
+            why = "it sent no greeting within 0.05 s"
             assert [await here.refusals.get(), await here.refusals.get()] == [why, why]
             assert await ended(silent) and await ended(stammering)
 
@@ -426,7 +426,7 @@ def test_however_many_say_nothing_a_shim_gets_in_at_once_and_64_places_are_taken
             closed = [client for client in silent if is_closed(client)]
             assert closed == silent[: 200 + 1 - MOST]  # with the shim
             assert len(set(descriptors)) <= MOST + 1
-            why = f"it was the oldest of {MOST} that had not said what they want; more like it are not noted"
+            why = f"too many connections without a greeting ({MOST}); closed the oldest. Further ones are not reported"
             assert here.refusals.get_nowait() == why
             assert here.refusals.empty()
 
@@ -446,11 +446,11 @@ def test_a_second_crowd_is_noted_again() -> None:
         async with hall(patience=10 * PATIENCE) as here:
             for _ in range(2):
                 crowd = [here.connect() for _ in range(MOST + 2)]
-                assert "more like it are not noted" in await here.refusals.get()
+                assert "Further ones are not reported" in await here.refusals.get()
                 for client in crowd:
                     client.close()
                 for _ in range(MOST):
-                    assert await here.refusals.get() == "it hung up before it had said what it wants"
+                    assert await here.refusals.get() == "it closed the connection before it sent a greeting"
 
     run(story)
 
@@ -466,7 +466,7 @@ def test_without_a_descriptor_left_they_wait_until_there_is_one(monkeypatch: pyt
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
             try:
-                assert await here.refusals.get() == "it has to wait: Too many open files"
+                assert await here.refusals.get() == "it must wait: Too many open files"
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             client.sendall(here.greeting())

@@ -435,7 +435,7 @@ def test_an_agent_that_leaves_before_a_word_was_said_was_not_refused(bench: Benc
 def test_started_by_hand_it_says_what_to_start_instead(bench: Bench, args: list[str], token: str) -> None:
     assert ending(bench.start(*args, token=token)) == (
         1,
-        b"acp-launch: this is started by agents, in the way acp-launch told them; start acp-launch instead\n",
+        b"acp-launch: this program is started by agents; run acp-launch instead\n",
     )
 
 

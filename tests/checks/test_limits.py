@@ -51,7 +51,7 @@ def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     few = open_files(64, 128)
     assert (few.verdict, few.text) == (
         "warning",
-        "64, up to 128 for acp-launch itself: room for some 10 MCP servers",
+        "64, up to 128 for acp-launch itself: room for about 10 MCP servers",
     )
     assert few.fix == "raise the hard limit to 256 or more"
     none = open_files(20, 20)
@@ -63,8 +63,8 @@ def test_descriptors_are_short_only_when_the_limit_cannot_be_raised() -> None:
     [
         (None, "1,024, up to no limit for acp-launch itself", None),
         (1 << 20, "1,024, up to 1,048,576 for acp-launch itself", 174_752),
-        (1024, "1,024, up to 1,024 for acp-launch itself: room for some 160 MCP servers", 160),
-        (20, "1,024, up to 20 for acp-launch itself: room for some 0 MCP servers", 0),
+        (1024, "1,024, up to 1,024 for acp-launch itself: room for about 160 MCP servers", 160),
+        (20, "1,024, up to 20 for acp-launch itself: room for about 0 MCP servers", 0),
     ],
 )
 def test_how_many_servers_there_is_room_for_is_a_fact_and_told_when_they_are_few(
@@ -79,7 +79,7 @@ def test_a_profile_has_room_for_its_servers_and_as_many_again_or_is_told_so() ->
     (check,) = server_room(81, 1024)
     assert (check.verdict, check.text) == (
         "warning",
-        "81 in the profile, and room for some 160 within 1,024 open files",
+        "81 in the profile, and room for about 160 within 1,024 open files",
     )
     assert check.fix == "raise the hard limit of open files to 1,036 or more"
 
@@ -148,4 +148,4 @@ def test_a_file_in_the_way_is_said(tmp_path: Path) -> None:
     file.touch()
     at, below = (machine.directory("state", path) for path in (file, file / "deeper"))
     assert (at.code, at.text) == (3, f"{file} is not a directory")
-    assert (below.code, below.text) == (3, f"{file / 'deeper'} cannot be looked at: not a directory")
+    assert (below.code, below.text) == (3, f"{file / 'deeper'} cannot be checked: not a directory")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nothing is run 
 def test_shims_lend_their_pipes_where_descriptors_can_be_passed() -> None:
     before = os.listdir("/proc/self/fd") if sys.platform == "linux" else []  # noqa: PTH208
     check = machine.shims()
-    assert (check.verdict, check.text, check.facts) == ("ok", "lend their pipes to acp-launch", {"lends": True})
+    assert (check.verdict, check.text, check.facts) == ("ok", "pass their pipes to acp-launch", {"lends": True})
     assert not before or len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
 
 
@@ -28,9 +28,9 @@ def test_shims_copy_where_a_sandbox_forbids_it(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(socket, "send_fds", forbidden)
     check = machine.shims()
-    why = "no descriptor can be passed here (operation not permitted)"
+    why = "file descriptors cannot be passed here (operation not permitted)"
     assert (check.verdict, check.fix) == ("ok", "")
-    assert (check.text, check.facts) == (f"copy every byte, which takes more time: {why}", {"lends": False})
+    assert (check.text, check.facts) == (f"copy every byte, which is slower: {why}", {"lends": False})
 
 
 def test_shims_copy_where_a_sandbox_swallows_what_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,4 +48,4 @@ def test_a_control_group_is_had_or_not_and_none_is_left(monkeypatch: pytest.Monk
     monkeypatch.setattr(cgroup, "__file__", str(tmp_path / "cgroup.py"))
     none = machine.control_group()
     assert (none.verdict, none.fix, none.facts) == ("ok", "", {"own": False})
-    assert none.text.startswith("none (no cgroup v2")
+    assert none.text.startswith("none (cgroup v2")

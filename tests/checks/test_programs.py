@@ -55,7 +55,7 @@ def test_a_package_says_which_node_it_needs_and_the_one_on_its_path_is_asked(tmp
     assert (found, asked) == (Runtime(node, "18.19.1", ">=20"), [node])
     check = command("agent", tmp_path / "bin/agent", found)
     assert (check.verdict, check.code) == ("warning", 0)
-    assert check.text == f"{tmp_path}/bin/agent (Node.js 18.19.1), and it wants >=20"
+    assert check.text == f"{tmp_path}/bin/agent (Node.js 18.19.1), but its package needs >=20"
     assert check.fix == "install a newer Node.js, or put it first on PATH"
 
 
@@ -68,7 +68,7 @@ def test_a_shim_that_has_no_version_to_run_is_a_warning(tmp_path: Path) -> None:
     check = command("agent", tmp_path / "npx", Runtime(tmp_path / "node", "", ""))
     assert (check.verdict, check.text) == (
         "warning",
-        f"{tmp_path}/npx (Node.js): {tmp_path}/node does not tell its version",
+        f"{tmp_path}/npx (Node.js): {tmp_path}/node does not report its version",
     )
 
 

@@ -85,8 +85,8 @@ GOOD = """\
 ok       acp-launch            VERSIONS
 ok       settings              the defaults; there is no ~/config/config.yaml
 ok       directory config      ~/config (0755)
-ok       directory state       ~/state (not there yet; it is made when it is needed)
-ok       directory cache       ~/cache (not there yet; it is made when it is needed)
+ok       directory state       ~/state (does not exist yet; created when needed)
+ok       directory cache       ~/cache (does not exist yet; created when needed)
 ok       disk state            N free
 ok       disk cache            N free
 ok       directory runtime     PLACE
@@ -109,8 +109,8 @@ ok       agent                 test-agent 1.0.0, ACP 1; answered in N ms
 ok       session               opened in N ms
 ok       server files          The Polite One 1.2, MCP 2025-11-25; 16 tools (1 hidden by the profile), 1 resource; \
 ready in N ms
-ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; it takes connections, in N ms; \
-the agent shakes hands with it itself
+ok       server docs           http http://127.0.0.1:${env:PORT}/${env:TENANT}; accepts connections in N ms; \
+the agent itself does the handshake
 0 problems, 1 warning, 22 ok
 """
 
@@ -156,7 +156,7 @@ def test_a_remote_server_that_nobody_is_at_is_a_problem(launch: Launcher) -> Non
     own(launch, agent("polite", "http"), mcp_servers={"docs": {"type": "http", "url": url}})
     assert told(examined(launch, 8)["server docs"]) == (
         "problem",
-        f"http {url}; nobody answers there: Connection refused",
+        f"http {url}; cannot connect: Connection refused",
         "start it, or correct mcp_servers.docs.url",
     )
     assert told(examined(launch, 8, HTTPS_PROXY="http://127.0.0.1:9")["server docs"])[0] == "problem", "none is between"
@@ -174,7 +174,7 @@ def test_a_secret_in_an_address_is_not_needed_to_find_the_server_unless_it_is_th
         done = launch("doctor", "p", "--json", ACP_LAUNCH_SECRET_DOCS=TOKEN)
     # Each has a warning too: a secret in an address ends up in logs.
     said = {each["subject"]: each["text"] for each in json.loads(done.out)["checks"] if each["standing"] == "ok"}
-    assert said["path"].startswith(f"http {urls['path']}; it takes connections, in ")
+    assert said["path"].startswith(f"http {urls['path']}; accepts connections in ")
     assert said["host"] == f"http {urls['host']}; {NOT_TRIED}"
 
 
@@ -230,7 +230,7 @@ def test_servers_for_which_there_may_be_no_room_are_told_of(launch: Launcher) ->
     found = {f"{each['check']} {each['subject']}": each for each in json.loads(done.stdout)["checks"]}
     assert told(found["limit servers"]) == (
         "warning",
-        "2 in the profile, and room for some 2 within 80 open files",
+        "2 in the profile, and room for about 2 within 80 open files",
         "raise the hard limit of open files to 88 or more",
     )
     assert found["limit open files"]["facts"] == {"soft": 80, "hard": 80, "servers": 2}
@@ -252,7 +252,7 @@ def test_a_missing_command_does_not_hide_what_the_servers_do(launch: Launcher) -
     assert told(found["agent"]) == (
         "problem",
         f'~/config/profiles/p.yaml:4:14: agent.command: "no-such-agent" is not on PATH (looked in {folders} folders)',
-        "install it, or give an absolute path; a shell's aliases and functions do not count",
+        "install it, or give an absolute path; aliases and functions of a shell do not work here",
     )
     assert found["server files"]["standing"] == "ok"
     assert "command agent" not in found
@@ -332,7 +332,7 @@ def test_without_a_session_it_says_that_a_run_may_be_refused_one(launch: Launche
     assert (done.code, done.methods) == (0, ["initialize"])
     assert told(checks(done)["session"]) == (
         "warning",
-        "none was opened (--no-session); a run may be refused one",
+        "not opened (--no-session); a run may still be refused one",
         "acp-launch doctor p",
     )
 
@@ -469,8 +469,8 @@ def test_a_profile_of_a_project_starts_nothing_until_it_is_trusted(launch: Launc
     found = checks(Ended(7, done.stdout, "", []))
     assert told(found["trust"]) == (
         "problem",
-        "it comes from a project and was never accepted, so nothing of it is started",
-        "if you want all of this: acp-launch trust p; for this once: --trust",
+        "this project's profile is not trusted yet; nothing was started",
+        "to trust it: acp-launch trust p; to run it once: --trust",
     )
     assert [" ".join(line.split()) for line in found["trust"]["detail"]] == [
         f"runs {shell} -c 'touch {touched}'",
@@ -542,7 +542,9 @@ def test_a_required_server_that_never_answers_is_a_problem_of_both(
     assert failure == f"acp-launch: {SILENT}"
     assert fix == f"    fix: {wrong[2]}; with required: false a run does without it"
     if output == "text":
-        assert done.err.index(failure) > done.err.index("m has said nothing for 0.3 s; going on, it may still come")
+        assert done.err.index(failure) > done.err.index(
+            "m has not answered within 0.3 s; the session opens without waiting for it"
+        )
         assert done.out.decode().startswith(f"You said: {prompt}\n")
     else:
         types = [event["type"] for event in done.events]
@@ -678,7 +680,7 @@ def test_what_a_dead_run_left_behind_is_told_and_not_touched(launch: Launcher, l
     for _ in range(2):
         found = checks(launch("doctor", "--json"))
         standing, text, fix = told(found["leftovers"])
-        assert (standing, fix) == ("warning", "acp-launch reap; the next start ends them as well")
+        assert (standing, fix) == ("warning", "acp-launch reap; the next start stops them too")
         assert re.search(r"^a run of p left behind .*\bpython\S* \(\d+\)", text)
     launch("reap")
     assert told(checks(launch("doctor", "--json"))["leftovers"]) == ("ok", "none; 0 launches running", "")
@@ -696,7 +698,7 @@ def test_a_signal_ends_everything_and_what_is_known_is_printed(launch: Launcher,
     said = json.loads(done.out)
     assert (said["complete"], said["exit_code"]) == (False, 0)
     found = checks(done)
-    assert told(found["agent"]) == ("warning", "it did not come to an answer", "run it again, and let it finish")
+    assert told(found["agent"]) == ("warning", "the check was interrupted", "run it again")
     assert found["leftovers"]["standing"] == "ok"
     assert "acp-launch: stopped; these are the results so far\n" in done.err
 
@@ -709,5 +711,5 @@ def test_on_a_terminal_it_says_what_it_starts_and_ctrl_c_shows_what_is_known(lau
         terminal.types("\x03")
         assert terminal.ends() == 130
     assert re.search(r"\nok +server s +The Polite One 1\.2, MCP 2025-11-25; ", terminal.text)
-    assert re.search(r"\nwarning +agent +it did not come to an answer\n", terminal.text)
+    assert re.search(r"\nwarning +agent +the check was interrupted\n", terminal.text)
     assert "\n0 problems, 2 warnings, " in terminal.text

@@ -85,13 +85,13 @@ def test_an_address_is_added_as_a_server(project: Path, typed: Typed) -> None:
     [
         (
             [],
-            "what is the server?\n"
-            "    fix: give its program after --, as in -- npx -y PACKAGE, or its address: --url URL",
+            "the server has neither a command nor a --url\n"
+            "    fix: give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
         ),
         (
             ["--url", "https://x", "--", "npx"],
-            "a server is a program or an address, not both\n"
-            "    fix: give its program after --, as in -- npx -y PACKAGE, or its address: --url URL",
+            "a server has either a command or a --url, not both\n"
+            "    fix: give its command after --, as in -- npx -y PACKAGE, or its address: --url URL",
         ),
         (
             ["--header", "A=b", "--", "npx"],
@@ -109,7 +109,7 @@ def test_a_server_of_that_name_is_not_replaced(project: Path, typed: Typed) -> N
     assert typed("add-server", "p", "github", "--", "x") == (
         2,
         "",
-        'acp-launch: there is a server "github" already\n'
+        'acp-launch: server "github" already exists\n'
         "    fix: choose another name, or first: acp-launch profile remove p mcp_servers.github\n",
     )
 
@@ -151,7 +151,7 @@ def test_a_list_and_a_mapping_are_set_as_such(project: Path, typed: Typed) -> No
 def test_a_value_that_is_no_yaml_is_refused(project: Path, typed: Typed, value: str) -> None:
     answer = typed("set", "p", "agent.args", value)
     assert answer.code == 2
-    assert answer.err.startswith("acp-launch: VALUE cannot be read")
+    assert answer.err.startswith("acp-launch: cannot read VALUE")
     assert text(project) == PROFILE
 
 
@@ -175,7 +175,7 @@ def test_a_profile_that_was_wrong_before_can_be_mended_step_by_step(project: Pat
     assert typed("remove", "p", "nonsense") == (
         0,
         ".acp-launch/p.yaml  +0 -1\n- nonsense: 1\n",
-        "acp-launch: something else is wrong with it: acp-launch validate p\n",
+        "acp-launch: the profile has other problems: acp-launch validate p\n",
     )
     assert typed("remove", "p", "further").err == ""
     assert file.read_text() == PROFILE
@@ -187,8 +187,7 @@ def test_a_token_is_refused_and_shown_nowhere(project: Path, typed: Typed, key: 
     assert answer.code == 2
     assert "this looks like a GitHub token" in answer.err
     assert answer.err.endswith(
-        "1 problem; nothing was changed\n"
-        "acp-launch: your shell keeps what you typed in its history: replace that token\n"
+        "1 problem; nothing was changed\nacp-launch: your shell's history now has the token: rotate it\n"
     )
     assert TOKEN not in answer.out + answer.err
     assert text(project) == PROFILE
@@ -207,7 +206,7 @@ def test_a_key_that_is_not_there_cannot_be_removed(project: Path, typed: Typed) 
     assert typed("remove", "p", "agent.args") == (
         2,
         "",
-        ".acp-launch/p.yaml: agent.args: this is not written in the file\n"
+        ".acp-launch/p.yaml: agent.args: this is not set in the file\n"
         "    fix: acp-launch show p prints what is there\n"
         "1 problem; nothing was changed\n",
     )
@@ -217,8 +216,8 @@ def test_what_a_parent_says_is_removed_by_a_null(project: Path, typed: Typed) ->
     child = project / ".acp-launch" / "child.yaml"
     child.write_text("version: 1\nextends: p\n")
     assert typed("remove", "child", "mcp_servers.github").err == (
-        ".acp-launch/child.yaml: mcp_servers.github: this is not written in the file\n"
-        "    fix: another file has it; to do without: acp-launch profile set child mcp_servers.github null\n"
+        ".acp-launch/child.yaml: mcp_servers.github: this is not set in the file\n"
+        "    fix: another file sets it; to override it: acp-launch profile set child mcp_servers.github null\n"
         "1 problem; nothing was changed\n"
     )
     assert typed("set", "child", "mcp_servers.github", "null").code == 0
@@ -233,8 +232,8 @@ def test_a_built_in_profile_is_not_changed(project: Path, typed: Typed) -> None:
         assert typed("set", name, "description", "x") == (
             2,
             "",
-            'acp-launch: "demo" comes with acp-launch and cannot be changed\n'
-            "    fix: begin one of your own that extends it: acp-launch init my-demo --extends demo\n",
+            'acp-launch: "demo" is built into acp-launch and cannot be changed\n'
+            "    fix: create a profile that extends it: acp-launch init my-demo --extends demo\n",
         )
     assert (built_in() / "demo.yaml").read_bytes() == before
 
@@ -274,14 +273,21 @@ def test_a_dry_run_shows_the_change_and_writes_nothing(project: Path, typed: Typ
 def test_what_is_so_already_is_not_written_again(project: Path, typed: Typed) -> None:
     file = project / ".acp-launch" / "p.yaml"
     before = file.stat().st_ino
-    assert typed("set", "p", "version", "1") == (0, "", "acp-launch: it says so already; nothing was changed\n")
+    assert typed("set", "p", "version", "1") == (
+        0,
+        "",
+        "acp-launch: the profile already says this; nothing was changed\n",
+    )
     assert file.stat().st_ino == before
 
 
 def test_a_profile_that_was_trusted_has_to_be_trusted_again(project: Path, typed: Typed) -> None:
     settings = load_settings()
     accept(load(find("p", start=project, settings=settings)), settings)
-    assert typed("set", "p", "agent.args", "[x]").err == "acp-launch: before it runs again: acp-launch trust p\n"
+    assert (
+        typed("set", "p", "agent.args", "[x]").err
+        == "acp-launch: trust it again before the next run: acp-launch trust p\n"
+    )
     assert trust_state(load(find("p", start=project, settings=settings)), settings).how == "changed"
 
 

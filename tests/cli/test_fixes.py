@@ -13,7 +13,7 @@ POLITE = ["-I", "-S", f"{ROOT}/tests/servers/polite.py"]
 @pytest.mark.parametrize(
     ("arguments", "server", "fix"),
     [
-        (["run", "./a b.yaml", "hi"], CRASHER, "acp-launch logs 'a b.yaml' s shows all it said; "),
+        (["run", "./a b.yaml", "hi"], CRASHER, "acp-launch logs 'a b.yaml' s shows its log; "),
         (["mcp", "call", "./a b.yaml", "s", "nosuch"], POLITE, "acp-launch mcp tools 'a b.yaml' s"),
         (["mcp", "tools", "./a b.yaml", "nosuch"], POLITE, "acp-launch mcp list './a b.yaml'"),
         (["permission", "forget", "./a b.yaml", "9"], POLITE, "acp-launch permission list 'a b.yaml'"),

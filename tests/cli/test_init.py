@@ -24,7 +24,7 @@ from tests.cli.terminal import on_terminal
 
 CODEX = """\
 # yaml-language-server: $schema=./schema.json
-# Editors complete and check this file by it; after an update: acp-launch schema -o .acp-launch/schema.json
+# Editors use it to complete and check this file; after an update: acp-launch schema -o .acp-launch/schema.json
 #
 # npm install -g @agentclientprotocol/codex-acp
 # Log in once with Codex, or set OPENAI_API_KEY in your shell: the agent inherits it.
@@ -45,7 +45,7 @@ permissions:
 #   fs: true
 #   terminal: true
 
-# MCP servers. A token is kept with `acp-launch secret set github`, and never written here:
+# MCP servers. Store a token with `acp-launch secret set github`; do not write it here:
 # mcp_servers:
 #   github:
 #     command: npx
@@ -122,7 +122,7 @@ def test_an_acceptance_that_cannot_be_kept_is_said_and_asked_for_later(
     monkeypatch.setenv("ACP_LAUNCH_STATE_DIR", str(tmp_path / "state"))
     answer = typed("--agent", "demo")
     assert (answer.code, (project / ".acp-launch" / "demo.yaml").exists()) == (0, True)
-    assert "acp-launch: what you trust cannot be kept in " in answer.err
+    assert "acp-launch: cannot store the acceptance in " in answer.err
     assert "    acp-launch trust demo\n" in answer.err
 
 
@@ -163,7 +163,7 @@ def test_a_profile_that_extends_another_one_says_only_so(project: Path, typed: T
         typed("--extends", "demo", "--server", "files=npx -y '@x/files' .", "--server", "d=https://x.example").code == 0
     )
     assert everything(project)["my-demo.yaml"].partition("#\n")[2] == (
-        "# Maps merge with those of the profile it extends, lists replace them, and null takes a key away.\n"
+        "# Mappings merge with those of the extended profile, lists replace them, and null removes a key.\n"
         "version: 1\nextends: demo\n\n"
         'mcp_servers:\n  files:\n    command: npx\n    args: [-y, "@x/files", .]\n'
         "  d:\n    type: http\n    url: https://x.example\n"
@@ -174,25 +174,25 @@ def test_a_profile_that_extends_another_one_says_only_so(project: Path, typed: T
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "there is no terminal to ask on\n    fix: say which agent: acp-launch init NAME --agent claude"),
+        ((), "there is no terminal to ask on\n    fix: name the agent: acp-launch init NAME --agent claude"),
         (
             ("--agent", "demo", "--extends", "demo"),
-            "a profile has an agent of its own or extends another one\n    fix: give one of the two",
+            "--agent and --extends cannot be combined\n    fix: give only one of them",
         ),
         (
             ("../x", "--agent", "demo"),
-            '"../x" is not a profile\'s name: use letters, digits, _ . and -\n    fix: acp-launch init NAME',
+            '"../x" is not a valid profile name: use letters, digits, _ . and -\n    fix: acp-launch init NAME',
         ),
         (
             ("x.yaml", "--agent", "demo"),
-            "\"x.yaml\" is a file's name; a profile's is x\n    fix: acp-launch init NAME",
+            '"x.yaml" is a file name; the profile name is x\n    fix: acp-launch init NAME',
         ),
         (
             ("x.local", "--agent", "demo"),
-            '"x.local" would overlay x, and be no profile\n    fix: acp-launch init NAME',
+            '"x.local" would be an overlay of x, not a profile\n    fix: acp-launch init NAME',
         ),
         (("--agent", "demo", "--server", "x"), None),
-        (("--agent", "demo", "--server", "x='"), "--server x: a quote is left open\n    fix: close it"),
+        (("--agent", "demo", "--server", "x='"), "--server x: a quote is not closed\n    fix: close it"),
         (("--extends", "./gone.yaml"), "there is no ./gone.yaml in .acp-launch\n    fix: correct the path"),
     ],
 )
@@ -229,7 +229,7 @@ def test_a_profile_is_replaced_only_by_force(project: Path, typed: Typed) -> Non
     assert typed("--agent", "demo") == (
         2,
         "",
-        "acp-launch: .acp-launch/demo.yaml is there already\n    fix: choose another name; --force replaces it\n",
+        "acp-launch: .acp-launch/demo.yaml already exists\n    fix: choose another name; --force replaces it\n",
     )
     assert (there.read_text(), len(everything(project))) == ("mine\n", 1)
     assert typed("--agent", "demo", "--force").code == 0
@@ -242,7 +242,7 @@ def test_a_profile_that_ends_otherwise_has_the_name_too(project: Path, typed: Ty
     (project / ".acp-launch" / "demo.yml").write_text("mine\n")
     for force in ((), ("--force",)):
         answer = typed("--agent", "demo", *force)
-        assert answer.err.startswith("acp-launch: .acp-launch/demo.yml is there already\n")
+        assert answer.err.startswith("acp-launch: .acp-launch/demo.yml already exists\n")
     assert everything(project) == {"demo.yml": "mine\n"}
 
 
@@ -384,9 +384,9 @@ def test_what_is_installed_comes_first_and_answers_are_asked_again(project: Path
         terminal.types("1\n")
         terminal.until("Name of the profile [goose-2]: ")
         terminal.types("goose\n")
-        terminal.until(".acp-launch/goose.yaml is there already")
+        terminal.until(".acp-launch/goose.yaml already exists")
         terminal.types("a/b\n")
-        terminal.until("is not a profile's name")
+        terminal.until("is not a valid profile name")
         terminal.types("\n")
         assert terminal.ends() == 0
     assert sorted(everything(project)) == [".gitignore", "goose-2.yaml", "goose.yaml", "schema.json"]
@@ -423,7 +423,7 @@ def test_servers_of_other_tools_are_taken_over_and_their_tokens_are_not_written(
         terminal.until("Numbers of those to import [none]: ")
         assert "   1.  .mcp.json  github, docs" in terminal.text
         terminal.types("1\n")
-        terminal.until("Take them over [yes]: ")
+        terminal.until("Import them [yes]: ")
         terminal.types("\n")
         terminal.until("Keep them in the ")
         terminal.types("\n")
@@ -461,7 +461,7 @@ def test_what_a_file_of_the_project_would_run_is_shown_and_not_accepted(project:
             terminal.types(f"{answer}\n")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
-        terminal.until("Take them over [yes]: ")
+        terminal.until("Import them [yes]: ")
         for shown in (
             "github: sh -c 'env > pwned'",
             "github sets T",
@@ -486,7 +486,7 @@ def test_what_is_shown_need_not_be_taken(project: Path) -> None:
             terminal.types("\n")
         terminal.until("Numbers of those to import [none]: ")
         terminal.types("1\n")
-        terminal.until("Take them over [yes]: ")
+        terminal.until("Import them [yes]: ")
         terminal.types("no\n")
         assert terminal.ends() == 0
     settings = load_settings()

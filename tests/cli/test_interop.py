@@ -131,7 +131,7 @@ def test_a_second_import_changes_nothing(project: Launcher) -> None:
     before, names = profile(project).read_bytes(), listed(project)
     done = taken(project, "--yes")
     assert (done.code, done.out) == (0, b"")
-    assert done.err.endswith("acp-launch: .acp-launch/p.yaml has all of it; nothing was changed\n")
+    assert done.err.endswith("acp-launch: .acp-launch/p.yaml already has all of it; nothing was changed\n")
     assert (profile(project).read_bytes(), listed(project)) == (before, names)
 
 
@@ -141,7 +141,7 @@ def test_a_dry_run_shows_the_change_and_makes_none(project: Launcher) -> None:
     done = taken(project, "--dry-run")
     assert done.code == 0
     assert b'+     env: {GITHUB_TOKEN: "${secret:' in done.out or b"${secret:one/github-token}" in done.out
-    assert done.err.endswith("acp-launch: nothing was written, as --dry-run says\n")
+    assert done.err.endswith("acp-launch: nothing was written (--dry-run)\n")
     assert profile(project).read_bytes() == before
     assert not Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed").exists()
 
@@ -152,7 +152,7 @@ def test_without_a_terminal_nothing_is_written_unless_yes_is_said(project: Launc
     done = taken(project)
     assert done.code == 2
     assert done.err.endswith(
-        "acp-launch: there is no terminal to ask on; nothing was written\n    fix: --yes takes all of it\n"
+        "acp-launch: there is no terminal to ask on; nothing was written\n    fix: --yes imports all of it\n"
     )
     assert profile(project).read_bytes() == before
     assert not Path(project.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed").exists()
@@ -170,7 +170,7 @@ def test_a_person_is_asked_about_the_change_and_about_each_credential(project: L
         terminal.until("Change it? [no]: ")
         terminal.types("y\n")
         terminal.until("No, it is not a secret; leave it as it is (n)")
-        terminal.until("Keep it? [no]: ")
+        terminal.until("Store it? [no]: ")
         terminal.types("n\n")
         terminal.until("s: env.TOKEN is a GitHub token. Store it?")
         terminal.types("y\n")
@@ -206,7 +206,7 @@ def test_ctrl_c_at_a_question_writes_nothing(project: Launcher) -> None:
     with on_terminal("import", "claude", "--into", "p", cwd=project.project, env=project.env) as terminal:
         terminal.until("Change it? [no]: ")
         terminal.types("y\n")
-        terminal.until("Keep it? [no]: ")
+        terminal.until("Store it? [no]: ")
         terminal.types("\x03")
         assert terminal.ends() == 130
     assert profile(project).read_bytes() == before
@@ -220,7 +220,7 @@ def test_another_server_of_the_same_name_stays_and_others_are_added(project: Lau
     done = taken(project, "--yes")
     assert done.code == 0
     assert done.err == (
-        "acp-launch: files exists already and differs; --force replaces it, --as NAME adds it under another name\n"
+        "acp-launch: files already exists and differs; --force replaces it, --as NAME adds it under another name\n"
         "acp-launch: .acp-launch/p.yaml: new imported\n"
     )
     assert "command: files-mcp" in profile(project).read_text()
@@ -228,7 +228,7 @@ def test_another_server_of_the_same_name_stays_and_others_are_added(project: Lau
     assert done.code == 2
     assert done.err.endswith(
         "acp-launch: nothing was written to .acp-launch/p.yaml\n"
-        "    fix: --force replaces what is there, --as NAME adds to it\n"
+        "    fix: --force replaces the existing entries, --as NAME adds to it\n"
     )
 
 
@@ -311,7 +311,10 @@ def test_only_takes_those_that_are_named_even_if_they_are_switched_off(project: 
     text = profile(project).read_text()
     assert ("  b:\n" in text, "  a:\n" in text) == (True, False)
     done = taken(project, "--only", "d")
-    assert (done.code, done.err) == (2, 'acp-launch: there is no "d"\n    fix: --only takes one of these: a, b, c\n')
+    assert (done.code, done.err) == (
+        2,
+        'acp-launch: there is no entry "d"\n    fix: --only takes one of these: a, b, c\n',
+    )
 
 
 def test_an_agent_of_an_editor_begins_a_profile(project: Launcher) -> None:
@@ -334,8 +337,8 @@ def test_a_new_profile_needs_an_agent(project: Launcher) -> None:
     done = project("import", "claude", "--into", "fresh", "--yes")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: .acp-launch/fresh.yaml is not there yet, and nothing here says what its agent is\n"
-        "    fix: begin it first: acp-launch init fresh\n",
+        "acp-launch: .acp-launch/fresh.yaml does not exist yet, and the source has no agent for it\n"
+        "    fix: create it first: acp-launch init fresh\n",
     )
     assert not (project.project / ".acp-launch" / "fresh.yaml").exists()
 
@@ -344,7 +347,7 @@ def test_a_built_in_profile_is_never_written_to(project: Launcher) -> None:
     declared(project, PLAIN)
     done = project("import", "claude", "--into", "demo", "--yes")
     assert done.code == 2
-    assert done.err.startswith('acp-launch: "demo" comes with acp-launch and cannot be changed\n')
+    assert done.err.startswith('acp-launch: "demo" is built into acp-launch and cannot be changed\n')
 
 
 def test_a_profile_that_leads_out_of_its_project_is_not_written_to(project: Launcher) -> None:
@@ -401,7 +404,7 @@ def test_what_is_no_source_is_said_before_a_profile_is_asked_for(project: Launch
     done = project("import", "my servers.json", "--from", "claude")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: import into which profile?\n"
+        "acp-launch: no profile is given to import into\n"
         "    fix: acp-launch import 'my servers.json' --from claude --into PROFILE\n",
     )
 
@@ -432,7 +435,7 @@ def test_an_entry_is_printed_with_the_tools_own_reference_to_the_secret(project:
         "servers": {"gh": {"type": "stdio", "command": "npx", "args": [], "env": {"GITHUB_TOKEN": "${input:gh}"}}},
         "inputs": [{"id": "gh", "type": "promptString", "description": "the secret gh", "password": True}],
     }
-    assert done.err == "acp-launch: VS Code asks for gh, the secret gh, and keeps it\n"
+    assert done.err == "acp-launch: VS Code asks for gh (secret "gh") and stores it\n"
 
 
 @pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor", "codex"])
@@ -461,7 +464,7 @@ def test_an_entry_is_written_beside_those_of_others_whose_credentials_are_not_sh
     assert file.read_text() == text.replace("// and theirs\n", f"// and theirs\n{added}")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     again = project("export", "p", "--to", "claude", "--write", "--yes")
-    assert again.err.startswith("acp-launch: .mcp.json has all of it; nothing was changed\n")
+    assert again.err.startswith("acp-launch: .mcp.json already has all of it; nothing was changed\n")
 
 
 def test_an_entry_of_somebody_elses_is_replaced_by_force_only(project: Launcher) -> None:
@@ -470,7 +473,7 @@ def test_an_entry_of_somebody_elses_is_replaced_by_force_only(project: Launcher)
     before = file.read_text()
     done = project("export", "p", "--to", "claude", "--write", "--yes")
     assert (done.code, file.read_text()) == (2, before)
-    assert done.err.startswith("acp-launch: mcpServers.gh is there already and differs; --force replaces it\n")
+    assert done.err.startswith("acp-launch: mcpServers.gh already exists and differs; --force replaces it\n")
     assert project("export", "p", "--to", "claude", "--write", "--yes", "--force").code == 0
     assert json.loads(file.read_text())["mcpServers"]["gh"]["command"] == "npx"
 
@@ -499,7 +502,7 @@ def test_a_tool_nobody_knows_is_told_which_there_are(project: Launcher) -> None:
     done = project("export", "p", "--to", "emacs")
     assert done.code == 2
     assert done.err == (
-        'acp-launch: there is no tool "emacs"\n    fix: it is one of claude-desktop, claude, vscode, cursor, codex,'
+        'acp-launch: unknown tool "emacs"\n    fix: choose one of claude-desktop, claude, vscode, cursor, codex,'
         " gemini, zed, jetbrains, opencode, goose, acpx\n"
     )
 
@@ -507,7 +510,7 @@ def test_a_tool_nobody_knows_is_told_which_there_are(project: Launcher) -> None:
 def test_a_profile_without_a_source_is_a_usage_error(project: Launcher) -> None:
     done = project("import", "--into", "p")
     assert (done.code, done.out) == (2, b"")
-    assert "import what?" in done.err
+    assert "no source is given" in done.err
 
 
 AGENTS = {"agent_servers": {"One": {"command": "one-agent"}, "Two": {"command": "two-agent"}}}
@@ -524,13 +527,15 @@ def test_an_agent_for_a_profile_that_has_one_is_not_said_to_be_nothing(project: 
     done = project("import", "jetbrains", "--into", "p", "--yes")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: .acp-launch/p.yaml has an agent, and what is there to import are agents: One\n"
+        "acp-launch: .acp-launch/p.yaml has an agent, and the source has only agents: One\n"
         "    fix: say which: --only One --force\n",
     )
     done = project("import", "jetbrains", "--into", "p", "--yes", "--only", "One")
     assert done.code == 2
-    assert "an agent exists already and differs; --force replaces it\n" in done.err
-    assert done.err.endswith("nothing was written to .acp-launch/p.yaml\n    fix: --force replaces what is there\n")
+    assert "an agent already exists and differs; --force replaces it\n" in done.err
+    assert done.err.endswith(
+        "nothing was written to .acp-launch/p.yaml\n    fix: --force replaces the existing entries\n"
+    )
     assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "One", "--force").code == 0
     assert "  command: one-agent  # kept as it is\n" in profile(project).read_text()
 
@@ -539,14 +544,14 @@ def test_of_several_agents_one_is_named(project: Launcher) -> None:
     of_jetbrains(project, "One", "Two")
     done = project("import", "jetbrains", "--into", "p", "--yes")
     assert done.err == (
-        "acp-launch: .acp-launch/p.yaml has an agent, and what is there to import are agents: One, Two\n"
+        "acp-launch: .acp-launch/p.yaml has an agent, and the source has only agents: One, Two\n"
         "    fix: say which: --only NAME --force\n"
     )
     profile(project).write_text("version: 1\n")
     done = project("import", "jetbrains", "--into", "p", "--yes")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: a profile has one agent, and what is there to import are agents: One, Two\n"
+        "acp-launch: a profile has one agent, and the source has only agents: One, Two\n"
         "    fix: say which: --only NAME\n",
     )
     assert project("import", "jetbrains", "--into", "p", "--yes", "--only", "Two").code == 0

@@ -56,9 +56,7 @@ def account(launch: Launcher) -> Account:
 
 
 def logged_in(method: str) -> str:
-    return (
-        f'▐ acp-launch: logged in to test-agent with "{method}"\n▐     whether that is all it wants: acp-launch run p\n'
-    )
+    return f'▐ acp-launch: logged in to test-agent with "{method}"\n▐     to use it: acp-launch run p\n'
 
 
 def test_the_only_way_is_taken_and_the_agent_is_heard_meanwhile(account: Account) -> None:
@@ -169,7 +167,7 @@ def test_a_profile_that_only_its_path_leads_to_is_named_by_it(account: Account) 
     assert (done.code, fixes(done)) == (6, ["acp-launch login 'one two.yaml'"])
     done = account.launch("login", "one two.yaml")
     assert done.code == 0
-    assert done.err.endswith("    whether that is all it wants: acp-launch run 'one two.yaml'\n")
+    assert done.err.endswith("    to use it: acp-launch run 'one two.yaml'\n")
 
 
 def test_an_agent_that_shows_its_ways_in_a_terminal_only_is_logged_in_to_there(account: Account) -> None:
@@ -266,7 +264,7 @@ def test_what_a_profile_that_cannot_be_changed_lacks_goes_elsewhere(account: Acc
 def test_the_ways_are_listed_for_people_and_for_scripts(account: Account) -> None:
     account.offers("agent", "key", "legacy")
     done = account.launch("login", "p", "--list")
-    hint = "a way that needs a terminal is offered, and shown, in a terminal only\n"
+    hint = "login methods that need a terminal are shown only on a terminal\n"
     assert (done.code, done.err) == (0, hint)
     assert done.out.decode() == (
         "METHOD   TYPE           NAME\n"
@@ -299,8 +297,8 @@ def test_in_a_terminal_the_ways_that_need_one_are_listed_too(account: Account) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--json"], "acp-launch: --json goes with --list\n"),
-        (["browser", "--list"], "acp-launch: --list shows every way to log in, so it takes no METHOD\n"),
+        (["--json"], "acp-launch: --json needs --list\n"),
+        (["browser", "--list"], "acp-launch: --list takes no METHOD\n"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(account: Account, arguments: list[str], said: str) -> None:

@@ -171,7 +171,7 @@ def test_a_profile_nobody_knows_is_an_error(launch: Launcher, logs: Logs) -> Non
     done = launch("logs", "gonne")
     assert (done.code, done.err) == (
         2,
-        'acp-launch: no profile named "gonne"; did you mean "gone"?\n    fix: there are logs of another, gone\n',
+        'acp-launch: no profile named "gonne"; did you mean "gone"?\n    fix: profiles with logs: another, gone\n',
     )
 
 
@@ -187,7 +187,7 @@ def test_a_server_nobody_knows_is_an_error_and_one_that_is_silent_is_not(launch:
     for name in ("github", "agent"):
         done = launch("logs", "p", name)
         assert (done.code, done.out) == (0, b"")
-        assert done.err == f'acp-launch: "{name}" said nothing in the latest launch of "p"\n'
+        assert done.err == f'acp-launch: "{name}" wrote nothing in the latest launch of "p"\n'
 
 
 def test_a_log_that_cannot_be_read_is_said(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def test_a_log_that_is_removed_is_shown_to_its_end(launch: Launcher, logs: Logs)
 def test_logs_that_are_not_there_yet_are_awaited(launch: Launcher, logs: Logs) -> None:
     with launch.start("logs", "demo", "-f") as running:
         said = running.complains("waiting")
-        assert said == f'acp-launch: no logs of "demo" yet; they are kept in {logs.directory}; waiting for some\n'
+        assert said == f'acp-launch: no logs of "demo" yet; they are kept in {logs.directory}; waiting for one\n'
         logs.agent("1\n", profile="demo")
         assert running.shows("1") == "agent | 1\n"
 
@@ -366,4 +366,4 @@ def test_a_reader_that_goes_away_ends_it_without_another_line(launch: Launcher, 
 def test_its_help_says_what_it_does(launch: Launcher) -> None:
     done = launch("logs", "--help")
     assert done.code == 0
-    assert b"Show what the agent and the MCP servers of the latest launch said on stderr." in done.out
+    assert b"Show the stderr of the agent and the MCP servers of the latest launch." in done.out

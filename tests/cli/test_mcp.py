@@ -243,7 +243,7 @@ def test_only_the_secrets_of_that_server_are_looked_up_and_none_is_shown(launch:
         assert (done.code, b"s3cr3t" in done.out, b"***" in done.out) == (0, False, True)
     code, err = failure(launch, "tools", "p", "other")
     assert code == 3
-    assert 'the secret "missing" cannot be had' in err or 'no secret named "missing"' in err
+    assert 'cannot read secret "missing"' in err or 'secret "missing" is not set' in err
 
 
 # tools
@@ -341,7 +341,7 @@ def test_without_a_name_the_servers_of_the_profile_are_listed(launch: Launcher, 
     profile(launch, notes=server("probe_polite"), files={"command": "no-such-server"})
     assert failure(launch, verb, "p") == (
         2,
-        "acp-launch: which MCP server? p has notes, files\n    fix: name one; acp-launch mcp list p says more\n",
+        "acp-launch: no MCP server is given: p has notes, files\n    fix: name one; acp-launch mcp list p describes them\n",
     )
     profile(launch)
     assert failure(launch, verb, "p") == (
@@ -354,7 +354,7 @@ def test_without_a_tool_the_way_to_the_tools_is_shown(launch: Launcher) -> None:
     polite(launch)
     assert failure(launch, "call", "p", "polite") == (
         2,
-        "acp-launch: which tool?\n    fix: acp-launch mcp tools p polite lists them\n",
+        "acp-launch: no tool is given\n    fix: acp-launch mcp tools p polite lists them\n",
     )
 
 
@@ -542,7 +542,7 @@ def test_a_line_of_progress_is_for_terminals_and_the_log_for_the_verbose(launch:
         (
             "prompt",
             8,
-            'this is no MCP server: it printed text, and no answer to initialize from the MCP server "rude" within'
+            'this is not an MCP server: it printed text, and no answer to initialize from the MCP server "rude" within'
             f" 0.5 s\n    it printed: password:\n    fix: {STDIO}",
         ),
         (

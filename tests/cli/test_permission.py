@@ -78,8 +78,8 @@ def test_where_no_rule_matches_the_default_decides_and_the_flag_before_it(ruled:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("rm", "the tool call is no JSON: Expecting value: line 1 column 1 (char 0)"),
-        ("[]", "the tool call is no JSON object"),
+        ("rm", "the tool call is not JSON: Expecting value: line 1 column 1 (char 0)"),
+        ("[]", "the tool call is not a JSON object"),
     ],
 )
 def test_what_is_no_tool_call_is_refused(ruled: Launcher, call: str, message: str) -> None:
@@ -123,11 +123,11 @@ def test_an_answer_that_was_kept_is_listed_decides_and_is_forgotten(ruled: Launc
 
 
 @pytest.mark.parametrize("arguments", [[], ["1", "--all"]])
-def test_forgetting_needs_to_be_told_what(ruled: Launcher, arguments: list[str]) -> None:
+def test_forgetting_requires_numbers_or_all(ruled: Launcher, arguments: list[str]) -> None:
     done = ruled("permission", "forget", "p", *arguments)
     assert (done.code, done.err) == (
         2,
-        "acp-launch: forget which answers?\n    fix: give the numbers that permission list shows, or --all\n",
+        "acp-launch: no answers are given\n    fix: give the numbers that permission list shows, or --all\n",
     )
 
 

@@ -59,7 +59,7 @@ def test_validate_works_through_all_and_fails_in_the_end(project: Path) -> None:
     assert answer.out == ".acp-launch/good.yaml: ok\n"
     assert answer.err == (
         BAD_LINES.format(file=file)
-        + "gone.yaml: no such file\n    fix: acp-launch list shows the profiles there are\n"
+        + "gone.yaml: no such file\n    fix: acp-launch list shows all profiles\n"
         + "2 problems; 2 of 3 profiles cannot be used\n"
     )
 

@@ -195,7 +195,7 @@ def test_a_wait_that_there_is_not_is_said_with_those_there_are(text: str, wait: 
     with pytest.raises(UsageError) as refused:
         app(args=["run", "demo", "hi", "--timeout", text], prog_name="acp-launch")
     assert (refused.value.message, refused.value.fix) == (
-        f'--timeout: there is no wait "{wait}"',
+        f'--timeout: unknown wait "{wait}"',
         "give a DURATION for the whole run, or initialize=DURATION, session=DURATION, silence=DURATION",
     )
 

@@ -10,7 +10,7 @@ from tests.cli.launcher import Launcher
 
 ACP_MODE = "    fix: is the command right? many agents speak ACP only with a flag or as an adapter of their own\n"
 USAGE = ["usage: helper_cli [-h] COMMAND", "commands:", "  build   build it", "  test    test it"]
-NOISE = "acp-launch: the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)\n"
+NOISE = "acp-launch: the stdout of the agent holds a line that is not a JSON-RPC message; ignored (1 so far)\n"
 ASKS_BACK = """
 def prompt(request):
     answer = script.ask("initialize", {"protocolVersion": 1})
@@ -54,7 +54,7 @@ def test_a_program_that_waits_for_a_terminal_is_called_no_acp_agent(launch: Laun
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_a_program_that_echoes_what_it_is_sent_is_called_no_acp_agent(launch: Launcher, output: str) -> None:
     done = launch("run", "--agent", "cat", "hi", "--output", output)
-    said = "this is not an ACP agent: it only echoes what it is sent"
+    said = "this is not an ACP agent: it echoes its input"
     command = f"command: {shutil.which('cat')}"
     assert (done.code, done.err) == (4, f"acp-launch: {said}\n    {command}\n{ACP_MODE}")
     assert [(event["exitCode"], event["message"], event["detail"]) for event in done.events] == (

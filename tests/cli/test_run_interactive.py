@@ -15,7 +15,7 @@ from tests.interactive.screen import DRIVERS, Terminal, on_screen
 
 CTRL_C, CTRL_D, ENTER = "\x03", "\x04", "\r"
 DEAF = Path(__file__).parents[1] / "agents" / "deaf_to.py"
-LEAVES = "▐ Ctrl-C again, or Ctrl-D, ends the session"
+LEAVES = "▐ to end the session: Ctrl-C again, or Ctrl-D"
 
 
 @contextmanager
@@ -163,15 +163,15 @@ def test_a_turn_that_cannot_be_cancelled_is_given_up_as_announced(tmp_path: Path
         terminal.types(CTRL_C)
         terminal.until("cancelling the turn (timeout 3 s); Ctrl-C stops at once")
         terminal.until("the agent went on for 3 s after its turn was cancelled")
-        terminal.until("[y] Start it again")
+        terminal.until("[y] Restart it")
         terminal.types("y")
-        terminal.until("the prompt it did not answer is ready to be edited and sent again")
+        terminal.until("the unanswered prompt is back in the input; edit or send it again")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
         terminal.until("ready ·")
         terminal.types(ENTER)
         terminal.until_it(lambda: terminal.shown.count("End me with a signal.") == 2, "the second turn")
         leaves(terminal)
-        assert terminal.shown.count("[y] Start it again") <= 1
+        assert terminal.shown.count("[y] Restart it") <= 1
 
 
 def test_what_is_entered_in_a_turn_waits_for_its_end(tmp_path: Path) -> None:
@@ -247,9 +247,9 @@ def test_an_agent_that_died_is_started_again_and_nothing_is_sent_by_itself(tmp_p
         asks(terminal, "add 20 22")
         terminal.types(f"crash{ENTER}")
         terminal.until("the agent exited with status 3 before it answered session/prompt")
-        terminal.until("[y] Start it again")
+        terminal.until("[y] Restart it")
         terminal.types("y")
-        terminal.until("the prompt it did not answer is ready to be edited and sent again")
+        terminal.until("the unanswered prompt is back in the input; edit or send it again")
         terminal.until("ready ·")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> crash", "the prompt to be edited")
         assert terminal.all.count("> add 20 22") == 1, "its history is not shown again"
@@ -291,9 +291,9 @@ def test_an_agent_that_cannot_load_its_session_begins_a_new_one(tmp_path: Path) 
         for _ in range(2):
             terminal.until("ready ·")
             terminal.types(f"my long prompt{ENTER}")
-            terminal.until("[y] Start it again with a new session; it cannot go on with this one")
+            terminal.until("[y] Restart it with a new session; it cannot resume this one")
             terminal.types("y")
-            terminal.until("the prompt it did not answer is ready to be edited and sent again")
+            terminal.until("the unanswered prompt is back in the input; edit or send it again")
             terminal.until("ready ·")
             terminal.until_it(
                 lambda: terminal.rows[terminal.cursor[1]] == "> my long prompt", "the prompt to be edited"
@@ -311,7 +311,7 @@ def test_an_agent_that_hangs_is_given_up_and_started_again(tmp_path: Path) -> No
         terminal.until("ready ·")
         terminal.types(f"hang{ENTER}")
         terminal.until("no sign of life from the agent in its turn within 1 s")
-        terminal.until("[y] Start it again")
+        terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("ready ·")
         terminal.until_it(lambda: terminal.rows[terminal.cursor[1]] == "> hang", "the prompt to be edited")
@@ -342,7 +342,7 @@ def test_our_commands(tmp_path: Path) -> None:
     with sitting("demo", "--session", "one", cwd=tmp_path) as terminal:
         asks(terminal, "add 20 22")
         terminal.types(f":help{ENTER}")
-        terminal.until("end the session; it can be continued later")
+        terminal.until("end the session; it can be resumed later")
         terminal.types(f":servers{ENTER}")
         terminal.until_it(
             lambda: any(re.match(r"▐   notes ready in .*, 3 tools", row) for row in terminal.rows), "servers"
@@ -378,7 +378,7 @@ def test_another_session_is_gone_to_and_come_back_from(tmp_path: Path) -> None:
         terminal.types(f":sessions{ENTER}")
         terminal.until("* two")
         terminal.types(f":new one{ENTER}")
-        terminal.until('there is a session "one" already')
+        terminal.until('session "one" already exists')
         terminal.types(f":switch one{ENTER}")
         terminal.until("· one ·")
         asks(terminal, "history")
@@ -430,16 +430,16 @@ def test_ctrl_c_is_never_in_vain(tmp_path: Path) -> None:
     """While a session is opened, and while an option is set, nothing but the keyboard may end the wait."""
     with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/new", cwd=tmp_path) as terminal:
         terminal.until("starting")
-        terminal.until("no answer about a new session from the agent for 3 s")
+        terminal.until("still waiting for the answer about a new session from the agent (3 s")
         terminal.types(CTRL_C)
         assert terminal.ends() == 130
         assert terminal.is_cooked()
     with sitting("--agent", f"{sys.executable} -I -S {DEAF} session/set_config_option", cwd=tmp_path) as terminal:
         terminal.until("ready ·")
         terminal.types(f":set model large{ENTER}")
-        terminal.until("for 3 s")
+        terminal.until("still waiting for")
         terminal.types(CTRL_C)
-        terminal.until("given up")
+        terminal.until("cancelled")
         leaves(terminal)
 
 
@@ -463,9 +463,9 @@ def test_what_waited_for_an_agent_that_died_is_not_sent_by_itself(tmp_path: Path
         terminal.until("queued: add 20 22")
         (agent,) = children(terminal.process.pid, "acp_launch.demo.agent")
         os.kill(agent, signal.SIGKILL)
-        terminal.until("[y] Start it again")
+        terminal.until("[y] Restart it")
         terminal.types("y")
-        terminal.until("the prompt it did not answer is ready to be edited and sent again")
+        terminal.until("the unanswered prompt is back in the input; edit or send it again")
         terminal.until("ready ·")
         terminal.until("add 20 22")
         assert "> add 20 22" not in terminal.all
@@ -501,7 +501,7 @@ def test_what_was_chosen_in_a_session_is_chosen_again_when_its_agent_comes_back(
         terminal.types(f":mode plan{ENTER}")
         terminal.until("· Plan ·")
         terminal.types(f"crash{ENTER}")
-        terminal.until("[y] Start it again")
+        terminal.until("[y] Restart it")
         terminal.types("y")
         terminal.until("ready ·")
         terminal.until("· Plan ·")
@@ -514,7 +514,7 @@ def test_an_unknown_session_is_not_opened_by_a_slip_of_the_finger(tmp_path: Path
         terminal.until("ready ·")
         terminal.types(f":switch tow{ENTER}")
         terminal.until('there is no session "tow"')
-        terminal.until("fix: :new tow opens one; :sessions lists them")
+        terminal.until("fix: to open it: :new tow; for a list: :sessions")
         leaves(terminal)
 
 

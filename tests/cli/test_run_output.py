@@ -20,7 +20,7 @@ def prompt(request):
 
 script.serve({"session/prompt": prompt})
 """
-NOISE = "acp-launch: the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)\n"
+NOISE = "acp-launch: the stdout of the agent holds a line that is not a JSON-RPC message; ignored (1 so far)\n"
 UPDATE = '{"type":"update","sessionId":"session-1","update":%s}'
 
 

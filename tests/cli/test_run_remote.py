@@ -1,4 +1,4 @@
-"""`run` with http and sse servers, which the agent connects to itself: one that nobody answers for is told of."""
+"""`run` with http and sse servers, which the agent connects to itself: one that does not answer is reported."""
 
 import json
 import socket
@@ -37,7 +37,7 @@ def test_a_required_server_that_nobody_answers_for_ends_the_run(launch: Launcher
     web(launch, dead, type=type)
     done = launch("run", "p", "hi")
     assert (done.code, done.out) == (8, b"")
-    said = f'nobody answers for the MCP server "web" at {dead}: Connection refused'
+    said = f'no answer from the MCP server "web" at {dead}: Connection refused'
     assert f"acp-launch: {said}\n    fix: start it, or correct its url; with required: false" in done.err
     events = launch("run", "p", "hi", "--output", "json")
     assert (events.code, json.loads(events.out.splitlines()[-1])["message"]) == (8, said)
@@ -47,7 +47,7 @@ def test_doctor_and_run_judge_a_dead_server_alike(launch: Launcher, dead: str) -
     web(launch, dead)
     checked = launch("doctor", "p")
     assert checked.code == 8
-    assert "nobody answers there: Connection refused" in checked.out.decode()
+    assert "cannot connect: Connection refused" in checked.out.decode()
     web(launch, dead, required=False)
     assert launch("doctor", "p").code == 0
     assert launch("run", "p", "hi").code == 0
@@ -57,7 +57,7 @@ def test_a_session_opens_without_a_server_that_is_not_required(launch: Launcher,
     web(launch, dead, required=False)
     done = launch("run", "p", "tools")
     assert (done.code, done.out) == (0, b"No MCP server was given to this session.\n")
-    assert f'nobody answers for the MCP server "web" at {dead}: Connection refused; the session opens' in done.err
+    assert f'no answer from the MCP server "web" at {dead}: Connection refused; the session opens' in done.err
 
 
 def test_an_agent_that_takes_no_such_server_does_without_one_that_is_not_required(launch: Launcher, dead: str) -> None:
@@ -65,7 +65,7 @@ def test_an_agent_that_takes_no_such_server_does_without_one_that_is_not_require
     launch("trust", "p", "--yes")
     done = launch("run", "p", "hi")
     assert done.code == 0
-    assert 'takes no http MCP servers, so it cannot have "web"' in done.err
+    assert 'does not support http MCP servers, so it cannot use "web"' in done.err
     assert "; the session opens without it" in done.err
 
 
@@ -78,7 +78,7 @@ def test_where_a_proxy_stands_between_only_what_is_on_this_machine_can_be_told(l
 
 def test_a_host_that_only_this_machine_knows_is_judged_when_it_is_planned(launch: Launcher) -> None:
     web(launch, "http://${env:WHERE}/mcp", headers={"Authorization": "Bearer ${secret:t}"})
-    told = "Authorization would go over the network in the clear"
+    told = "Authorization would be sent unencrypted"
     for where, is_told in (("docs.example.com", True), ("localhost:1", False)):
         planned = launch("plan", "p", WHERE=where)
         assert (told in planned.err + planned.out.decode()) is is_told

@@ -245,7 +245,7 @@ def test_a_question_that_is_taken_back_closes(tmp_path: Path) -> None:
         is_asked(terminal, "Launch the rocket")
         rows = finishes(terminal, "withdraw")
         assert "▐ Allow it? (no longer asked)" in rows
-        assert rows[-1] == "I took the question back, and the client answered it with the error -32800."
+        assert rows[-1] == "I withdrew the question, and the client answered it with the error -32800."
         terminal.types("y")
         terminal.until("> y")  # a key is a letter again
         terminal.types(CTRL_C)
@@ -288,12 +288,12 @@ def test_a_cancelled_call_is_marked_and_its_command_is_over(tmp_path: Path) -> N
 def test_an_answer_that_was_begun_stays_when_the_agent_dies(tmp_path: Path) -> None:
     with sitting("demo", "--session", "work", cwd=tmp_path) as terminal:
         sends(terminal, "crash")
-        terminal.until("[y] Start it again and go on with this session  [n] Leave")
+        terminal.until("[y] Restart it and resume this session  [n] Leave")
         begun, died, *command, last, gone = told(terminal, "crash")[:-3]
         assert (begun, last, gone) == (
             "I am about to",
-            "      demo agent: crashing, as it was asked to",
-            "▐ The agent is gone.",
+            "      demo agent: crashing as requested",
+            "▐ The agent has ended.",
         )
         assert died == "▐ acp-launch: the agent exited with status 3 before it answered session/prompt"
         assert "".join(command).startswith("      command: /")
@@ -312,7 +312,7 @@ def test_a_notice_and_a_compaction_are_told(tmp_path: Path) -> None:
     with sitting(cwd=tmp_path) as terminal:
         sends(terminal, "compact")
         rows = finishes(terminal, "compact")
-        assert rows[:2] == ["warning: The context is nearly full", "  I shall make it shorter."]
+        assert rows[:2] == ["warning: The context is nearly full", "  I will make it shorter."]
         assert rows[2].startswith("✓ conversation compacted · The two of us talked about what a demo agent can do")
         assert rows[3:] == ["Your client shows notices and compaction."]
         leaves(terminal)
@@ -336,7 +336,7 @@ def test_a_form_is_filled_in_looked_at_and_then_sent_or_not(tmp_path: Path, key:
         fills(terminal, "Ticket [DEMO-1]", "not a ticket")
         terminal.until('"Ticket" must match')
         fills(terminal, "Ticket [DEMO-1]", "REL-7")
-        for label in ("Who is told", "Its page", "On which day", "At which moment", "Channel [beta]", "Size"):
+        for label in ("Notify", "Its page", "On which day", "At which moment", "Channel [beta]", "Size"):
             fills(terminal, label, "")
         fills(terminal, "Copies [1]", "10")
         terminal.until('"Copies" must')

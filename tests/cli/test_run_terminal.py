@@ -125,7 +125,7 @@ def test_without_a_prompt_a_script_is_told_the_ways_to_give_one(tmp_path: Path, 
 def test_a_limit_for_the_run_needs_a_prompt_and_one_for_a_wait_does_not(tmp_path: Path, env: dict[str, str]) -> None:
     with on_terminal("run", "demo", "--timeout", "2m", cwd=tmp_path, env=env) as terminal:
         assert terminal.ends() == 2
-    assert "acp-launch: --timeout is about one prompt, and there is none" in terminal.text
+    assert "acp-launch: --timeout needs a prompt" in terminal.text
     with on_terminal("run", "demo", "--timeout", "silence=2m", cwd=tmp_path, env=env | {"TERM": "dumb"}) as terminal:
         terminal.until("> ")
         terminal.types(CTRL_D)

@@ -22,7 +22,7 @@ NAME = "    fix: choose a printable name of 1 to 200 characters that begins with
         (
             [],
             None,
-            "which profile?\n    fix: acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles\n",
+            "no profile is given\n    fix: acp-launch run PROFILE PROMPT…; acp-launch list shows the profiles\n",
         ),
         (["p"], None, f"the prompt is empty\n{WAYS}"),
         (["p"], b" \n\t", f"the prompt is empty\n{WAYS}"),
@@ -31,7 +31,7 @@ NAME = "    fix: choose a printable name of 1 to 200 characters that begins with
         (["p", "hi", "--file", "gone.md"], None, f"cannot read the prompt from gone.md: {GONE}"),
         (["--agent", "", "hi"], None, f"--agent: the command is empty\n{PROGRAM}"),
         (["--agent", "''", "hi"], None, f"--agent: the command is empty\n{PROGRAM}"),
-        (["--agent", "x 'y", "hi"], None, "--agent: no closing quotation in x 'y\n    fix: close it\n"),
+        (["--agent", "x 'y", "hi"], None, "--agent: no closing quotation in x 'y\n    fix: correct the quoting\n"),
         (["p", "hi", "--session", ""], None, f"the session's name is empty\n{NAME}"),
         (["p", "hi", "--session=-s"], None, f'the session\'s name "-s" begins with "-" like an option\n{NAME}'),
         (["--agent", "cat", "hi", "-s", "-"], None, f'the session\'s name "-" begins with "-" like an option\n{NAME}'),
@@ -49,12 +49,12 @@ NAME = "    fix: choose a printable name of 1 to 200 characters that begins with
         (
             ["p", "hi", "--continue", "--new"],
             None,
-            "--continue takes the latest session, so it goes without --session and --new\n",
+            "--continue cannot be combined with --session or --new\n",
         ),
         (
             ["p", "hi", "--continue", "--session", "s"],
             None,
-            "--continue takes the latest session, so it goes without --session and --new\n",
+            "--continue cannot be combined with --session or --new\n",
         ),
     ],
 )
@@ -90,7 +90,7 @@ def test_an_unknown_profile_is_told_with_where_it_was_looked_for(launch: Launche
     assert head == 'acp-launch: no profile named "reviev"; did you mean "review"?'
     assert looked[0] == f"    looked in {launch.project}/.acp-launch"
     assert f"    looked in {launch.env['ACP_LAUNCH_CONFIG_DIR']}/profiles" in looked
-    assert re.fullmatch(r"    fix: there is .*review; a file is given by its path: \./reviev\.yaml", fix)
+    assert re.fullmatch(r"    fix: use one of .*review; or give a file by its path: \./reviev\.yaml", fix)
 
 
 def test_a_wrong_profile_is_told_with_its_line_and_starts_nothing(launch: Launcher) -> None:
@@ -111,7 +111,7 @@ def test_what_this_machine_lacks_is_told_at_its_place_in_the_profile(launch: Lau
     assert done.code == 3
     assert re.sub(r"looked in \d+ folders?", "looked in N folders", done.err) == (
         '.acp-launch/p.yaml:4:14: agent.command: "no-such-command-anywhere" is not on PATH (looked in N folders)\n'
-        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count\n"
+        "    fix: install it, or give an absolute path; aliases and functions of a shell do not work here\n"
         f'.acp-launch/p.yaml:7:10: workspace.cwd: the directory "{launch.project}/gone" does not exist\n'
         f"    fix: mkdir -p {launch.project}/gone\n"
         "2 problems; nothing was started\n"
@@ -123,7 +123,7 @@ def test_a_missing_secret_stops_the_run_before_the_agent_starts(launch: Launcher
     done = launch.within("run", "p", "hi", ACP_LAUNCH_SECRETS__STORE="file")
     assert done.code == 3
     assert re.fullmatch(
-        r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: no secret named "vault" in the sealed file \(.*\)\n'
+        r'\.acp-launch/p\.yaml:\d+:\d+: agent\.env\.KEY: secret "vault" is not set in the sealed file \(.*\)\n'
         r"    fix: acp-launch secret set vault\n1 problem; nothing was started\n",
         done.err,
     )
@@ -144,9 +144,9 @@ def test_missing_secrets_are_told_together_with_everything_else_in_the_order_of_
     ]
     assert [line for line in lines if not line.startswith("    fix: ")] == [
         'agent.command: "no-such-command-anywhere" is not on PATH',
-        'agent.env.KEY: no secret named "vault"',
+        'agent.env.KEY: secret "vault" is not set',
         "agent.env.KEY: the environment variable NO_SUCH_VARIABLE is not set",
-        'mcp_servers.docs.headers.A: no secret named "docs"',
+        'mcp_servers.docs.headers.A: secret "docs" is not set',
         "4 problems; nothing was started",
     ]
     assert lines[3] == "    fix: acp-launch secret set vault"
@@ -157,7 +157,7 @@ def test_a_secret_where_none_may_be_is_not_asked_for_as_well(launch: Launcher) -
     done = launch.within("run", "p", "hi")
     assert done.code == 2
     assert "agent.command: a command cannot come from a secret\n" in done.err
-    assert "no secret named" not in done.err
+    assert "is not set" not in done.err
 
 
 def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
@@ -171,7 +171,7 @@ def test_words_and_a_file_make_one_prompt(launch: Launcher) -> None:
 
 def test_what_is_piped_in_and_not_read_is_mentioned(launch: Launcher, tmp_path: Path) -> None:
     launch.profile("polite")
-    note = "acp-launch: what is on stdin is not read, the prompt is given; --file - adds it\n"
+    note = "acp-launch: stdin is not read, because the command line has a prompt; --file - adds it\n"
     for content, told in ((b"more", note), (b"", "")):
         assert with_pipe(launch, content, "hi") == (0, b"You said: hi\n", told)
         (tmp_path / "in").write_bytes(content)
@@ -249,17 +249,17 @@ def test_http_and_sse_servers_an_agent_cannot_take_are_named(launch: Launcher) -
     done = launch("run", "p", "hi")
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":", done.err) == (
-        '.acp-launch/p.yaml: mcp_servers.docs.url: test-agent takes no http MCP servers, so it cannot have "docs"'
+        '.acp-launch/p.yaml: mcp_servers.docs.url: test-agent does not support http MCP servers, so it cannot use "docs"'
         " (mcpCapabilities.http is not advertised)\n"
-        "    fix: remove the server from the profile, or use an agent that takes it\n"
-        '.acp-launch/p.yaml: mcp_servers.old.url: test-agent takes no sse MCP servers, so it cannot have "old"'
+        "    fix: remove the server from the profile, or use an agent that supports it\n"
+        '.acp-launch/p.yaml: mcp_servers.old.url: test-agent does not support sse MCP servers, so it cannot use "old"'
         " (mcpCapabilities.sse is not advertised)\n"
-        "    fix: remove the server from the profile, or use an agent that takes it\n"
-        "2 problems; what was started has been stopped\n"
+        "    fix: remove the server from the profile, or use an agent that supports it\n"
+        "2 problems; all started processes were stopped\n"
     )
     assert done.methods == ["initialize"]
     told = launch("run", "p", "hi", "--output", "json").event("error")
-    assert (told["exitCode"], told["message"]) == (3, "2 problems; what was started has been stopped")
+    assert (told["exitCode"], told["message"]) == (3, "2 problems; all started processes were stopped")
     assert [problem["path"] for problem in told["problems"]] == ["mcp_servers.docs.url", "mcp_servers.old.url"]
 
 

@@ -80,7 +80,7 @@ def test_it_can_come_from_a_variable(sealed: Launcher) -> None:
     done = sealed("secret", "set", "github", "--from-env", "HELD")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: the variable HELD is not set\n    fix: export HELD=..., or leave --from-env away\n",
+        "acp-launch: variable HELD is not set\n    fix: export HELD=..., or leave --from-env away\n",
     )
 
 
@@ -89,10 +89,10 @@ def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launche
     done = sealed("secret", "set", "github", TOKEN)
     assert done.code == 2
     assert done.err == (
-        "acp-launch: a secret is not taken from the command line, where ps and your shell's history show it;"
+        "acp-launch: a secret is not read from the command line, where ps and your shell's history show it;"
         " nothing was kept\n"
         "    fix: type it at the prompt, or pipe it: pass show github | acp-launch secret set github;"
-        " and replace the value you have just typed\n"
+        " rotate the value you just typed\n"
     )
     assert listed(sealed) == {}
 
@@ -111,8 +111,8 @@ def test_a_name_that_is_none_is_refused_and_a_value_in_its_place_not_repeated(se
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (b"", "the value is empty; nothing was kept"),
-        (b"\n", "the value is empty; nothing was kept"),
+        (b"", "the value is empty; nothing was stored"),
+        (b"\n", "the value is empty; nothing was stored"),
         (b"a\0b", "the value holds a NUL character, which no variable can"),
         (b"\xff\xfe", "the value on stdin is not UTF-8 text"),
         (b"x" * (64 * 1024 + 1), "the value is longer than 64 KiB"),
@@ -135,7 +135,7 @@ def test_64_kib_are_kept_and_so_are_several_lines(sealed: Launcher) -> None:
     ("value", "warning"),
     [
         ("12345", "x is shorter than 6 characters: it cannot be masked in logs and errors"),
-        ("a-\x1b[Dvalue", "the value of x holds characters that cannot be seen"),
+        ("a-\x1b[Dvalue", "the value of x contains invisible characters"),
         (" a-value", "the value of x begins or ends with a space or a line break"),
     ],
 )
@@ -147,7 +147,7 @@ def test_what_may_not_have_been_meant_is_a_warning(sealed: Launcher, value: str,
 
 def test_a_variable_that_comes_first_is_a_warning(sealed: Launcher) -> None:
     done = sealed("secret", "set", "x", stdin=b"a-value", ACP_LAUNCH_SECRET_X="other-value")
-    assert "acp-launch: warning: ACP_LAUNCH_SECRET_X is set in this shell, and comes before what was kept\n" in done.err
+    assert "acp-launch: warning: ACP_LAUNCH_SECRET_X is set in this shell and overrides the stored value\n" in done.err
 
 
 def test_two_names_with_one_variable_are_a_warning(sealed: Launcher) -> None:
@@ -183,7 +183,7 @@ def test_without_a_keyring_the_choices_are_explained(launch: Launcher) -> None:
     config = Path(launch.env["ACP_LAUNCH_CONFIG_DIR"], "config.yaml")
     assert done.code == 3
     first, *rest = done.err.splitlines()
-    assert first.startswith('acp-launch: the secret "github" cannot be kept: ')
+    assert first.startswith('acp-launch: cannot store secret "github": ')
     assert [
         f"    to store secrets elsewhere, set one of these in {config}:",
         "        secrets: {store: file}        an encrypted file, opened by a passphrase or a key file",
@@ -202,7 +202,7 @@ def test_a_person_is_told_before_typing_that_nothing_can_be_kept(launch: Launche
         env = {**launch.env, **variables}
         with on_terminal("secret", "set", "github", cwd=launch.project, env=env) as terminal:
             assert terminal.ends() == 3
-        assert 'the secret "github" cannot be kept: ' in terminal.text
+        assert 'cannot store secret "github": ' in terminal.text
         assert "github: " not in terminal.text.replace('"github"', "")
 
 
@@ -211,8 +211,8 @@ def test_a_token_in_the_place_of_the_name_is_not_taken_as_one(sealed: Launcher) 
     done = sealed("secret", "set", token, stdin=b"a-value")
     assert (done.code, done.err) == (
         2,
-        "acp-launch: this looks like a GitHub token, not like a secret's name; nothing was kept\n"
-        "    fix: acp-launch secret set NAME asks for the value; and replace the one you have just typed\n",
+        "acp-launch: this looks like a GitHub token, not like a secret's name; nothing was stored\n"
+        "    fix: acp-launch secret set NAME asks for the value; rotate the one you just typed\n",
     )
     assert files_holding(token, Path(sealed.env["HOME"]), sealed.project) == []
 
@@ -239,7 +239,7 @@ def test_the_list_names_secrets_times_and_profiles_never_values(sealed: Launcher
 def test_an_empty_list_says_how_to_begin(sealed: Launcher) -> None:
     done = sealed("secret", "list")
     assert (done.code, done.out) == (0, b"")
-    assert done.err == "acp-launch: no secrets yet; acp-launch secret set NAME keeps one\n"
+    assert done.err == "acp-launch: no secrets yet; to store one: acp-launch secret set NAME\n"
 
 
 def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed: Launcher) -> None:
@@ -250,7 +250,7 @@ def test_a_list_says_what_is_gone_and_fails_when_the_store_cannot_be_read(sealed
     done = sealed("secret", "list")
     assert done.code == 3
     assert b"github" in done.out
-    assert done.err == f"acp-launch: {file} is cut off: its end is missing; this is what was set from here\n"
+    assert done.err == f"acp-launch: {file} is cut off: its end is missing; showing what acp-launch has set\n"
     assert json.loads(sealed("secret", "list", "--json").out)["remark"] != ""
     file.unlink()
     done = sealed("secret", "list")
@@ -286,7 +286,7 @@ def test_check_tells_of_each_secret_whether_it_is_there_and_exits_3_when_one_is_
         ["team/docs", "missing", f"sealed file ({file})", "review"],
     ]
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
-        f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
+        f'.acp-launch/review.yaml:L:C: agent.env.URL: secret "team/docs" is not set in the sealed file ({file})\n'
         "    fix: acp-launch secret set team/docs\n"
         "1 problem; 1 of 2 secrets are not available\n"
     )
@@ -351,7 +351,7 @@ def test_a_renamed_secret_keeps_its_value_and_lists_the_references_to_change(sea
     assert done.code == 0
     file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
-        f"github: is team/github now, in the sealed file ({file})\n"
+        f"github: renamed to team/github in the sealed file ({file})\n"
         ".acp-launch/review.yaml:L:C: agent.env.KEY: review still needs ${secret:github}; write ${secret:team/github}\n"
     )
     assert listed(sealed) == {"team/github": []}
@@ -364,7 +364,7 @@ def test_a_rename_never_overwrites(sealed: Launcher) -> None:
     done = sealed("secret", "rename", "github", "taken")
     assert (done.code, done.err) == (
         3,
-        'acp-launch: there is already a secret named "taken"; nothing was changed\n'
+        'acp-launch: secret "taken" already exists; nothing was changed\n'
         "    fix: choose another name, or acp-launch secret rm taken\n",
     )
     assert sealed("secret", "rename", "github", "github").code == 2
@@ -391,13 +391,13 @@ def test_the_exit_code_is_the_commands_and_a_missing_one_is_told(sealed: Launche
     done = sealed("secret", "copy-to-env", "github", "--", "no-such-command-anywhere")
     assert (done.code, done.err) == (
         3,
-        "no-such-command-anywhere cannot be run: no such command\n    fix: give a program on your PATH, or its path\n"
+        "cannot run no-such-command-anywhere: command not found\n    fix: give a program on your PATH, or its path\n"
         "1 problem; nothing was started\n",
     )
     assert sealed.within("secret", "copy-to-env", "--as", "1X", "github", "--", *leave).code == 2
     done = sealed.within("secret", "copy-to-env", "gone", "--", *leave)
     assert done.code == 3
-    assert done.err.startswith('acp-launch: the secret "gone" cannot be had: there is none in the sealed file (')
+    assert done.err.startswith('acp-launch: cannot read secret "gone": not found in the sealed file (')
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -441,9 +441,9 @@ def test_a_colleague_is_told_every_missing_secret_at_once_with_the_commands(seal
     file = Path(sealed.env["ACP_LAUNCH_CONFIG_DIR"], "secrets.sealed")
     assert done.code == 3
     assert re.sub(r":\d+:\d+:", ":L:C:", done.err) == (
-        f'.acp-launch/review.yaml:L:C: agent.env.KEY: no secret named "github" in the sealed file ({file})\n'
+        f'.acp-launch/review.yaml:L:C: agent.env.KEY: secret "github" is not set in the sealed file ({file})\n'
         "    fix: acp-launch secret set github\n"
-        f'.acp-launch/review.yaml:L:C: agent.env.URL: no secret named "team/docs" in the sealed file ({file})\n'
+        f'.acp-launch/review.yaml:L:C: agent.env.URL: secret "team/docs" is not set in the sealed file ({file})\n'
         "    fix: acp-launch secret set team/docs\n"
         "2 problems; nothing was started\n"
     )
@@ -458,7 +458,7 @@ def test_a_sealed_file_whose_passphrase_nobody_gives_is_locked(launch: Launcher)
     for passphrase, words in (("", "needs its passphrase"), ("wrong horse", "ACP_LAUNCH_PASSPHRASE does not open")):
         done = launch.within("run", "p", "hi", ACP_LAUNCH_PASSPHRASE=passphrase)
         assert done.code == 3
-        assert 'agent.env.KEY: the secret "github" cannot be had: ' in done.err
+        assert 'agent.env.KEY: cannot read secret "github": ' in done.err
         assert words in done.err
         assert done.heard == []
 
@@ -554,7 +554,7 @@ def test_a_secret_that_would_break_a_header_in_two_is_refused(sealed: Launcher) 
     sealed.profile("polite", mcp_servers={"docs": server})
     done = sealed.within("run", "p", "hi")
     assert (done.code, done.heard) == (3, [])
-    assert "headers.A: a header cannot hold the character U+000D, and the secret in this one does\n" in done.err
+    assert "headers.A: a header cannot hold the character U+000D, but the secret in this one does\n" in done.err
     assert "    fix: keep it as one line: acp-launch secret set docs\n" in done.err
     assert "abcdef" not in done.err
 
@@ -572,7 +572,7 @@ def test_what_was_given_for_a_variable_is_not_repeated_when_it_is_none(sealed: L
     done = sealed("secret", "set", "github", "--from-env", "ghp_" + "a1B2" * 9)
     assert done.code == 2
     assert done.err == (
-        "acp-launch: --from-env: there is no such variable\n"
+        "acp-launch: --from-env: the variable is not set\n"
         "    fix: give its name, without a $: --from-env GITHUB_TOKEN\n"
     )
 
@@ -591,7 +591,7 @@ def test_settings_that_contradict_themselves_are_told(launch: Launcher) -> None:
     configured(launch, "secrets: {store: file, file: {path: x, key_file: x}}\n")
     for verb in (["list"], ["check"], ["set", "x"], ["rm", "x"]):
         done = launch("secret", *verb, stdin=b"a-value")
-        assert (done.code, done.err.splitlines()[0][:38]) == (3, "acp-launch: the store cannot be used: ")
+        assert (done.code, done.err.splitlines()[0][:38]) == (3, "acp-launch: cannot open the store: ")
 
 
 # nothing touches the store unless it is asked to
@@ -632,7 +632,7 @@ def test_plan_says_where_each_secret_is_only_when_it_is_asked(launch: Launcher, 
 def test_plan_with_a_missing_secret_is_a_problem(launch: Launcher, tripwire: Path) -> None:
     done = launch.apart("plan", "two", "--secrets")
     assert done.code == 3
-    assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
+    assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
     answer = json.loads(launch.apart("plan", "one", "--secrets", "--json").out)
     assert answer["secret_states"] == {"github": {"state": "found", "source": "command (sh)"}}
 
@@ -647,7 +647,7 @@ def test_validate_asks_for_secrets_only_when_it_is_told_to(launch: Launcher, tri
         "secret github     found        command (sh)",
         "secret team/docs  unavailable  command (sh)",
     ]
-    assert 'agent.env.URL: the secret "team/docs" cannot be had' in done.err
+    assert 'agent.env.URL: cannot read secret "team/docs"' in done.err
     assert sorted(tripwire.read_text().split()) == ["github", "team/docs"]
     assert launch.apart("validate", "one", "--secrets").code == 0
 

@@ -46,9 +46,9 @@ def test_a_colleague_without_them_is_told_the_commands(home: Launcher) -> None:
     assert done.code == 3
     lines = [line.partition(": ")[2] for line in done.err.splitlines()]
     assert lines == [
-        'agent.env.KEY: no secret named "github" in the keyring (Secret Service)',
+        'agent.env.KEY: secret "github" is not set in the keyring (Secret Service)',
         "acp-launch secret set github",
-        'agent.env.DOCS: no secret named "docs" in the keyring (Secret Service)',
+        'agent.env.DOCS: secret "docs" is not set in the keyring (Secret Service)',
         "acp-launch secret set docs",
         "",
     ]
@@ -75,7 +75,7 @@ def test_a_locked_keyring_says_so_and_nothing_starts(home: Launcher, desktop: De
     home.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
     done = home("run", "p", "hello")
     assert (done.code, done.heard) == (3, [])
-    assert 'agent.env.KEY: the secret "github" cannot be had: the desktop keyring is locked' in done.err
+    assert 'agent.env.KEY: cannot read secret "github": the desktop keyring is locked' in done.err
     assert [each["name"] for each in json.loads(home("secret", "list", "--json").out)["secrets"]] == ["github"]
 
 
@@ -84,7 +84,7 @@ def test_without_a_bus_a_run_says_what_to_do(launch: Launcher) -> None:
     launch.profile("polite", agent={"env": {"KEY": "${secret:github}"}})
     done = launch("run", "p", "hello")
     assert (done.code, done.heard) == (3, [])
-    assert 'agent.env.KEY: the secret "github" cannot be had: ' in done.err
+    assert 'agent.env.KEY: cannot read secret "github": ' in done.err
     assert "    fix: " in done.err
     assert "Traceback" not in done.err
     assert launch("run", "p", "hello", ACP_LAUNCH_SECRET_GITHUB=TOKEN).code == 0

@@ -124,7 +124,9 @@ def test_sessions_can_be_listed_shown_renamed_closed_and_removed(launch: Launche
     assert (closed.code, closed.err, closed.methods) == (0, "", ["initialize", "session/close"])
     removed = launch("session", "rm", "done")
     assert (removed.code, removed.methods) == (0, ["initialize"])
-    assert removed.err == "acp-launch: test-agent cannot delete sessions; forgotten here, it may still have it\n"
+    assert (
+        removed.err == "acp-launch: test-agent cannot delete sessions; deleted here, but the agent may still have it\n"
+    )
     gone = launch("session", "show", "done")
     assert (gone.code, gone.err) == (
         3,
@@ -157,7 +159,7 @@ def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: L
     assert (done.code, done.heard) == (3, [])
     assert done.err == (
         'acp-launch: the session "my work" was made with --agent, so its agent cannot be started from here\n'
-        "    fix: to forget it here: acp-launch session rm 'my work' --local\n"
+        "    fix: to delete it here: acp-launch session rm 'my work' --local\n"
     )
     assert names(launch) == ["my work"]
     assert launch.within("session", "rm", "my work", "--local").code == 0
@@ -174,7 +176,7 @@ def test_a_session_made_with_a_command_line_can_be_forgotten_here_only(launch: L
         ),
         (
             '{"version": 1, "agent": {"command": "sh", "env": {"A": "${secret:a}"}}}',
-            '.acp-launch/p.yaml:1:56: agent.env.A: the secret "a" cannot be had: the keyring backend'
+            '.acp-launch/p.yaml:1:56: agent.env.A: cannot read secret "a": the keyring backend'
             " keyring.backends.fail.Keyring (chosen by PYTHON_KEYRING_BACKEND) always fails\n"
             "    fix: unset PYTHON_KEYRING_BACKEND, or name another one there\n",
         ),
@@ -191,7 +193,7 @@ def test_a_session_whose_profile_has_problems_shows_them_and_can_be_forgotten_he
     first, *shown, fix = done.err.splitlines()
     assert first == 'acp-launch: the agent of the session "work" cannot be started: its profile "p" has problems'
     assert [line.strip() for line in shown] == [line.strip() for line in detail.splitlines()]
-    assert fix == "    fix: mend it, or forget the session here: acp-launch session rm work --local"
+    assert fix == "    fix: fix the profile, or delete the session here: acp-launch session rm work --local"
     assert names(launch) == ["work"]
     assert launch.within("session", "rm", "work", "--local").code == 0
     assert names(launch) == []

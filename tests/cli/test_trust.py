@@ -59,24 +59,26 @@ def test_a_project_profile_is_refused_until_it_is_trusted_and_runs_afterwards(pr
     refused = run("run", "review", "add 2 3")
     assert (refused.returncode, refused.stdout) == (7, "")
     said = " ".join(refused.stderr.split())
-    assert "this profile comes from a project, and you have not trusted it yet: .acp-launch/review.yaml" in said
+    assert "this project's profile is not trusted yet: .acp-launch/review.yaml" in said
     assert f"runs {sys.executable} -I -m acp_launch.demo.agent" in said
-    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server written ${{python}} sets TOKEN: " in said
+    assert f"server notes: {sys.executable} -I -m acp_launch.demo.server from ${{python}} sets TOKEN: " in said
     assert 'server docs: http https://docs.example.com/mcp sends X-Team: "a"' in said
     assert "asks permissions.default: allow" in said
-    assert "serves commands" in said
+    assert "commands the agent may run through acp-launch" in said
     assert os.environ["HOME"] not in said.replace(str(project), ""), "names of variables, never their values"
-    assert "fix: if you want all of this: acp-launch trust review; for this once: --trust" in said
+    assert "fix: to trust it: acp-launch trust review; to run it once: --trust" in said
 
     write(project)
     accepted = run("trust", "review", "--yes")
     assert (accepted.returncode, accepted.stdout) == (0, "")
-    assert accepted.stderr.endswith("acp-launch: trusted as it is now: .acp-launch/review.yaml\n")
+    assert accepted.stderr.endswith(
+        "acp-launch: trusted; you will be asked again if it changes: .acp-launch/review.yaml\n"
+    )
     done = run("run", "review", "where")
     assert (done.returncode, done.stdout) == (0, f"Working directory: {project}\n")
     assert "review" in run("trust", "--list").stdout
     again = run("trust", "review")
-    assert "is trusted already: it was accepted as it is" in again.stderr
+    assert "is trusted already: it has not changed since you trusted it" in again.stderr
 
 
 def test_looking_at_it_needs_no_trust(project: Path, run: Run) -> None:
@@ -104,13 +106,13 @@ def test_every_verb_that_would_start_something_refuses(project: Path) -> None:
     ):
         refused = completed(starting, env=os.environ, cwd=project)
         assert refused.returncode == 7, (starting, refused.stderr)
-        assert "you have not trusted it yet" in refused.stderr
+        assert "is not trusted yet" in refused.stderr
 
 
 def test_one_run_may_do_without(project: Path, run: Run) -> None:
     write(project)
     assert run("run", "--trust", "review", "where").returncode == 0
-    assert run("run", "review", "where").returncode == 7, "nothing was accepted for good"
+    assert run("run", "review", "where").returncode == 7, "the profile was not trusted for good"
 
 
 def test_a_change_makes_it_inert_again_and_is_shown_and_a_comment_does_not(project: Path, run: Run) -> None:
@@ -148,7 +150,7 @@ def test_without_a_terminal_nothing_is_accepted_unasked(project: Path, run: Run)
     write(project)
     refused = run("trust", "review")
     assert refused.returncode == 7
-    assert "nothing was accepted" in refused.stderr
+    assert "the profile was not trusted" in refused.stderr
     assert run("run", "review", "where").returncode == 7
 
 
@@ -156,7 +158,7 @@ def test_without_a_terminal_nothing_is_accepted_unasked(project: Path, run: Run)
 def test_a_person_is_shown_everything_and_asked(project: Path, run: Run, typed: str, code: int) -> None:
     write(project)
     with on_terminal("trust", "review", cwd=project, env={**os.environ, "TERM": "xterm"}) as terminal:
-        terminal.until("Trust it? [y/N]: ")
+        terminal.until("Trust this profile? [y/N]: ")
         assert "acp_launch.demo.agent" in terminal.text
         terminal.types(typed)
         assert terminal.ends() == code
@@ -191,7 +193,7 @@ def test_a_directory_of_ours_inside_the_project_vouches_for_nothing(project: Pat
     assert run("run", "review", "where", ACP_LAUNCH_STATE_DIR=str(planted)).returncode == 7
     refused = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(planted))
     assert refused.returncode == 3
-    assert "lies in the project, so nothing that is kept there is believed" in refused.stderr
+    assert "lies in the project, so acceptances in it cannot be trusted" in refused.stderr
 
 
 def test_a_file_that_others_may_write_is_not_to_be_trusted(project: Path, run: Run) -> None:
@@ -201,10 +203,10 @@ def test_a_file_that_others_may_write_is_not_to_be_trusted(project: Path, run: R
     for arguments in (("run", "review", "where"), ("run", "--trust", "review", "where"), ("trust", "review", "--yes")):
         refused = run(*arguments)
         assert refused.returncode == 7, arguments
-        assert ".acp-launch/review.yaml can be written by everybody" in refused.stderr
+        assert ".acp-launch/review.yaml can be written by all users" in refused.stderr
     file.chmod(0o644)
     file.parent.chmod(0o777)
-    assert "lies in .acp-launch, which can be written by everybody" in run("run", "review", "where").stderr
+    assert "lies in .acp-launch, which can be written by all users" in run("run", "review", "where").stderr
 
 
 def test_a_link_out_of_the_project_is_not_to_be_trusted(project: Path, run: Run, tmp_path: Path) -> None:
@@ -232,7 +234,7 @@ def test_a_person_who_runs_it_is_asked_at_once(project: Path, run: Run, typed: s
     write(project)
     argv = [sys.executable, "-m", "acp_launch", "run", "review", "where"]
     with on_screen(*argv, cwd=project, columns=120) as terminal:
-        terminal.until("Trust it, and go on? [y/N]:")
+        terminal.until("Trust this profile and continue? [y/N]:")
         terminal.types(typed)
         assert terminal.ends() == code
     assert run("run", "review", "where").returncode == code
@@ -244,7 +246,7 @@ def test_no_other_tool_is_made_to_run_what_was_not_accepted(project: Path, run: 
     for tool in ("claude", "zed"):
         refused = run("export", "review", "--to", tool, "--write", "--yes")
         assert (refused.returncode, refused.stdout) == (7, "")
-        assert "this profile comes from a project, and you have not trusted it yet" in refused.stderr
+        assert "this project's profile is not trusted yet" in refused.stderr
         assert "server evil: /" in " ".join(refused.stderr.split())
     assert not claude.exists() and not zed.exists()
     elsewhere = run("export", "review", "--to", "claude", "--file", "elsewhere.json", "--yes")
@@ -265,7 +267,7 @@ def test_what_was_typed_before_the_question_accepts_nothing(project: Path) -> No
     shell = f"{sys.executable} -m acp_launch trust review; echo ended with $?"
     with on_screen("sh", "-c", f"read line; {shell}", cwd=project, columns=120, rows=30) as terminal:
         terminal.types("go\ny\n")
-        terminal.until("Trust it? [y/N]:")
+        terminal.until("Trust this profile? [y/N]:")
         terminal.types("n\n")
         terminal.until("ended with 7")
     assert not any("trusted as it is now" in row for row in terminal.all)
@@ -299,4 +301,4 @@ def test_what_cannot_be_kept_is_this_machines_fault(project: Path, run: Run, tmp
     (tmp_path / "state").write_text("")
     ended = run("trust", "review", "--yes", ACP_LAUNCH_STATE_DIR=str(tmp_path / "state"))
     assert ended.returncode == 3
-    assert "what you trust cannot be kept in" in ended.stderr
+    assert "cannot store the acceptance in" in ended.stderr

@@ -170,7 +170,7 @@ def test_any_tool_can_be_called_with_json_arguments(agent: Client, tmp_path: Pat
     assert agent.said() == "The tool `add` failed: a must be a number"
     assert agent.statuses()[-1] == "failed"
     agent.prompt(session, "call first nothing")
-    assert agent.said().startswith("There is no tool `nothing` on a server `first`.")
+    assert agent.said().startswith("No server `first` with a tool `nothing`.")
 
 
 def test_a_call_is_repeated_each_time_as_a_call_of_its_own(agent: Client, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_repeated_call_that_is_refused_or_unknown_is_not_tried_again(agent: Cl
     agent.prompt(session, 'repeat 5 notes add_note {"text": "x"}')
     assert agent.said() == "1. I did not do it: permission was refused.\n"
     agent.prompt(session, "repeat 5 notes nothing")
-    assert agent.said() == "1. There is no tool `nothing` on a server `notes`. Say `tools` to see what there is.\n"
+    assert agent.said() == "1. No server `notes` with a tool `nothing`. Say `tools` for a list.\n"
 
 
 @pytest.mark.parametrize(

@@ -282,7 +282,7 @@ def test_a_question_is_withdrawn_and_its_late_answer_is_told(
     assert withdrawn["params"] == {"requestId": agent.asked[0]["id"]}
     agent.send({"id": agent.asked[0]["id"], **answer})
     assert agent.answer_to(request)["result"]["stopReason"] == "end_turn"
-    assert agent.said() == f"I took the question back, and {said}"
+    assert agent.said() == f"I withdrew the question, and {said}"
     assert agent.statuses() == ["pending", "failed"]
 
 
@@ -290,7 +290,7 @@ def test_a_client_that_answers_before_the_withdrawal_was_quicker(agent: Client, 
     assert asking.PATIENCE > 0.5
     session = agent.open(tmp_path)
     agent.prompt(session, "withdraw")
-    assert agent.said() == "You were quicker than I: allow-once."
+    assert agent.said() == "You answered before I withdrew the question: allow-once."
 
 
 @pytest.mark.parametrize(

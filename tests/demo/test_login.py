@@ -61,7 +61,7 @@ def test_nothing_about_sessions_is_answered_before_the_login(agent: Client, tmp_
         ("session/list", {}),
     ):
         error = agent.request(method, params)["error"]
-        assert error == {"code": -32000, "message": "you have to log in to the demo agent first"}
+        assert error == {"code": -32000, "message": "log in to the demo agent first"}
 
 
 def test_authenticate_logs_in_and_is_remembered_until_logout(agent: Client, tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_a_login_without_a_terminal_is_no_login(tmp_path: Path) -> None:
         env={**os.environ, "ACP_DEMO_HOME": str(tmp_path)},
     )
     assert (ended.returncode, ended.stdout) == (1, b"")
-    assert ended.stderr == b"the demo agent can ask only on a terminal\n"
+    assert ended.stderr == b"the demo agent needs a terminal to log in\n"

@@ -57,8 +57,8 @@ def test_what_is_wrong_with_a_remote_server_is_said(start: Start, tmp_path: Path
         for url, headers, said in (
             (refusing.url, {}, "it answered 401 Unauthorized"),
             (gone, {}, "Connection refused"),
-            ("http://[127/mcp", {}, "its url is no address, or one of its headers cannot be sent"),
-            (other.url, {"A": "hunter2\n\nB"}, "its url is no address, or one of its headers cannot be sent"),
+            ("http://[127/mcp", {}, "its url is not valid, or one of its headers cannot be sent"),
+            (other.url, {"A": "hunter2\n\nB"}, "its url is not valid, or one of its headers cannot be sent"),
         ):
             with start() as agent:
                 agent.prompt(agent.open(tmp_path, entry(url, type, **headers)), "tools")
@@ -73,4 +73,4 @@ def test_messages_go_to_no_other_host_than_the_stream_came_from(agent: Client, t
     with serving("sse") as web:
         web.endpoint = endpoint
         agent.prompt(agent.open(tmp_path, entry(web.url, "sse", X_Token="secret")), "tools")
-        assert "not connected: it does not say where on its own host messages go to" in agent.said()
+        assert "not connected: it does not name an address for messages on its own host" in agent.said()

@@ -78,7 +78,7 @@ def test_look_describes_what_is_attached(agent: Client, tmp_path: Path) -> None:
     seen = agent.said().splitlines()
     assert seen[0] == "1. image of type image/png, 24 bytes, 640×480 pixels"
     assert seen[1] == "2. audio of type audio/wav, 3 bytes"
-    assert seen[2].startswith("3. image whose data is no base64: ")
+    assert seen[2].startswith("3. image whose data is not base64: ")
     assert seen[3:] == [
         "4. the text of file:///a.py (6 characters), which begins with: pass",
         "5. the bytes of file:///b (application/pdf)",
@@ -127,7 +127,7 @@ def test_a_crash_comes_in_the_middle_of_a_turn(tmp_path: Path) -> None:
         agent.until(lambda message: "about to" in str(message))
         assert agent.process.wait(PATIENCE) == 3
         assert agent.process.stderr is not None
-        assert agent.process.stderr.read() == b"demo agent: crashing, as it was asked to\n"
+        assert agent.process.stderr.read() == b"demo agent: crashing as requested\n"
 
 
 def test_a_turn_that_hangs_is_deaf_and_the_agent_still_ends_with_its_input(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_the_cost_is_told_with_the_usage_once_it_is_known(agent: Client, tmp_pat
     assert "cost" not in agent.of_kind("usage_update")[-1]
     agent.prompt(session, "cost")
     agent.prompt(session, "cost")
-    assert agent.said() == "This session has cost 0.025 US dollars, or would have if I did cost anything."
+    assert agent.said() == "This session has cost 0.025 US dollars (or would have, if I cost anything)."
     agent.prompt(session, "hello")
     assert agent.of_kind("usage_update")[-1]["cost"] == {"amount": 0.025, "currency": "USD"}
 

@@ -115,7 +115,7 @@ def test_anchors_and_merges_work_and_what_is_written_wins() -> None:
         ("a:\n\tb: 1", ["f.yaml:2:1: not valid YAML: a tab is not allowed here\n    fix: indent with spaces"]),
         (
             "a: 1\nb: 'x\nc: 2\n",
-            ["f.yaml:2:4: not valid YAML: this quoted text is never closed\n    fix: add the closing quote"],
+            ["f.yaml:2:4: not valid YAML: this quoted text is not closed\n    fix: add the closing quote"],
         ),
         (
             "a: [1\nb: 2",
@@ -134,7 +134,10 @@ def test_anchors_and_merges_work_and_what_is_written_wins() -> None:
         ("a: *b", ['f.yaml:1:4: no anchor "&b" before this alias\n    fix: quote text that begins with "*"']),
         ("a: &a [*a]", ['f.yaml:1:8: "*a" contains itself\n    fix: remove this alias']),
         ("a: &a {<<: *a}", ['f.yaml:1:12: "*a" contains itself\n    fix: remove this alias']),
-        ("a: {<<: 1}", ['f.yaml:1:9: "<<" merges mappings, and this is none\n    fix: give it an alias of a mapping']),
+        (
+            "a: {<<: 1}",
+            ['f.yaml:1:9: "<<" merges mappings, but this is not a mapping\n    fix: write an alias of a mapping'],
+        ),
         (
             "a: x\0y",
             [
@@ -144,7 +147,7 @@ def test_anchors_and_merges_work_and_what_is_written_wins() -> None:
         ),
         ('a: "\\0"', ["f.yaml:1:4: no program can receive the character U+0000\n    fix: remove the escape"]),
         ('a: "\\ud800"', ["f.yaml:1:4: no program can receive the character U+D800\n    fix: remove the escape"]),
-        ("[" * 10_000, ["f.yaml:1:64: nested deeper than 64 levels\n    fix: a profile needs 5"]),
+        ("[" * 10_000, ["f.yaml:1:64: nested deeper than 64 levels\n    fix: use fewer levels; a profile needs 5"]),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(text: str, expected: list[str]) -> None:
@@ -200,13 +203,13 @@ def test_a_bomb_of_merges_is_refused() -> None:
 def test_more_values_than_any_profile_needs_are_refused(many: str) -> None:
     """Each of them takes its time to read, and a clone may hold any number of such files."""
     (problem,) = complaints(many)
-    assert problem.endswith("more than 10,000 keys and values, aliases expanded\n    fix: is it a profile at all?")
+    assert problem.endswith("more than 10,000 keys and values, aliases expanded\n    fix: check that this is a profile")
 
 
 def test_depth_is_bounded_through_aliases_too() -> None:
     lines = ["a0: &a0 x"] + [f"a{n}: &a{n} {'[' * 20}*a{n - 1}{']' * 20}" for n in range(1, 6)]
     assert complaints("\n".join(lines)) == [
-        "f.yaml:5:29: nested deeper than 64 levels\n    fix: a profile needs 5",
+        "f.yaml:5:29: nested deeper than 64 levels\n    fix: use fewer levels; a profile needs 5",
     ]
 
 
@@ -215,7 +218,7 @@ def test_depth_is_bounded_through_aliases_too() -> None:
     [
         (b"a: 1\nb: \xff", "f.yaml:2:4: the byte 0xff is not UTF-8 text\n    fix: save the file as UTF-8"),
         (b"\xff\xfea\0", "f.yaml:1:1: this file is UTF-16, not UTF-8\n    fix: save it as UTF-8"),
-        (b"x" * (MAX_SIZE + 1), "f.yaml: this file is larger than 256 KiB\n    fix: is it a profile at all?"),
+        (b"x" * (MAX_SIZE + 1), "f.yaml: this file is larger than 256 KiB\n    fix: check that this is a profile"),
     ],
 )
 def test_bytes_that_are_no_text_say_why(content: bytes, expected: str) -> None:

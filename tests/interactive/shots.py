@@ -109,19 +109,19 @@ def form(terminal: Terminal) -> None:
     for label, answer in (('▐ "Name"', "Aurora"), ('▐ "Ticket" [DEMO-1]', "REL-7")):
         terminal.until_it(lambda label=label: line(terminal) == label, label)  # type: ignore[misc]
         terminal.types(answer + ENTER)
-    terminal.until_it(lambda: line(terminal) == '▐ "Who is told"', "the next field")
+    terminal.until_it(lambda: line(terminal) == '▐ "Notify"', "the next field")
     terminal.types("ada@example.com")
     terminal.until("ada@example.com")
 
 
 def crash(terminal: Terminal) -> None:
     terminal.types(f"crash{ENTER}")
-    terminal.until("[y] Start it again")
+    terminal.until("[y] Restart it")
 
 
 def continued(terminal: Terminal) -> None:
     """What was there before is on the screen by itself."""
-    terminal.until("of its history)")
+    terminal.until("turn)")
 
 
 SCENES = {
@@ -132,8 +132,8 @@ SCENES = {
     "commands": Scene((":help", ":switch NAME", ":servers"), menu(":", ":servers")),
     "slash": Scene(("/help", "/plan", "show a plan and carry it out"), menu("/", "/plan")),
     "mention": Scene(("look at @", "notes.txt", "check.sh"), menu("look at @", "check.sh")),
-    "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Who is told", "ada@example.com"), form),
-    "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Start it again"), crash),
+    "form": Scene(("asks you to fill in a form", '"Name" Aurora', "Notify", "ada@example.com"), form),
+    "crash": Scene(("the agent exited with status 3", "command: /usr/bin/python3", "[y] Restart it"), crash),
     "continued": Scene(("> add 20 22", "resumed fix-42", "ready"), continued, (), False),
 }
 

@@ -101,7 +101,7 @@ def test_a_history_that_cannot_be_kept_is_said_once_and_works_for_this_session(t
     opened.keep("one")
     opened.keep("two")
     assert opened.get_strings() == ["one", "two"]
-    assert said == [f"note: what you type is not kept: {tmp_path / 'history'}: is a directory"]
+    assert said == [f"note: the prompt history is not saved: {tmp_path / 'history'}: is a directory"]
 
 
 def pipe(path: Path) -> None:
@@ -131,7 +131,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written_and_said_once(
     assert list(opened.load_history_strings()) == []
     opened.keep("one")
     assert opened.get_strings() == ["one"]
-    assert said == [f"note: what you type is not kept: {tmp_path / 'history'}: {reason}"]
+    assert said == [f"note: the prompt history is not saved: {tmp_path / 'history'}: {reason}"]
     assert not (tmp_path / "nowhere").exists()
     if make is link:
         assert (tmp_path / "elsewhere").read_text() == '"mine"\n'
@@ -146,7 +146,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, monkeypatch: pyte
     assert list(opened.load_history_strings()) == []
     opened.keep("one")
     assert (tmp_path / "history").read_text() == '"theirs"\n'
-    assert said == [f"note: what you type is not kept: {tmp_path / 'history'}: it belongs to somebody else"]
+    assert said == [f"note: the prompt history is not saved: {tmp_path / 'history'}: it belongs to another user"]
 
 
 def test_of_a_file_that_is_too_large_the_end_is_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

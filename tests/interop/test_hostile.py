@@ -37,20 +37,20 @@ def test_a_file_of_another_shape_holds_nothing(root: Any) -> None:
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        (None, "it is no mapping"),
-        ([], "it is no mapping"),
+        (None, "it must be a mapping"),
+        ([], "it must be a mapping"),
         ({}, "it has neither a command nor a url"),
-        ({"command": ["x", {}]}, "its command is no list of texts"),
-        ({"command": {"a": 1}}, "its command.path is no text"),
-        ({"command": "x", "args": "-y"}, "its args is no list of texts"),
-        ({"command": "x", "args": [None]}, "its args is no list of texts"),
+        ({"command": ["x", {}]}, "its command must be a list of strings"),
+        ({"command": {"a": 1}}, "its command.path must be a string"),
+        ({"command": "x", "args": "-y"}, "its args must be a list of strings"),
+        ({"command": "x", "args": [None]}, "its args must be a list of strings"),
         ({"command": "x", "args": ["\0"]}, "its args holds characters that no program can receive"),
         ({"command": "x", "args": ["\ud800"]}, "its args holds characters that no program can receive"),
         ({"command": "x", "url": "https://x"}, "it has both a command and a url"),
-        ({"url": "https://x", "type": "websocket"}, "its type is none that acp-launch knows"),
-        ({"url": ["https://x"]}, "its url is no text"),
-        ({"command": "x", "args": ["a"] * 10_001}, "its args is no list of texts"),
-        ({"command": f"run {TOKEN}"}, "its command holds a credential, and no command can come from a secret"),
+        ({"url": "https://x", "type": "websocket"}, "its type is not one that acp-launch knows"),
+        ({"url": ["https://x"]}, "its url must be a string"),
+        ({"command": "x", "args": ["a"] * 10_001}, "its args must be a list of strings"),
+        ({"command": f"run {TOKEN}"}, "its command contains a credential, but a command cannot come from a secret"),
     ],
 )
 def test_a_server_of_the_wrong_shape_is_not_taken_and_says_why(server: Any, why: str) -> None:
@@ -72,7 +72,9 @@ def test_what_a_profile_would_have_against_it_is_said_before_anything_is_written
 def test_wrong_values_beside_good_ones_are_left_out_and_spoken_of() -> None:
     found = claude({"s": {"command": "x", "env": {"A": {}, "B": 1.5, "C": True, "D": None}, "timeout": "soon"}})
     assert entries(found) == {"s": {"command": "x", "env": {"B": "1.5", "C": "true"}}}
-    assert left(found) == {"s": (("env.A", "is no text"), ("env.D", "is no text"), ("timeout", "is no length of time"))}
+    assert left(found) == {
+        "s": (("env.A", "is not a string"), ("env.D", "is not a string"), ("timeout", "is not a length of time"))
+    }
 
 
 def test_names_that_are_none_of_ours_become_some_and_none_comes_twice() -> None:
@@ -111,7 +113,7 @@ def test_a_credential_is_moved_from_every_place_it_stands_in() -> None:
 
 def test_a_restriction_that_cannot_be_read_is_not_dropped() -> None:
     found = collect_drafts([(TOOLS["gemini"], {"mcpServers": {"s": {"command": "x", "includeTools": "only"}}})], "/p")
-    assert unfit(found) == {"s": "its includeTools is no list of names"}
+    assert unfit(found) == {"s": "its includeTools must be a list of names"}
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def test_a_file_that_is_nobodys_is_refused(tmp_path: Path) -> None:
     file.write_text("{}")
     with pytest.raises(UsageError) as error:
         read(file)
-    assert error.value.message.endswith("x.json: this is no configuration that acp-launch knows")
+    assert error.value.message.endswith("x.json: this is not a configuration that acp-launch knows")
 
 
 @pytest.mark.parametrize(

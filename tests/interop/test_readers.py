@@ -109,7 +109,7 @@ def test_what_vs_code_asks_for_becomes_one_secret_for_all_servers() -> None:
             "headers": {"X-Key": "k-${secret:perplexity-key}"},
         },
     }
-    assert secrets(found) == {"perplexity-key": "VS Code keeps it in a store of its own"}
+    assert secrets(found) == {"perplexity-key": "VS Code keeps it in its own store"}
     assert left(found) == {
         "perplexity": (
             ("envFile", "has no counterpart in a profile"),
@@ -216,7 +216,7 @@ def test_a_placeholder_of_jetbrains_becomes_a_secret_that_is_still_to_be_set() -
             "env": {"API_KEY": "${secret:Example-Agent/api-key}"},
         }
     }
-    assert secrets(found) == {"Example-Agent/api-key": "only a placeholder is there"}
+    assert secrets(found) == {"Example-Agent/api-key": "the file has only a placeholder"}
     assert left(found) == {"Example-Agent": (("use_idea_mcp", "has no counterpart in a profile"),)}
 
 
@@ -257,7 +257,7 @@ def test_what_goose_keeps_in_its_own_store_becomes_a_secret_that_is_still_to_be_
             "headers": {"Authorization": "Bearer ${secret:stream}", "X-Region": "${env:REGION}"},
         },
     }
-    kept = "goose keeps it in a store of its own"
+    kept = "goose keeps it in its own store"
     assert secrets(found) == {"github": kept, "stream": kept}
     assert unfit(found) == {"developer": "it is part of goose itself"}
 
@@ -311,7 +311,7 @@ def test_what_a_list_holds_instead_of_names_and_values_is_said(key: str) -> None
     found = of_claude(**entry)
     assert entries(found)["s"][key] == {"A": "1"}
     assert left(found)["s"] == (
-        *((f"{key}[{index}]", "is no name with a value") for index in (0, 2, 3, 4, 5, 6)),
+        *((f"{key}[{index}]", "is not a name with a value") for index in (0, 2, 3, 4, 5, 6)),
         (f"{key}[7]", "names A again"),
     )
 
@@ -320,7 +320,7 @@ def test_what_a_list_holds_instead_of_names_and_values_is_said(key: str) -> None
 @pytest.mark.parametrize("value", ["A=1", 7, True, [["A", "1"]] * 10_001])
 def test_what_is_neither_a_map_nor_a_list_is_said(key: str, value: Any) -> None:
     entry = {key: value} if key == "env" else {"command": None, "url": "https://x.example/mcp", key: value}
-    assert left(of_claude(**entry))["s"] == ((key, "is no mapping of texts"),)
+    assert left(of_claude(**entry))["s"] == ((key, "is not a mapping of strings"),)
 
 
 NUMBERS = {"A": "1.50", "B": "1e3", "C": "-0.0", "D": "10", "E": "123456789012345678901234567890.10"}

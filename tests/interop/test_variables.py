@@ -36,10 +36,10 @@ def test_a_variable_is_translated_and_the_rest_is_text(dialect: Dialect, text: s
         ("code", "${workspaceFolder:api}", "names one of several workspace folders"),
         ("code", "${\x1b[31m}", "uses a variable that only the editor knows (unnamed)"),
         ("braces", "{file:~/.key}", "is read from a file"),
-        ("braces", "{env:A B}", "names a variable as nobody can"),
+        ("braces", "{env:A B}", "names a variable with an invalid name"),
         ("shell", "${A:-${B}}", "has a variable in the default of another"),
-        ("shell", "${ACP_LAUNCH_SECRET_GITHUB}", "names a variable that is for acp-launch alone"),
-        ("dollar", "$ACP_LAUNCH_PASSPHRASE", "names a variable that is for acp-launch alone"),
+        ("shell", "${ACP_LAUNCH_SECRET_GITHUB}", "names a variable that is reserved for acp-launch"),
+        ("dollar", "$ACP_LAUNCH_PASSPHRASE", "names a variable that is reserved for acp-launch"),
         ("shell", "$${A}", 'has a "$" right before a variable'),
     ],
 )

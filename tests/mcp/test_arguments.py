@@ -84,10 +84,10 @@ def test_no_words_are_an_empty_object() -> None:
         ("deep=yes", '"deep" of "search" must be a boolean, not "yes"', "for example deep=true"),
         ("tags=a", '"tags" of "search" must be an array or null, not "a"', "for example tags='[1, 2]'"),
         ("filter=[]", '"filter" of "search" must be an object, not "[]"', "for example filter='{\"key\": 1}'"),
-        ("five", '"five" is no argument of a tool', EXAMPLE),
-        ("=5", '"=5" is no argument of a tool', EXAMPLE),
+        ("five", '"five" is not a tool argument', EXAMPLE),
+        ("=5", '"=5" is not a tool argument', EXAMPLE),
         ("size:=x", '"size:=x" cannot be read as JSON: Expecting value: line 1 column 1 (char 0)', "as text: size=x"),
-        ("size:=NaN", '"size:=NaN" cannot be read as JSON: NaN is no JSON', "as text: size=NaN"),
+        ("size:=NaN", '"size:=NaN" cannot be read as JSON: NaN is not JSON', "as text: size=NaN"),
         (
             "{x",
             "the arguments cannot be read as JSON: Expecting property name enclosed in double quotes: line 1 column 2"

@@ -63,7 +63,7 @@ def test_a_ping_is_answered_and_what_was_not_offered_is_refused() -> None:
 
 def test_our_own_initialize_coming_back_means_an_echo() -> None:
     client = Client(ROOTS)
-    with pytest.raises(RemoteProtocolError, match=r"^this is no MCP server: it only echoes what it is sent$"):
+    with pytest.raises(RemoteProtocolError, match=r"^this is not an MCP server: it only echoes what it is sent$"):
         list(received(client, client.initialize().line))
 
 

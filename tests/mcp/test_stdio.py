@@ -182,7 +182,7 @@ def test_junk_after_the_handshake_is_noted_once() -> None:
         return len(connection.pump.noise)
 
     noise, ear = visit("probe_polite", story)
-    noted = 'the stdout of the MCP server "x" holds a line that is no JSON-RPC message; ignored (1 so far)'
+    noted = 'the stdout of the MCP server "x" holds a line that is not a JSON-RPC message; ignored (1 so far)'
     assert (noise, ear.heard) == (0, [noted])
 
 
@@ -206,7 +206,7 @@ def test_a_message_that_breaks_us_costs_itself_and_whoever_waits_for_it_waits_no
         return json.loads(heard.parts[0])[-1]["error"]["message"], caught.value.message
 
     (refused, left_out), ear = visit("probe_polite", story)
-    assert refused == "this request was not handled, by a bug in acp-launch"
+    assert refused == "this request was not handled because of a bug in acp-launch"
     assert left_out == 'the answer of the MCP server "x" to tools/call was left out, by a bug in acp-launch'
     said = 'a message of the MCP server "x" is left out: a bug in acp-launch, please report it'
     (note,) = ear.heard

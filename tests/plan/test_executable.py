@@ -74,7 +74,7 @@ def test_links_are_not_followed_because_names_matter(folder: Path) -> None:
         (
             "gone",
             '"gone" is not on PATH (looked in 1 folder)',
-            "install it, or give an absolute path; a shell's aliases and functions do not count",
+            "install it, or give an absolute path; aliases and functions of a shell do not work here",
         ),
         (
             "claude-agent-acp",
@@ -88,7 +88,7 @@ def test_links_are_not_followed_because_names_matter(folder: Path) -> None:
         ),
         (
             "~/bin/tool",
-            '"~/bin/tool": no shell runs here that would expand "~"',
+            '"~/bin/tool": acp-launch does not expand "~"',
             "write ${home}/bin/tool",
         ),
         ("a\0b", "the command holds a NUL character", "remove it"),
@@ -100,7 +100,7 @@ def test_what_is_not_there_is_named_with_a_way_out(command: str, message: str, f
 
 def test_a_path_to_nothing_is_named_whole(folder: Path) -> None:
     assert looked_up("./gone", folder) == CannotRun(
-        f'there is no program "{folder / "gone"}"', "correct the path; a relative one begins at the project"
+        f'there is no program "{folder / "gone"}"', "correct the path; a relative path begins at the project"
     )
 
 

@@ -70,10 +70,10 @@ def test_what_was_found_is_no_problem(loaded: Loaded) -> None:
     [
         ("locked", "unlock it and try again, or export ACP_LAUNCH_SECRET_A=..."),
         ("denied", "try again and allow it, or export ACP_LAUNCH_SECRET_A=..."),
-        ("too large", "keep at most 64 KiB: acp-launch secret set a"),
+        ("too large", "store at most 64 KiB: acp-launch secret set a"),
         (
             "unavailable",
-            "acp-launch secret set a says how to choose another store; or export ACP_LAUNCH_SECRET_A=...",
+            "acp-launch secret set a shows how to choose another store; or export ACP_LAUNCH_SECRET_A=...",
         ),
     ],
 )
@@ -81,15 +81,15 @@ def test_each_outcome_is_a_problem_at_every_place_with_the_next_command(loaded: 
     outcomes = {need.name: FOUND for need in needs(loaded)} | {"a": Outcome(state, "shelf", None, "it is so")}
     problems = unmet(needs(loaded), outcomes)
     assert [str(problem) for problem in problems if problem.path != "agent.env.C"] == [
-        f'{FIRST}: agent.env.A: the secret "a" cannot be had: it is so\n    fix: {fix}',
-        f'{column(12, "${secret:a")}: mcp_servers.docs.url: the secret "a" cannot be had: it is so\n    fix: {fix}',
+        f'{FIRST}: agent.env.A: cannot read secret "a": it is so\n    fix: {fix}',
+        f'{column(12, "${secret:a")}: mcp_servers.docs.url: cannot read secret "a": it is so\n    fix: {fix}',
     ]
 
 
 def test_a_missing_one_names_the_store_and_the_command_that_sets_it(loaded: Loaded) -> None:
     outcomes = {need.name: FOUND for need in needs(loaded)} | {"docs": Outcome("missing", "keyring (Secret Service)")}
     assert [str(problem).split(": ", 2)[2] for problem in unmet(needs(loaded), outcomes)] == [
-        'no secret named "docs" in the keyring (Secret Service)\n    fix: acp-launch secret set docs'
+        'secret "docs" is not set in the keyring (Secret Service)\n    fix: acp-launch secret set docs'
     ]
 
 

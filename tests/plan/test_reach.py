@@ -191,9 +191,7 @@ def test_what_is_taken_over_is_named_and_what_to_do(tmp_path: Path) -> None:
     deep = planted(tmp_path, ("package.json", json.dumps({"bin": {"it": "x"}})))
     fault = taken_over(["npx", "-y", "it@3"], deep)
     assert fault is not None
-    assert fault.message == (
-        f"npx would run {tmp_path}/package.json, which this project brought, and not the published it"
-    )
+    assert fault.message == (f"npx would run {tmp_path}/package.json from this project, and not the published it")
     assert fault.fix == "install it and name its command; or, for a server, leave out cwd and bridge"
 
 
@@ -221,7 +219,7 @@ def test_a_server_is_warned_of_arguments_that_mean_files_of_the_project(tmp_path
     line = "command: sh, args: [server.py, --root=., /etc, '${project}/server.py', gone.py]"
     made = resolved(tmp_path, line)
     assert planned(made).cwd is None
-    what = 'the server runs in an empty directory of its own, and "{}" is relative'
+    what = 'the server runs in an empty directory of its own, but "{}" is a relative path'
     assert complaints(made) == [
         ("mcp_servers.s.args[0]", what.format("server.py"), "warning"),
         ("mcp_servers.s.args[1]", what.format("--root=."), "warning"),
@@ -246,4 +244,4 @@ def test_a_server_that_would_be_taken_over_is_a_problem_at_its_command(tmp_path:
     made = resolved(tmp_path, f"command: env, args: [npx, x], cwd: ., required: {str(required).lower()}")
     (problem,) = made.problems
     assert (problem.path, problem.severity) == ("mcp_servers.s.command", "error" if required else "warning")
-    assert problem.message.startswith(f"npx would do as {tmp_path}/.npmrc says, which this project brought")
+    assert problem.message.startswith(f"npx would follow {tmp_path}/.npmrc from this project")

@@ -126,7 +126,7 @@ def test_all_problems_come_at_once_with_their_places(machine: Machine) -> None:
     )
     assert machine.complaints(text) == [
         'work.yaml:3:12: agent.command: "gone" is not on PATH (looked in 1 folder)\n'
-        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count",
+        "    fix: install it, or give an absolute path; aliases and functions of a shell do not work here",
         "work.yaml:4:12: agent.args[0]: the environment variable NO is not set\n"
         "    fix: export NO=..., or write ${env:NO:-default}",
         "work.yaml:5:12: agent.env.A: the environment variable NEITHER is not set\n"
@@ -135,7 +135,7 @@ def test_all_problems_come_at_once_with_their_places(machine: Machine) -> None:
         'work.yaml:6:52: workspace.additional_directories[0]: the directory "missing" does not exist\n'
         "    fix: mkdir -p missing",
         'work.yaml:8:16: mcp_servers.s.command: "absent" is not on PATH (looked in 1 folder)\n'
-        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count",
+        "    fix: install it, or give an absolute path; aliases and functions of a shell do not work here",
     ]
 
 
@@ -212,7 +212,7 @@ def test_the_directory_of_a_server_must_be_there(machine: Machine) -> None:
     assert machine.complaints(text) == [
         'work.yaml:4:28: mcp_servers.s.cwd: the directory "gone" does not exist\n    fix: mkdir -p gone',
         'work.yaml:5:16: mcp_servers.t.command: "no" is not on PATH (looked in 1 folder)\n'
-        "    fix: install it, or give an absolute path; a shell's aliases and functions do not count",
+        "    fix: install it, or give an absolute path; aliases and functions of a shell do not work here",
         'work.yaml:5:25: mcp_servers.t.cwd: "work.yaml" is not a directory\n    fix: name a directory',
     ]
 
@@ -280,7 +280,7 @@ def test_a_remote_server_keeps_its_type_address_and_headers(machine: Machine) ->
 def test_an_address_from_the_environment_is_checked_and_not_repeated(machine: Machine) -> None:
     text = 'agent: {command: agent}\nmcp_servers: {s: {type: http, url: "${env:TOKEN}"}}'
     assert machine.complaints(text) == [
-        "work.yaml:3:36: mcp_servers.s.url: ${env:TOKEN} does not stand for an http or https url\n"
+        "work.yaml:3:36: mcp_servers.s.url: ${env:TOKEN} is not an http or https url\n"
         "    fix: write an address that begins with https:// or http://"
     ]
 
@@ -372,8 +372,8 @@ def test_the_options_beside_a_command_line_are_checked_all_at_once(machine: Mach
 @pytest.mark.parametrize(
     ("line", "message", "fix"),
     [
-        ("'x", "--agent: no closing quotation in 'x", "close it"),
-        ("x \\", "--agent: no escaped character in x \\", "close it"),
+        ("'x", "--agent: no closing quotation in 'x", "correct the quoting"),
+        ("x \\", "--agent: no escaped character in x \\", "correct the quoting"),
         ("", "--agent: the command is empty", "give a program: --agent 'claude-agent-acp'"),
         (" ", "--agent: the command is empty", "give a program: --agent 'claude-agent-acp'"),
         ("'' x", "--agent: the command is empty", "give a program: --agent 'claude-agent-acp'"),

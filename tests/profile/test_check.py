@@ -135,22 +135,19 @@ def test_the_smallest_profile_is_two_lines() -> None:
     [
         (
             "agent: {command: x}",
-            "f.yaml:1:1: version: the profile does not say which version of the format it is\n    fix: add: version: 1",
+            "f.yaml:1:1: version: the profile does not state its version\n    fix: add: version: 1",
         ),
         (
             "version: 2\nagent: {command: x}",
-            "f.yaml:1:10: version: expected version 1, the only one there is; found the number 2\n"
-            "    fix: write: version: 1",
+            "f.yaml:1:10: version: expected version 1, found the number 2\n    fix: write: version: 1",
         ),
         (
             'version: "1"\nagent: {command: x}',
-            'f.yaml:1:10: version: expected version 1, the only one there is; found the text "1"\n'
-            "    fix: write: version: 1",
+            'f.yaml:1:10: version: expected version 1, found the text "1"\n    fix: write: version: 1',
         ),
         (
             "version: true\nagent: {command: x}",
-            "f.yaml:1:10: version: expected version 1, the only one there is; found the truth value true\n"
-            "    fix: write: version: 1",
+            "f.yaml:1:10: version: expected version 1, found the truth value true\n    fix: write: version: 1",
         ),
         ("version: 1", "f.yaml:1:1: agent: this key is required\n    fix: add: agent: ..."),
         (
@@ -252,8 +249,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             with_server("{type: http, url: https://x, cwd: /}"),
-            'f.yaml:4:35: mcp_servers.s.cwd: "cwd" belongs to a server with a command\n'
-            "    fix: remove it, or the type if the server is such a one",
+            'f.yaml:4:35: mcp_servers.s.cwd: "cwd" is only for a server with a command\n'
+            "    fix: remove it, or remove the type if the server has a command",
         ),
         (
             with_server("{command: x, inherit-env: all}"),
@@ -489,8 +486,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             within("env: {ACP_LAUNCH_SECRET_X: c}"),
-            "f.yaml:4:9: agent.env.ACP_LAUNCH_SECRET_X: ACP_LAUNCH_SECRET_* is where acp-launch finds secrets; "
-            "no child ever receives it\n    fix: choose another name",
+            "f.yaml:4:9: agent.env.ACP_LAUNCH_SECRET_X: ACP_LAUNCH_SECRET_* is reserved for acp-launch's secrets; "
+            "children never receive it\n    fix: choose another name",
         ),
         (
             "version: 1\nagent: {command: ' '}",
@@ -565,8 +562,8 @@ def test_the_smallest_profile_is_two_lines() -> None:
         ),
         (
             with_server("{type: http, url: https://x, args: [a]}"),
-            'f.yaml:4:35: mcp_servers.s.args: "args" belongs to a server with a command\n'
-            "    fix: remove it, or the type if the server is such a one",
+            'f.yaml:4:35: mcp_servers.s.args: "args" is only for a server with a command\n'
+            "    fix: remove it, or remove the type if the server has a command",
         ),
         (
             with_server("{type: http, url: ftp://x}"),
@@ -719,8 +716,8 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
 
 def test_tools_that_nobody_can_restrict_are_a_problem() -> None:
     assert complaints(with_server("{command: x, bridge: false, tools: {deny: [a]}}")) == [
-        "f.yaml:4:34: mcp_servers.s.tools: the agent starts this server itself (bridge: false), so nobody can keep its "
-        "tools from it\n    fix: remove one of the two"
+        "f.yaml:4:34: mcp_servers.s.tools: the agent starts this server itself (bridge: false), so acp-launch cannot "
+        "hide its tools\n    fix: remove tools, or bridge: false"
     ]
 
 
@@ -798,12 +795,12 @@ KINDS = "read, edit, delete, move, search, execute, think, fetch, switch_mode or
         ),
         (
             "{}",
-            "f.yaml:5:7: permissions.rules[0]: this rule says nothing\n"
+            "f.yaml:5:7: permissions.rules[0]: this rule is empty\n"
             "    fix: write one of allow, deny or ask: {kind: ...}",
         ),
         (
             "{allow: {kind: read}, deny: {kind: edit}}",
-            "f.yaml:5:29: permissions.rules[0].deny: a rule has one answer, and this one has allow and deny\n"
+            "f.yaml:5:29: permissions.rules[0].deny: a rule has one answer, but this one has allow and deny\n"
             "    fix: make it two rules; the first that matches decides",
         ),
         (
@@ -845,7 +842,7 @@ KINDS = "read, edit, delete, move, search, execute, think, fetch, switch_mode or
         ),
         (
             "{deny: {path: ~/x}}",
-            'f.yaml:5:21: permissions.rules[0].deny.path: "~/x": no shell runs here that would expand "~"\n'
+            'f.yaml:5:21: permissions.rules[0].deny.path: "~/x": acp-launch does not expand "~"\n'
             "    fix: write ${home}/x",
         ),
         (
@@ -881,8 +878,8 @@ def test_allowing_a_kind_that_agents_hide_things_behind_is_a_warning(kind: str) 
     assert found.profile is not None
     hidden = "switch_mode" if kind == "[f-t]*" else kind
     assert [str(problem) for problem in found.problems] == [
-        "f.yaml:5:29: permissions.rules[0].allow.kind[1]: warning: agents hide other decisions behind the kind "
-        f"{hidden}, and this allows them unseen\n    fix: name the tool or the title too, or ask"
+        "f.yaml:5:29: permissions.rules[0].allow.kind[1]: warning: agents also ask for other decisions with the "
+        f"kind {hidden}, and this allows them unseen\n    fix: add the tool or the title, or write ask"
     ]
 
 
@@ -993,11 +990,11 @@ def test_a_header_that_belongs_to_the_connection_is_refused(name: str) -> None:
     (problem,) = complaints(with_server(f"{{type: http, url: https://x, headers: {{{name}: a}}}}"))
     assert problem.startswith("f.yaml:4:")
     assert problem.endswith(
-        f'mcp_servers.s.headers.{name}: whoever connects sets "{name}" itself, for each request\n    fix: remove it'
+        f'mcp_servers.s.headers.{name}: the connection itself sets "{name}", for each request\n    fix: remove it'
     )
 
 
-IN_THE_CLEAR = "{} would go over the network in the clear: this is http, and another host"
+IN_THE_CLEAR = "{} would be sent unencrypted: the url is http, and its host is not this machine"
 
 
 @pytest.mark.parametrize(
@@ -1019,7 +1016,9 @@ IN_THE_CLEAR = "{} would go over the network in the clear: this is http, and ano
 )
 def test_a_secret_that_would_go_in_the_clear_is_told(url: str, headers: str, told: str) -> None:
     found = [
-        each for each in complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}")) if "clear" in each
+        each
+        for each in complaints(with_server(f"{{type: http, url: '{url}', headers: {headers}}}"))
+        if "unencrypted" in each
     ]
     if not told:
         assert found == []

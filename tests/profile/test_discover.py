@@ -117,7 +117,7 @@ def test_an_unknown_name_lists_where_it_looked_and_what_is_near(repository: Path
         f"looked in {built_in()}",
     )
     assert caught.value.fix == (
-        "there is claude, codex, demo, gemini, opencode, review; a file is given by its path: ./reveiw.yaml"
+        "use one of claude, codex, demo, gemini, opencode, review; or give a file by its path: ./reveiw.yaml"
     )
 
 

@@ -212,7 +212,7 @@ def test_what_is_removed_is_gone_and_all_other_lines_stay(
     before = data(text)
     path = choose.draw(st.sampled_from(page.paths))
     if len(path) == 1 and len(before) == 1:
-        with pytest.raises(CannotEdit, match="nothing would be left of the profile"):
+        with pytest.raises(CannotEdit, match="the profile would be empty"):
             remove(text, path)
         return
     after = unless_kept(remove, text, path)
@@ -346,9 +346,9 @@ def test_an_indentation_of_four_is_kept_up() -> None:
 
 
 REFUSED = [
-    ("a: &x {k: 1}\nb: *x\n", ("a", "k"), "this cannot be changed alone: an alias, a merge or an unusual notation"),
+    ("a: &x {k: 1}\nb: *x\n", ("a", "k"), "cannot change this value alone: an alias, a merge or an unusual notation"),
     ("a: &x {k: 1}\nb: *x\n", ("b", "k"), "b is an alias: *x"),
-    ("a: &x {k: {l: 1}}\nb:\n  <<: *x\n", ("b", "k", "m"), "this cannot be changed alone: an alias, a merge or an"),
+    ("a: &x {k: {l: 1}}\nb:\n  <<: *x\n", ("b", "k", "m"), "cannot change this value alone: an alias, a merge or an"),
     ("a: text\n", ("a", "k"), "a is a single value, with nothing below it"),
     ("a: [1]\n", ("a", 4), "a is a list of 1"),
     ("a: {}\n", ("a", 0, "b"), "a is a mapping, whose entries have names"),
@@ -371,14 +371,14 @@ def test_what_cannot_be_changed_alone_is_refused(text: str, path: KeyPath, messa
 
 def test_what_is_not_there_cannot_be_removed() -> None:
     for path in (("nothing",), ("agent", "nothing"), ("agent", "args", 7), ("a", "b", "c")):
-        with pytest.raises(CannotEdit, match="this is not written in the file"):
+        with pytest.raises(CannotEdit, match="this is not set in the file"):
             remove(PROFILE, path)
 
 
 def test_what_is_merged_in_can_be_overridden_beside_the_merge() -> None:
     text = "a: &x {k: 1}\nb:\n  <<: *x\n  l: 2\n"
     assert put(text, ("b", "k"), 3) == text + "  k: 3\n"
-    with pytest.raises(CannotEdit, match="this is not written in the file"):
+    with pytest.raises(CannotEdit, match="this is not set in the file"):
         remove(text, ("b", "k"))
 
 

@@ -139,8 +139,7 @@ def test_every_file_is_written_for_the_version_there_is(project: Project) -> Non
     project.put("base.yaml", "version: 2\nagent: {command: cat}\n")
     project.put("work.yaml", "extends: base\nversion: 1\n")
     assert project.problems() == [
-        "base.yaml:1:10: version: expected version 1, the only one there is; found the number 2\n"
-        "    fix: write: version: 1"
+        "base.yaml:1:10: version: expected version 1, found the number 2\n    fix: write: version: 1"
     ]
 
 
@@ -204,38 +203,38 @@ def test_a_file_that_several_parents_extend_undoes_nothing_that_one_of_them_chan
         ("x/base.yaml", '"x/base.yaml" is neither a profile\'s name nor a ./path', "write ./x/base.yaml"),
         (".hidden", '".hidden" is neither a profile\'s name nor a ./path', "write ./.hidden"),
         ("'.\\base.yaml'", '".\\base.yaml" holds a backslash', "write ./base.yaml"),
-        ("''", "this names no profile to extend", "name one, or remove the key"),
-        ("[]", "this names no profile to extend", "name one, or remove the key"),
+        ("''", "this does not name a profile", "name one, or remove the key"),
+        ("[]", "this does not name a profile", "name one, or remove the key"),
         ("5", "expected a profile's name, a ./path or a list of them, found the number 5", 'quote it: "5"'),
         (
             "null",
             "expected a profile's name, a ./path or a list of them, found nothing",
             "write the name of a profile, or remove the key",
         ),
-        ("'${env:BASE}'", '"${env:BASE}": no references are filled in here', "write a profile's name or a ./path"),
+        ("'${env:BASE}'", '"${env:BASE}": references are not allowed here', "write a profile's name or a ./path"),
         (
             "work.local",
-            '"work.local" overlays a profile for one person; nothing extends it',
-            "write the profile it overlays",
+            '"work.local" is an overlay, which cannot be extended',
+            "write the name of its profile",
         ),
         (
             "./work.local.yaml",
-            '"./work.local.yaml" overlays a profile for one person; nothing extends it',
-            "write the profile it overlays",
+            '"./work.local.yaml" is an overlay, which cannot be extended',
+            "write the name of its profile",
         ),
         (
             "~/base.yaml",
-            '"~/base.yaml" leads to another place for every user, and a profile is shared',
+            '"~/base.yaml" means another place for every user',
             "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name",
         ),
         (
             "/etc/base.yaml",
-            '"/etc/base.yaml" is absolute: on another machine there is no such file',
+            '"/etc/base.yaml" is an absolute path, which other machines do not have',
             "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name",
         ),
         (
             "'C:\\base.yaml'",
-            '"C:\\base.yaml" is absolute: on another machine there is no such file',
+            '"C:\\base.yaml" is an absolute path, which other machines do not have',
             "copy the file beside this one and write ./NAME.yaml, or put it among your own profiles and write its name",
         ),
         (".", ".: this is a directory, not a profile", "name a .yaml file in it"),
@@ -282,7 +281,7 @@ def test_a_cycle_names_its_chain(project: Project, texts: dict[str, str], place:
     for name, entry in texts.items():
         project.put(name, f"extends: {entry}\n")
     assert project.problems() == [
-        f"{place}: extends: this profile extends itself: {chain}\n    fix: remove it here, or on the way"
+        f"{place}: extends: this profile extends itself: {chain}\n    fix: remove one of these entries"
     ]
 
 
@@ -300,7 +299,7 @@ def test_sixteen_parents_above_each_other_are_allowed_and_no_more(project: Proje
     (problem,) = project.problems("p0")
     chain = " → ".join([*(f"p{number}.yaml" for number in range(17)), "p17"])
     assert problem == (
-        f"p16.yaml:1:10: extends: more than 16 profiles extend each other: {chain}\n    fix: put some of them into one"
+        f"p16.yaml:1:10: extends: more than 16 profiles extend each other: {chain}\n    fix: merge some of them"
     )
 
 
@@ -308,8 +307,7 @@ def test_a_thousand_parents_are_one_problem_and_none_is_read(project: Project) -
     os.mkfifo(project.holder / "p.yaml")
     project.put("work.yaml", f"extends: [{', '.join(['./p.yaml'] * 1000)}]\n")
     assert project.problems() == [
-        "work.yaml:1:10: extends: 1,000 profiles to extend; at most 63 are allowed\n"
-        "    fix: put what they share into one"
+        "work.yaml:1:10: extends: 1,000 profiles to extend; at most 63 are allowed\n    fix: merge some of them"
     ]
 
 
@@ -363,9 +361,9 @@ def test_a_bomb_is_refused_in_its_own_file(project: Project) -> None:
     [
         ("pipe", "p.yaml: this is not a regular file\n    fix: copy it into one"),
         ("directory", "p.yaml: this is a directory, not a profile\n    fix: name a .yaml file in it"),
-        ("huge", "p.yaml: this file is larger than 256 KiB\n    fix: is it a profile at all?"),
-        ("loop", "p.yaml: no such file\n    fix: acp-launch list shows the profiles there are"),
-        ("dangling", "p.yaml: no such file\n    fix: acp-launch list shows the profiles there are"),
+        ("huge", "p.yaml: this file is larger than 256 KiB\n    fix: check that this is a profile"),
+        ("loop", "p.yaml: no such file\n    fix: acp-launch list shows all profiles"),
+        ("dangling", "p.yaml: no such file\n    fix: acp-launch list shows all profiles"),
     ],
 )
 def test_a_parent_that_is_no_file_is_a_problem_and_nobody_waits(project: Project, kind: str, message: str) -> None:
@@ -379,8 +377,8 @@ def test_a_parent_that_is_no_file_is_a_problem_and_nobody_waits(project: Project
     [
         ("pipe", "this is not a regular file\n    fix: copy it into one"),
         ("directory", "this is a directory, not a profile\n    fix: name a .yaml file in it"),
-        ("huge", "this file is larger than 256 KiB\n    fix: is it a profile at all?"),
-        ("loop", "no such file\n    fix: acp-launch list shows the profiles there are"),
+        ("huge", "this file is larger than 256 KiB\n    fix: check that this is a profile"),
+        ("loop", "no such file\n    fix: acp-launch list shows all profiles"),
     ],
 )
 def test_an_overlay_that_is_no_file_is_a_problem_and_is_not_passed_over(
@@ -417,7 +415,7 @@ def test_a_parent_that_is_no_text_or_no_yaml_is_wrong_where_it_is(project: Proje
     assert project.problems() == [
         "bytes.yaml:2:4: the byte 0xff is not UTF-8 text\n    fix: save the file as UTF-8",
         "empty.yaml:1:1: this file is empty\n    fix: begin with: version: 1",
-        "syntax.yaml:1:10: not valid YAML: this quoted text is never closed\n    fix: add the closing quote",
+        "syntax.yaml:1:10: not valid YAML: this quoted text is not closed\n    fix: add the closing quote",
     ]
 
 
@@ -513,7 +511,7 @@ def test_neither_overlays_nor_mere_parents_are_profiles(project: Project) -> Non
     for name, profile in (("work.local", "work"), ("./work.local.yaml", "./work.yaml")):
         with pytest.raises(UsageError) as caught:
             project.find(name)
-        assert caught.value.message == f'"{name}" overlays a profile and is none itself'
+        assert caught.value.message == f'"{name}" is an overlay, not a profile'
         assert caught.value.fix == f"name the profile: {profile}"
 
 

@@ -228,7 +228,7 @@ def test_popular_servers_as_they_should_be_written_give_nothing_away() -> None:
     assert said(document.root) == []
 
 
-REMOVE = "remove it, and replace the {}: whoever can read this file has it"
+REMOVE = "remove it, and rotate the {}: everyone who can read this file has it"
 
 
 def strayed(text: str) -> list[tuple[int, int, str]]:

@@ -44,7 +44,7 @@ def test_problems_of_the_text_and_of_its_meaning_come_together(tmp_path: Path) -
 
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
     assert refused(tmp_path / "no.yaml") == [
-        f"{tmp_path / 'no.yaml'}: no such file\n    fix: acp-launch list shows the profiles there are"
+        f"{tmp_path / 'no.yaml'}: no such file\n    fix: acp-launch list shows all profiles"
     ]
 
 
@@ -65,7 +65,7 @@ def test_a_file_too_large_is_not_read_whole(tmp_path: Path) -> None:
     file = tmp_path / "big.yaml"
     with file.open("wb") as stream:
         stream.truncate(MAX_SIZE * 100)
-    assert refused(file) == [f"{file}: this file is larger than 256 KiB\n    fix: is it a profile at all?"]
+    assert refused(file) == [f"{file}: this file is larger than 256 KiB\n    fix: check that this is a profile"]
 
 
 def test_bytes_that_are_no_text_are_a_problem(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_text_that_is_no_mapping_has_no_leaks(tmp_path: Path, text: str) -> No
     assert examine(at(file)) == inspect(at(file))
 
 
-REMOVE = "remove it, and replace the token: whoever can read this file has it"
+REMOVE = "remove it, and rotate the token: everyone who can read this file has it"
 
 
 @pytest.mark.parametrize(

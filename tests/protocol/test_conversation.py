@@ -290,7 +290,7 @@ def test_our_own_initialize_coming_back_is_no_agent() -> None:
     client = Conversation()
     with pytest.raises(AgentError) as caught:
         client.receive(client.initialize().line)
-    assert caught.value.message == "this is not an ACP agent: it only echoes what it is sent"
+    assert caught.value.message == "this is not an ACP agent: it echoes its input"
 
 
 @pytest.mark.parametrize(
@@ -551,4 +551,4 @@ def test_an_update_that_is_nested_too_deeply_is_junk_and_no_more() -> None:
         + b"}}}"
     )
     assert isinstance(event, Junk)
-    assert "cannot be read" in event.reason
+    assert "malformed" in event.reason

@@ -20,7 +20,7 @@ Ended = subprocess.CompletedProcess[str]
 PATIENCE = 60  # seconds
 EVIL = {"command": "./tool"}
 GOOD = {"command": "${python}", "args": ["-I", "-m", "acp_launch.demo.agent"]}
-NEW = "this profile comes from a project, and you have not trusted it yet"
+NEW = "this project's profile is not trusted yet"
 CHANGED = "this profile has changed since you trusted it"
 DOUBTFUL = "this profile cannot be trusted"
 

@@ -17,7 +17,9 @@ import pytest
 
 from tests.redteam.clone import CHANGED, GOOD, NEW, Clone, profile
 
-IN_PROJECT = "these settings lie in a project, which cannot choose them: they may name a command to run"
+IN_PROJECT = (
+    "this file lies in a project; a project cannot choose your settings, because they may name a command to run"
+)
 
 
 @pytest.mark.parametrize("variable", ["ACP_LAUNCH_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME"])
@@ -72,7 +74,7 @@ def test_acceptances_in_the_project_are_not_believed(clone: Clone, place: str) -
     shutil.copytree(clone.store, planted / "trust")
     clone.starts(cwd=inner)
     clone.refuses(why=NEW, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
-    why = "lies in the project, so nothing that is kept there is believed"
+    why = "lies in the project, so acceptances in it cannot be trusted"
     clone.refuses("trust", "review", "--yes", why=why, code=3, cwd=inner, ACP_LAUNCH_STATE_DIR=str(planted))
 
 
@@ -153,7 +155,7 @@ def a_device(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (a_directory, "what you trust cannot be read from {}: Is a directory"),
+        (a_directory, "cannot read the acceptance from {}: Is a directory"),
         (a_pipe, "{} is not a regular file fix: remove it, and trust the profile again"),
         (a_device, "{} is not a regular file fix: remove it, and trust the profile again"),
     ],
@@ -183,7 +185,7 @@ def test_a_disk_that_is_full_keeps_nothing_and_says_so(clone: Clone) -> None:
         env=clone.environment(),
     )
     assert ended.returncode == 3
-    assert re.search(r"acp-launch: what you trust cannot be kept in \S+: File too large\n", ended.stderr)
+    assert re.search(r"acp-launch: cannot store the acceptance in \S+: File too large\n", ended.stderr)
     assert not list(clone.store.iterdir()), "and no half of one is left"
     clone.refuses(why=NEW)
 

@@ -25,7 +25,7 @@ def test_a_file_that_everybody_can_write_is_refused_even_after_it_was_accepted(
     clone.write(json.dumps({"description": "mine"}), "review.local.yaml")
     clone.accepts()
     clone.file(role).chmod(mode)
-    why = f".acp-launch/{role} can be written by everybody"
+    why = f".acp-launch/{role} can be written by all users"
     clone.refuses(why=why)
     assert DOUBTFUL in clone.refuses("run", "--trust", "review", "hello", why=why)
     clone.refuses("trust", "review", "--yes", why=why)
@@ -35,7 +35,7 @@ def test_a_file_that_everybody_can_write_is_refused_even_after_it_was_accepted(
 
 def test_a_directory_that_everybody_can_write_is_refused(clone: Clone) -> None:
     clone.write().parent.chmod(0o777)
-    clone.refuses("run", "--trust", "review", "hello", why="lies in .acp-launch, which can be written by everybody")
+    clone.refuses("run", "--trust", "review", "hello", why="lies in .acp-launch, which can be written by all users")
 
 
 @AS_ROOT

@@ -94,7 +94,7 @@ def test_a_further_row_of_a_long_text_is_marked_on_a_terminal(clone: Clone) -> N
     clone.write(profile({"command": "./tool", "args": [forged]}))
     argv = [sys.executable, "-m", "acp_launch", "trust", "review"]
     with on_screen(*argv, cwd=clone.root, columns=60, rows=30, env=clone.environment()) as terminal:
-        terminal.until("Trust it? [y/N]:")
+        terminal.until("Trust this profile? [y/N]:")
         rows = terminal.all
     assert sum(row.startswith("      | ") for row in rows) > 4
     assert [row.split()[0] for row in rows if row[:2] == "  " != row[2:4]] == ["runs", "in", "asks"]
@@ -185,7 +185,7 @@ def test_values_urls_grants_and_references_are_shown_as_they_are_written(clone: 
         "asks permissions.default: allow",
         'rule [0].allow.kind: "execute"',
         'rule [0].allow.path: "${env:AWS_KEY}/**"',
-        "serves files (read and write), commands",
+        "files the agent may read and write through acp-launch commands the agent may run through acp-launch",
     ):
         assert shown in said
 
@@ -283,7 +283,7 @@ def test_a_change_has_its_colours_on_a_terminal_and_no_others(clone: Clone) -> N
     clone.write(profile({**GOOD, "args": ["\x1b[31mnew"]}))
     env = {name: value for name, value in clone.environment().items() if name != "NO_COLOR"}
     with on_terminal("trust", "review", cwd=clone.root, env={**env, "TERM": "xterm"}) as terminal:
-        terminal.until("Trust it? [y/N]: ")
+        terminal.until("Trust this profile? [y/N]: ")
         assert b'\x1b[31m  - agent.args[0]: "old"\x1b[0m' in terminal.raw
         assert b'\x1b[32m  + agent.args[0]: "\\u001b[31mnew"\x1b[0m' in terminal.raw
         assert b"\x1b[31mnew" not in terminal.raw
@@ -297,11 +297,11 @@ def test_doubts_are_told_first_and_accepting_anyway_is_refused(clone: Clone) -> 
     lines = clone.decides("trust", "review", "--yes").stderr.splitlines()
     assert lines[:2] == [
         "acp-launch: .acp-launch/review.yaml would:",
-        "  .acp-launch/review.yaml can be written by everybody",
+        "  .acp-launch/review.yaml can be written by all users",
     ]
     assert lines[-2:] == [
         f"acp-launch: {DOUBTFUL}",
-        "    fix: make the file your own, and writable by nobody else, inside the project",
+        "    fix: make it a file in the project that only you can write",
     ]
     assert not Path(os.environ["ACP_LAUNCH_STATE_DIR"], "trust").exists()
 
@@ -334,7 +334,7 @@ def test_the_marked_rows_are_red_on_a_terminal(clone: Clone) -> None:
     clone.write(profile({**GOOD, "env": {"A": "x", "LD_PRELOAD": "./x.so"}}))
     env = {name: value for name, value in clone.environment().items() if name != "NO_COLOR"}
     with on_terminal("trust", "review", cwd=clone.root, env={**env, "TERM": "xterm"}) as terminal:
-        terminal.until("Trust it? [y/N]: ")
+        terminal.until("Trust this profile? [y/N]: ")
         assert b'\x1b[31m        sets LD_PRELOAD, which can make programs run: "./x.so"\x1b[0m' in terminal.raw
         assert b'\r\n        sets A: "x"\r\n' in terminal.raw
         terminal.types("n\n")

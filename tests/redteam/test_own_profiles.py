@@ -299,10 +299,10 @@ def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(
     clone: Clone, sitter: Path, cleaner: str
 ) -> None:
     process = subprocess.Popen(
-        clone.argv("run", "mine", "count 100000"),  # longer than any of this takes
+        clone.argv("run", "mine", "flood 10000000"),
         cwd=clone.root,
         env=clone.environment(),
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,  # which nobody reads: it goes on until it is killed
         stderr=subprocess.DEVNULL,
     )
     (clone.own / "good.yaml").write_text(profile(GOOD, mcp_servers={"s": server(["cat"], required=False)}))
@@ -312,6 +312,8 @@ def test_the_directories_of_a_launch_that_was_killed_are_removed_by_the_next(
         assert Path(here).is_dir(), "it is in use"
         process.kill()
         process.wait(PATIENCE)
+        assert process.stdout is not None
+        process.stdout.close()
         assert line.read() == "", "the guard has ended it"
     assert Path(here).is_dir()
     assert clone.acp_launch(*cleaner.split()).returncode == 0

@@ -117,7 +117,7 @@ def test_a_server_that_keeps_dying_is_given_up_and_every_call_says_why(stage: St
         broken.touch()
         agent.refused("crasher", "crash")
         why = "failed: exited with status 3; 3 restarts are used up"
-        said = f'MCP server "crasher" {why}; its last words: {" / ".join(LAST_WORDS)}'
+        said = f'MCP server "crasher" {why}; its last stderr lines: {" / ".join(LAST_WORDS)}'
         for _ in range(2):
             assert agent.refused("crasher", "add", a=1, b=1) == error(said, "crasher", *LAST_WORDS)
         assert agent.ask("crasher", "tools/list")["error"] == error(said, "crasher", *LAST_WORDS)

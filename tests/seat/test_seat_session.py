@@ -125,7 +125,7 @@ def test_a_required_server_that_fails_is_the_end_of_the_run_before_the_session_o
         'acp-launch: the MCP server "crasher" failed: exited with status 3;'
         " it was started 3 times and never answered\n"
         "    crasher: going down\n    crasher: last words\n"
-        "    fix: acp-launch logs p crasher shows all it said; with required: false the session opens without it\n"
+        "    fix: acp-launch logs p crasher shows its log; with required: false the session opens without it\n"
     )
     assert "session/new" not in done.methods
     assert len(stage.roll.heard("crasher")) == 3

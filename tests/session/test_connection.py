@@ -157,7 +157,7 @@ def test_a_program_that_echoes_is_no_agent() -> None:
             await agent.writes(json.dumps(await agent.hears("initialize")).encode() + b"\n")
             with pytest.raises(AgentError) as caught:
                 await handshake
-            assert caught.value.message == "this is not an ACP agent: it only echoes what it is sent"
+            assert caught.value.message == "this is not an ACP agent: it echoes its input"
             assert (caught.value.fix, caught.value.exit_code) == (ACP_MODE, 4)
 
     asyncio.run(story())
@@ -231,7 +231,7 @@ def test_junk_between_messages_is_noted_once_and_changes_nothing() -> None:
             await agent.answers(request, {"sessionId": "s1"})
             await opening
             assert recorder.of("note") == [
-                "the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)"
+                "the stdout of the agent holds a line that is not a JSON-RPC message; ignored (1 so far)"
             ]
 
     asyncio.run(story())
@@ -254,7 +254,7 @@ def test_a_banner_before_the_handshake_is_no_news_and_does_not_count() -> None:
             await agent.answers(request, {"sessionId": "s1"})
             await opening
             assert recorder.of("note") == [
-                "the stdout of the agent holds a line that is no JSON-RPC message; ignored (1 so far)"
+                "the stdout of the agent holds a line that is not a JSON-RPC message; ignored (1 so far)"
             ]
 
     asyncio.run(story())
@@ -444,7 +444,7 @@ def test_a_request_that_breaks_us_is_answered_all_the_same(monkeypatch: pytest.M
             monkeypatch.setattr(client, "asked", bug)
             await agent.says(question(1), {"id": 2, "method": "x"})
             answer = await agent.hears()
-            broken = "this request was not handled, by a bug in acp-launch"
+            broken = "this request was not handled because of a bug in acp-launch"
             assert (answer["id"], answer["error"]) == (1, {"code": -32603, "message": broken})
             assert (await agent.hears())["id"] == 2
             assert [bool(NOTED.fullmatch(note)) for note in recorder.of("note")] == [True]

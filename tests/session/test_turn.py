@@ -100,7 +100,7 @@ def test_a_replay_is_complete_when_most_of_it_comes_after_the_answer(replay: Rep
             assert recorder.of("replay") == list(range(21))
             assert recorder.of("update") == ["live"]
 
-    asyncio.run(story())
+    run(story)
 
 
 def test_an_agent_that_is_not_known_is_asked_whether_there_is_more() -> None:

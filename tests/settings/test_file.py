@@ -50,7 +50,7 @@ def test_a_file_that_only_its_owner_can_write_is_read(file: Path, mode: int) -> 
 def test_a_file_that_others_can_write_is_refused(file: Path, mode: int) -> None:
     file.chmod(mode)
     assert complaints(file) == [
-        f"{file}: other users can write this file, and so change what is run\n    fix: chmod go-w {file}"
+        f"{file}: other users can write this file, and so change which commands run\n    fix: chmod go-w {file}"
     ]
 
 
@@ -58,7 +58,7 @@ def test_a_file_that_a_group_can_write_is_refused(file: Path, monkeypatch: pytes
     shared_group(monkeypatch)
     file.chmod(0o660)
     assert complaints(file) == [
-        f"{file}: other users can write this file, and so change what is run\n    fix: chmod go-w {file}"
+        f"{file}: other users can write this file, and so change which commands run\n    fix: chmod go-w {file}"
     ]
 
 
@@ -75,7 +75,7 @@ def test_the_group_of_one_that_systems_make_for_each_user_is_nobody_else(
 def test_a_directory_that_others_can_write_is_refused(file: Path) -> None:
     file.parent.chmod(0o707)
     assert complaints(file) == [
-        f"{file.parent}: other users can write the directory of your settings, and so change what is run\n"
+        f"{file.parent}: other users can write the directory of your settings, and so change which commands run\n"
         f"    fix: chmod go-w {file.parent}"
     ]
 
@@ -95,8 +95,8 @@ def test_a_link_is_as_safe_as_what_it_leads_to(file: Path, tmp_path: Path) -> No
     target.chmod(0o606)
     elsewhere.chmod(0o703)
     assert complaints(file) == [
-        f"{target}: other users can write this file, and so change what is run\n    fix: chmod go-w {target}",
-        f"{elsewhere}: other users can write the directory of your settings, and so change what is run\n"
+        f"{target}: other users can write this file, and so change which commands run\n    fix: chmod go-w {target}",
+        f"{elsewhere}: other users can write the directory of your settings, and so change which commands run\n"
         f"    fix: chmod go-w {elsewhere}",
     ]
 
@@ -111,7 +111,7 @@ def test_what_belongs_to_somebody_else_is_refused(file: Path, monkeypatch: pytes
         expected, to = [file, file.parent], other
     assert complaints(file) == [
         f"{path}: {'this file' if path == file else 'the directory of your settings'} "
-        f"belongs to another user, who could change what is run\n    fix: sudo chown {to} {path}"
+        f"belongs to another user, who could change which commands run\n    fix: sudo chown {to} {path}"
         for path in expected
     ]
 
@@ -137,7 +137,7 @@ def test_a_pipe_in_its_place_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_link_to_nothing_is_said(tmp_path: Path) -> None:
     link = tmp_path / "config.yaml"
     link.symlink_to(tmp_path / "gone")
-    assert complaints(link) == [f"{link}: this link leads to no file\n    fix: rm {link}"]
+    assert complaints(link) == [f"{link}: this link leads to a missing file\n    fix: rm {link}"]
 
 
 def test_a_loop_of_links_is_said(tmp_path: Path) -> None:
@@ -149,7 +149,9 @@ def test_a_loop_of_links_is_said(tmp_path: Path) -> None:
 def test_a_file_too_large_is_not_read_whole(file: Path) -> None:
     with file.open("wb") as stream:
         stream.truncate(MAX_SIZE * 100)
-    assert complaints(file) == [f"{file}: this file is larger than 256 KiB\n    fix: is it a settings file at all?"]
+    assert complaints(file) == [
+        f"{file}: this file is larger than 256 KiB\n    fix: check that this is a settings file"
+    ]
 
 
 @pytest.mark.parametrize(

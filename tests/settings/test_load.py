@@ -136,7 +136,7 @@ def test_problems_of_the_variables_and_the_file_come_together(monkeypatch: pytes
     config.chmod(0o646)
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__TIMEOUT", "soon")
     assert refused() == [
-        f"{config}: other users can write this file, and so change what is run\n    fix: chmod go-w {config}",
+        f"{config}: other users can write this file, and so change which commands run\n    fix: chmod go-w {config}",
         'ACP_LAUNCH_SECRETS__TIMEOUT: expected a duration, found the text "soon"\n'
         "    fix: write a positive number and its unit: 200ms, 10s, 2m, 1h",
         f'{config}:1:11: secrets.stor: unknown key "stor"; did you mean "store"?\n    fix: write store',
@@ -175,7 +175,7 @@ def test_a_file_that_others_can_write_is_refused_though_it_was_checked_before(co
     load.load()
     config.chmod(0o646)
     assert refused() == [
-        f"{config}: other users can write this file, and so change what is run\n    fix: chmod go-w {config}"
+        f"{config}: other users can write this file, and so change which commands run\n    fix: chmod go-w {config}"
     ]
 
 
@@ -200,8 +200,8 @@ def test_a_secret_is_neither_kept_nor_told(
     before = entry.read_bytes()
     monkeypatch.setenv("ACP_LAUNCH_SECRETS__GITHUB", "canary-3")
     assert refused() == [
-        "ACP_LAUNCH_SECRETS__GITHUB: no setting has this name\n"
-        "    fix: unset ACP_LAUNCH_SECRETS__GITHUB; a secret's value is in ACP_LAUNCH_SECRET_GITHUB"
+        "ACP_LAUNCH_SECRETS__GITHUB: unknown setting\n"
+        "    fix: unset ACP_LAUNCH_SECRETS__GITHUB; to give a secret's value, set ACP_LAUNCH_SECRET_GITHUB"
     ]
     assert entry.read_bytes() == before
 

@@ -29,7 +29,7 @@ def complaints(text: str, **variables: str) -> list[str]:
             "max_line: 8192\n---\nmax_line: 8192",
             'c.yaml:2:1: a settings file is one YAML document; a second one begins here\n    fix: remove the "---"',
         ),
-        ("secrets: '", "c.yaml:1:10: not valid YAML: this quoted text is never closed\n    fix: add the closing quote"),
+        ("secrets: '", "c.yaml:1:10: not valid YAML: this quoted text is not closed\n    fix: add the closing quote"),
         ("agent: {}", 'c.yaml:1:1: agent: unknown key "agent"\n    fix: use one of max_line, secrets'),
         ("_env_file: /x", 'c.yaml:1:1: _env_file: unknown key "_env_file"\n    fix: use one of max_line, secrets'),
         ("secret: {}", 'c.yaml:1:1: secret: unknown key "secret"; did you mean "secrets"?\n    fix: write secrets'),
@@ -59,7 +59,7 @@ def complaints(text: str, **variables: str) -> list[str]:
         ),
         (
             "secrets: {store: command}",
-            "c.yaml:1:18: secrets.store: the store is a command, and there is no command that prints a secret\n"
+            "c.yaml:1:18: secrets.store: the store is a command, but secrets.command is not set\n"
             '    fix: add secrets.command: [op, read, "op://dev/{name}/credential"]',
         ),
         (
@@ -74,7 +74,7 @@ def complaints(text: str, **variables: str) -> list[str]:
         ),
         (
             "secrets: {command: [pass, show]}",
-            "c.yaml:1:20: secrets.command: no argument holds {name}: the answer would be the same for every secret\n"
+            "c.yaml:1:20: secrets.command: no argument contains {name}, so every secret would get the same value\n"
             "    fix: put {name} where the secret's name belongs",
         ),
         (
@@ -91,8 +91,8 @@ def complaints(text: str, **variables: str) -> list[str]:
         ),
         (
             "secrets: {command: ['bin/{name}', '{name}']}",
-            "c.yaml:1:26: secrets.command[0]: the program cannot depend on the secret's name, "
-            "for profiles choose that\n    fix: put {name} in an argument",
+            "c.yaml:1:26: secrets.command[0]: the program must not depend on the secret's name, "
+            "because profiles choose the names\n    fix: put {name} in an argument",
         ),
         (
             "secrets: {timeout: 10}",
@@ -112,7 +112,7 @@ def complaints(text: str, **variables: str) -> list[str]:
             "secrets: {keyring: {backend: kwallet}}",
             "c.yaml:1:30: secrets.keyring.backend: expected a keyring backend by its full name, "
             'found the text "kwallet"\n'
-            "    fix: write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends shows those there are",
+            "    fix: write it as keyring.backends.kwallet.DBusKeyring; keyring --list-backends lists them",
         ),
         (
             "secrets: {file: {path: ''}}",
@@ -154,7 +154,7 @@ def test_braces_that_are_a_programs_own_pass(word: str) -> None:
         (
             "STORE",
             "command",
-            "the store is a command, and there is no command that prints a secret\n"
+            "the store is a command, but secrets.command is not set\n"
             '    fix: add secrets.command: [op, read, "op://dev/{name}/credential"]',
         ),
         (
@@ -168,19 +168,18 @@ def test_braces_that_are_a_programs_own_pass(word: str) -> None:
         (
             "FOO",
             "x",
-            "no setting has this name\n"
-            "    fix: unset ACP_LAUNCH_SECRETS__FOO; a secret's value is in ACP_LAUNCH_SECRET_FOO",
+            "unknown setting\n"
+            "    fix: unset ACP_LAUNCH_SECRETS__FOO; to give a secret's value, set ACP_LAUNCH_SECRET_FOO",
         ),
         (
             "STOER",
             "x",
-            "no setting has this name; did you mean ACP_LAUNCH_SECRETS__STORE?\n"
-            "    fix: rename it to ACP_LAUNCH_SECRETS__STORE",
+            "unknown setting; did you mean ACP_LAUNCH_SECRETS__STORE?\n    fix: rename it to ACP_LAUNCH_SECRETS__STORE",
         ),
         (
             "KEYRING_BACKEND",
             "x",
-            "no setting has this name; did you mean ACP_LAUNCH_SECRETS__KEYRING__BACKEND?\n"
+            "unknown setting; did you mean ACP_LAUNCH_SECRETS__KEYRING__BACKEND?\n"
             "    fix: rename it to ACP_LAUNCH_SECRETS__KEYRING__BACKEND",
         ),
     ],

@@ -252,6 +252,6 @@ def test_from_the_handshake_on_a_start_is_waited_for_no_longer_than_it_may_take(
         agent.raw(hello)
         stage.complains("rude", f"heard {len(hello)} bytes")
         answer = agent.answer(agent.ask("initialize", CLIENT))
-        why, _, heard = answer["error"]["message"].partition("; its last words: ")
+        why, _, heard = answer["error"]["message"].partition("; its last stderr lines: ")
         assert why == 'MCP server "rude" failed: did not answer within 0.3 s; its profile allows no restart'
         assert heard.count("heard") == 3, "our ping, and what the agent said"

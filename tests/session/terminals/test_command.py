@@ -68,7 +68,7 @@ def test_a_line_with_args_is_no_line() -> None:
 def test_a_missing_program_is_said_with_what_to_do() -> None:
     said = (
         'cannot run it: "no-such-tool" is not on PATH (looked in 2 folders); '
-        "install it, or give an absolute path; a shell's aliases and functions do not count"
+        "install it, or give an absolute path; aliases and functions of a shell do not work here"
     )
     assert refusal(command="no-such-tool") == (-32002, said)
 
