@@ -435,7 +435,7 @@ def test_an_entry_is_printed_with_the_tools_own_reference_to_the_secret(project:
         "servers": {"gh": {"type": "stdio", "command": "npx", "args": [], "env": {"GITHUB_TOKEN": "${input:gh}"}}},
         "inputs": [{"id": "gh", "type": "promptString", "description": "the secret gh", "password": True}],
     }
-    assert done.err == "acp-launch: VS Code asks for gh (secret "gh") and stores it\n"
+    assert done.err == 'acp-launch: VS Code asks for gh (secret "gh") and stores it\n'
 
 
 @pytest.mark.parametrize("tool", ["zed", "jetbrains", "vscode", "claude", "claude-desktop", "cursor", "codex"])
