@@ -85,7 +85,7 @@ def decided(options: Options, settings: Settings, shelving: Shelving) -> Draft:
         raise UsageError("there is no terminal to ask on", fix=fix)
     try:
         return _asked(options, settings, shelving)
-    except (init.Dismissed, KeyboardInterrupt):
+    except (init.InputEnded, KeyboardInterrupt):
         say("\nacp-launch: nothing was written")
         raise typer.Exit(CANCELLED) from None
 

@@ -267,7 +267,7 @@ def with_agent(
     Raises:
         LaunchError: as for `run`.
     """
-    from acp_launch.console.stream.redacted import Discreet
+    from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.console.stream.text import Notices
     from acp_launch.launch import run
     from acp_launch.process.spawn import require_platform
@@ -278,4 +278,4 @@ def with_agent(
     with visiting(settings, plan, verb) as visits:
         spawned = visits.agent(plan, secrets)
         needs = visits.needs(secrets, offers or Offers(), visits.log)
-        return visits.run(partial(run.with_agent, plan, needs, spawned, Discreet(Notices()), story))
+        return visits.run(partial(run.with_agent, plan, needs, spawned, RedactedOutput(Notices()), story))
