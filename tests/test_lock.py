@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.lock"
 
 
-def test_nobody_else_holds_it_while_the_block_runs(path: Path) -> None:
+def test_no_other_process_holds_it_while_the_block_runs(path: Path) -> None:
     with locked(path):
         assert not is_free(path)
     assert is_free(path)

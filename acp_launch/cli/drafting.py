@@ -85,7 +85,7 @@ def make_draft(options: Options, settings: Settings, credentials: CredentialStor
         raise UsageError("there is no terminal to ask on", fix=fix)
     try:
         return _asked(options, settings, credentials)
-    except (init.Dismissed, KeyboardInterrupt):
+    except (init.InputEnded, KeyboardInterrupt):
         say("\nacp-launch: nothing was written")
         raise typer.Exit(CANCELLED) from None
 

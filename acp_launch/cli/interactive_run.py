@@ -29,9 +29,9 @@ def run_interactive(request: "RunRequest", plan: LaunchPlan, kept: "RunContext",
 async def _run(
     request: "RunRequest", plan: LaunchPlan, kept: "RunContext", held: ExitStack, guard: "Guard", spawned: "Spawned"
 ) -> int:
-    from acp_launch.console.stillclock import StillClock, Unhurried
-    from acp_launch.console.stream.redacted import Discreet
-    from acp_launch.interactive.output import heard
+    from acp_launch.console.stillclock import StillClock, UntimedPerson
+    from acp_launch.console.stream.redacted import RedactedOutput
+    from acp_launch.interactive.output import session_output
     from acp_launch.interactive.session import Seating
     from acp_launch.interactive.session import sit as story
     from acp_launch.interactive.state import HeldSessions
@@ -39,7 +39,7 @@ async def _run(
 
     shown = choose_front(kept.settings.state / "history" / _history_name(plan))
     clock = StillClock()
-    output = heard(shown.canvas, clock)
+    output = session_output(shown.canvas, clock)
     rooms = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
     async def in_front(program: "Program") -> "Exit":
@@ -48,13 +48,15 @@ async def _run(
         async with shown.suspended():
             return await foreground(program)
 
-    observer = Discreet(output)
-    with session_needs(request, plan, kept, guard, Unhurried(shown.person, clock), observer.note, in_front) as needs:
+    observer = RedactedOutput(output)
+    with session_needs(
+        request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front
+    ) as needs:
         seating = Seating(
             needs=needs,
             front=shown,
             observer=observer,
-            heard=output,
+            output=output,
             rooms=rooms,
             room=rooms.first(kept.name, kept.record, held),
             replay=request.replay,

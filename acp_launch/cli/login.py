@@ -11,7 +11,7 @@ from acp_launch.problem import ours
 
 if TYPE_CHECKING:
     from acp_launch.cli.planning import Planned
-    from acp_launch.console.ask.terminal import Aloud
+    from acp_launch.console.ask.terminal import AgentStderr
     from acp_launch.launch.loop import Interrupts
     from acp_launch.launch.run import LogIn
     from acp_launch.process.supervisor import Program
@@ -67,7 +67,7 @@ def logout(profile: Profile, trust: Trust = False) -> None:
 def logging_in(
     planned: "Planned",
     person: "Person | None",
-    aloud: "Aloud | None" = None,
+    aloud: "AgentStderr | None" = None,
     in_front: "InFront | None" = None,
 ) -> "LogIn":
     """Return the function that logs in during a run: it asks `person`, or without one names the command for a login.
@@ -135,8 +135,8 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
     from contextlib import nullcontext
 
     from acp_launch.cli.start import spawn_agent, verb_processes
-    from acp_launch.console.ask.terminal import Aloud, Questions, possible
-    from acp_launch.console.stream.redacted import Discreet
+    from acp_launch.console.ask.terminal import AgentStderr, Questions, possible
+    from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.console.stream.text import Notices
     from acp_launch.launch.run import with_agent
     from acp_launch.process.foreground import available
@@ -146,9 +146,9 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
     plan, secrets = planned
     with verb_processes(settings, plan, "login") as processes:
         spawned = processes.agent(plan, secrets)
-        aloud = Aloud(processes.log, sys.stderr)
+        aloud = AgentStderr(processes.log, sys.stderr)
         needs = processes.needs(secrets, Offers(terminal_login=available()), aloud)  # C-25
-        observer = Discreet(Notices())
+        observer = RedactedOutput(Notices())
         person = Questions(observer.pause) if possible() else None
         place = _context(planned, person, aloud, None)
 
@@ -171,7 +171,7 @@ def _logged_in(settings: "Settings", planned: "Planned", wanted: str | None) -> 
 
 
 def _context(
-    planned: "Planned", person: "Person | None", aloud: "Aloud | None", in_front: "InFront | None"
+    planned: "Planned", person: "Person | None", aloud: "AgentStderr | None", in_front: "InFront | None"
 ) -> "LoginContext":
     from acp_launch.bridge.relay import program
     from acp_launch.console.ask.logins import Logins

@@ -10,7 +10,7 @@ from acp_launch.errors import UsageError
 from acp_launch.problem import did_you_mean
 
 if TYPE_CHECKING:
-    from acp_launch.console.logs import Watch
+    from acp_launch.console.logs import LogWatch
     from acp_launch.settings.model import Settings
 
 LOOK = 0.25  # seconds between two checks for new lines
@@ -31,15 +31,15 @@ def logs(
 ) -> None:
     """Show the stderr of the agent and the MCP servers of the latest launch."""
     from acp_launch import leave
-    from acp_launch.console.logs import Shown, Watch
+    from acp_launch.console.logs import LogPrinter, LogWatch
     from acp_launch.settings.load import load
 
     settings = load()
     directory = settings.state / "log"
     name = None if profile is None else _profile(profile, directory, settings)
     of = None if server is None else _server(server, name, directory)
-    shown = Shown(as_json=as_json)
-    watch = Watch(directory, shown, profile=name, server=of, follow=follow, is_enough=leave.is_due)
+    shown = LogPrinter(as_json=as_json)
+    watch = LogWatch(directory, shown, profile=name, server=of, follow=follow, is_enough=leave.is_due)
     with leave.deferred():  # a signal takes effect only between lines
         watch.look(lines)
     if not watch.has_logs:
@@ -93,7 +93,7 @@ def _server(given: str, profile: str | None, directory: Path) -> str:
     raise UsageError(f'no log of "{given}" in any launch of "{profile}"{did_you_mean(given, sorted(there))}', fix=fix)
 
 
-def _nothing(watch: "Watch", directory: Path, profile: str | None, server: str | None) -> str:
+def _nothing(watch: "LogWatch", directory: Path, profile: str | None, server: str | None) -> str:
     if watch.has_launch:
         return f'"{server}" wrote nothing in the latest launch of "{profile}"'
     of = f' of "{profile}"' if profile else ""

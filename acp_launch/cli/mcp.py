@@ -69,7 +69,7 @@ def inspect(
         found = await survey(started.connection, started.server, limit=wanted.server.timeouts.start)
         await servers.show_survey(found, _facts(wanted, started, found), wanted.plan.agent.env, as_json=as_json)
 
-    telling = servers.Telling(wanted.server.name, verbose=verbose)
+    telling = servers.ServerMessages(wanted.server.name, verbose=verbose)
     with_server(ServerOptions(probe=wanted, telling=telling, offers_roots=True), story)
 
 
@@ -94,7 +94,7 @@ def tools(
         seen = [tool for tool in found if policy.allows(tool.name)]
         await servers.show_tools(wanted.server.name, seen, len(found) - len(seen), as_json=as_json)
 
-    with_server(ServerOptions(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story)
+    with_server(ServerOptions(probe=wanted, telling=servers.ServerMessages(wanted.server.name, verbose=verbose)), story)
 
 
 @app.command()
@@ -132,7 +132,9 @@ def call(
         await servers.show_result(result, as_json=as_json)
         return result.is_error
 
-    if with_server(ServerOptions(probe=wanted, telling=servers.Telling(wanted.server.name, verbose=verbose)), story):
+    if with_server(
+        ServerOptions(probe=wanted, telling=servers.ServerMessages(wanted.server.name, verbose=verbose)), story
+    ):
         raise typer.Exit(TOOL_FAILED)
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from acp_launch.cli.planning import at_home, here, loaded_profile, planned, require, resolved_from
 from acp_launch.cli.start import verb_processes
-from acp_launch.console.servers import Telling
+from acp_launch.console.servers import ServerMessages
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, MachineError, ProtocolError, ServerError, UsageError, WaitExpired
 from acp_launch.launch.loop import Interrupts
@@ -56,7 +56,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     """The options of an operation with a server. Roots are declared if the profile says so, or with `offers_roots`."""
 
     probe: Probe
-    telling: Telling
+    telling: ServerMessages
     offers_roots: bool = False
 
     @property
@@ -138,7 +138,7 @@ async def _with_process(
             logs.mark(name, f"stopped, {child.exit}" if child.exit else "could not be stopped")
 
 
-def _both(telling: Telling, log: Callable[[bytes], None]) -> Callable[[bytes], None]:
+def _both(telling: ServerMessages, log: Callable[[bytes], None]) -> Callable[[bytes], None]:
     """Combine both receivers of stderr; it is shown first, because a log that cannot be written raises."""
 
     def both(data: bytes) -> None:

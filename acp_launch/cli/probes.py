@@ -23,8 +23,8 @@ from acp_launch.checks.profile import ProfilePart
 from acp_launch.cli.login import logging_in
 from acp_launch.cli.session_needs import wished
 from acp_launch.cli.start import VerbProcesses, verb_processes
-from acp_launch.console.servers import Telling
-from acp_launch.console.stream.redacted import Discreet
+from acp_launch.console.servers import ServerMessages
+from acp_launch.console.stream.redacted import RedactedOutput
 from acp_launch.console.stream.text import Notices
 from acp_launch.errors import AgentError, AgentRefused, LaunchError, StateError, WaitExpired
 from acp_launch.launch.loop import Interrupts
@@ -143,7 +143,7 @@ async def _agent(one: _Begun, child: Child, needs: ProbeNeeds) -> None:
     limit = one.plan.timeouts.initialize
     transport, command = StdioTransport(child), one.plan.agent.display
     max_line = needs.settings.max_line
-    async with connect(transport, Discreet(Notices()), max_line=max_line, command=command) as connection:
+    async with connect(transport, RedactedOutput(Notices()), max_line=max_line, command=command) as connection:
         connection.explain = partial(explained, one.plan)
         negotiated = await negotiate(connection, limit=limit, offers=Offers(terminal_login=available()))
         shaken = answers.Handshake(negotiated, time.monotonic() - one.at, limit)
@@ -206,7 +206,7 @@ async def _server(one: _Begun, child: Child, needs: ProbeNeeds) -> None:
     assert stdio is not None
     roots, limit = (plan.cwd, *plan.additional_directories), stdio.timeouts.start
     client = ServerClient(roots, declares_roots=stdio.roots == "session")
-    telling = Telling(stdio.name, verbose=False)
+    telling = ServerMessages(stdio.name, verbose=False)
     async with connect_server(
         stdio.name, child, client, telling, Notices().waiting, max_line=needs.settings.max_line
     ) as connection:

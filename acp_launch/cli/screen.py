@@ -28,9 +28,9 @@ class Screen:
 
             self._observer = self._make()
             if not redactor.is_empty:
-                from acp_launch.console.stream.redacted import Discreet
+                from acp_launch.console.stream.redacted import RedactedOutput
 
-                self._observer = Discreet(self._observer)
+                self._observer = RedactedOutput(self._observer)
         return self._observer
 
     def _make(self) -> "Output":
@@ -59,9 +59,9 @@ class Screen:
         questions = Questions(self.observer.pause)
         if self._clock is None:
             return questions
-        from acp_launch.console.stillclock import Unhurried
+        from acp_launch.console.stillclock import UntimedPerson
 
-        return Unhurried(questions, self._clock)
+        return UntimedPerson(questions, self._clock)
 
     def waiting(self, what: str, waited: float, limit: float) -> None:
         """Report a wait that happens before the run has an observer."""

@@ -11,7 +11,7 @@ from acp_launch.cli.permission_record import PermissionRecord
 from acp_launch.cli.planning import here
 from acp_launch.cli.start import open_env, spawn_agent, stderr_log
 from acp_launch.console.ask.permission import permitting
-from acp_launch.console.ask.terminal import Aloud
+from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.errors import AuthRequired
 from acp_launch.launch.run import LogIn, SessionNeeds, SessionRequest
 from acp_launch.launch.services import Elicit, ServicePolicy, offers
@@ -59,7 +59,7 @@ def session_needs(
     ):
         offered = offers(plan, has_person=person is not None)
         gate = Gate(rules, permitting(person, _listing(request, plan)) if person else None, record)
-        aloud = Aloud(log_file, sys.stderr)
+        aloud = AgentStderr(log_file, sys.stderr)
         yield SessionNeeds(
             guard=guard,
             secrets=kept.secrets,
@@ -96,7 +96,9 @@ def _eliciting(person: Person) -> Elicit:
     return made
 
 
-def _logging_in(planned: "Planned", person: Person | None, aloud: Aloud | None, in_front: "InFront | None") -> LogIn:
+def _logging_in(
+    planned: "Planned", person: Person | None, aloud: AgentStderr | None, in_front: "InFront | None"
+) -> LogIn:
     async def logged_in(connection: Connection, wanted: AuthRequired, *, is_second: bool) -> None:
         from acp_launch.cli.login import logging_in  # most runs need no login
 

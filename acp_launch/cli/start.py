@@ -268,7 +268,7 @@ def with_agent(
     Raises:
         LaunchError: as for `run`.
     """
-    from acp_launch.console.stream.redacted import Discreet
+    from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.console.stream.text import Notices
     from acp_launch.launch import run
     from acp_launch.process.spawn import require_platform
@@ -279,4 +279,4 @@ def with_agent(
     with verb_processes(settings, plan, verb) as processes:
         spawned = processes.agent(plan, secrets)
         needs = processes.needs(secrets, offers or Offers(), processes.log)
-        return processes.run(partial(run.with_agent, plan, needs, spawned, Discreet(Notices()), story))
+        return processes.run(partial(run.with_agent, plan, needs, spawned, RedactedOutput(Notices()), story))

@@ -10,7 +10,7 @@ from acp_launch.console.stderr import ask as question
 from acp_launch.profile.agents import KnownAgent
 
 
-class Dismissed(Exception):  # noqa: N818 - not an error: the user ended the input
+class InputEnded(Exception):  # noqa: N818 - not an error: the user ended the input
     """Raised at the end of input."""
 
 
@@ -81,7 +81,7 @@ def ask(prompt: str, default: str) -> str:
     if not line.endswith("\n"):
         put("\n")
     if not line:
-        raise Dismissed
+        raise InputEnded
     return line.strip() or default
 
 

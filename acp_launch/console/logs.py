@@ -30,7 +30,7 @@ def label(name: LogName) -> str:
     return f"mcp:{AGENT}" if name.server == AGENT else name.server or AGENT
 
 
-class Shown:
+class LogPrinter:
     """Prints log lines to stdout, and notes to stderr between them."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -84,7 +84,7 @@ def on_terminal(line: bytes) -> bytes:
 # The logs to show, now and while launches begin and servers start to write.
 
 
-class Watch:
+class LogWatch:
     """The logs of a profile's latest launch and of later ones, or those of all profiles.
 
     `server` is a label, and means every process of that server. With `follow` there will be further looks, so each line
@@ -95,7 +95,7 @@ class Watch:
     def __init__(
         self,
         directory: Path,
-        shown: Shown,
+        shown: LogPrinter,
         *,
         profile: str | None,
         server: str | None,

@@ -32,7 +32,7 @@ NOUNS = {
 }
 
 
-class Telling:
+class ServerMessages:
     """Prints what a server sends besides its answers. `verbose` also shows its log messages and its stderr."""
 
     def __init__(self, name: str, *, verbose: bool) -> None:

@@ -33,7 +33,7 @@ class StillClock:
                 self._left_out += self._clock() - self._since
 
 
-class Unhurried:
+class UntimedPerson:
     """A `Person` that stops `clock` from the moment a question is due until it is answered."""
 
     def __init__(self, person: Person, clock: StillClock) -> None:

@@ -34,7 +34,7 @@ RULES = "permissions.rules"
 ROWS = 40  # variables of a program that have a row each; further harmless ones share one row
 
 
-class Part(Struct, frozen=True):
+class ReportRow(Struct, frozen=True):
     """A row of the report. `label` is empty if it continues the row above. `is_potent`: see `profile.trust.power`."""
 
     label: str
@@ -42,7 +42,7 @@ class Part(Struct, frozen=True):
     is_potent: bool = False
 
 
-def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Part]:
+def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[ReportRow]:
     """Yield the rows. `found` are the existing programs and directories; `said` are all lines of the profile."""
     yield from _program(("agent",), profile.agent, found, "runs", "")
     yield from _directories(profile, found)
@@ -50,27 +50,27 @@ def parts(profile: Profile, found: Found, said: Sequence[str]) -> Iterator[Part]
         if isinstance(server, StdioServer):
             yield from _server(name, server, found)
         else:
-            yield Part("server", f"{name}: {server.type} {discreet(server.url)}")
+            yield ReportRow("server", f"{name}: {server.type} {discreet(server.url)}")
             yield from _set("sends", server.headers)
             if not server.required:
-                yield Part("", "not required")
+                yield ReportRow("", "not required")
     yield from _references(profile)
-    yield Part("asks", f"permissions.default: {profile.permissions.default}")
-    yield from (Part("rule", line.removeprefix(RULES)) for line in said if line.startswith(RULES))
+    yield ReportRow("asks", f"permissions.default: {profile.permissions.default}")
+    yield from (ReportRow("rule", line.removeprefix(RULES)) for line in said if line.startswith(RULES))
     yield from _services(profile)
     chosen = {**({"mode": profile.session.mode} if profile.session.mode else {}), **profile.session.config}
     if chosen:
-        yield Part("chooses", discreet(", ".join(f"{name}={value}" for name, value in chosen.items())))
+        yield ReportRow("chooses", discreet(", ".join(f"{name}={value}" for name, value in chosen.items())))
 
 
-def _server(name: str, server: StdioServer, found: Found) -> Iterator[Part]:
+def _server(name: str, server: StdioServer, found: Found) -> Iterator[ReportRow]:
     path = ("mcp_servers", name)
     yield from _program(path, server, found, "server", f"{name}: ")
-    yield Part("", _where(server, found.get((*path, "cwd"))))
+    yield ReportRow("", _where(server, found.get((*path, "cwd"))))
     if not server.bridge:
-        yield Part("", "started by the agent")
+        yield ReportRow("", "started by the agent")
     if not server.required:
-        yield Part("", "not required")
+        yield ReportRow("", "not required")
 
 
 def _where(server: StdioServer, there: Path | None) -> str:
@@ -79,30 +79,30 @@ def _where(server: StdioServer, there: Path | None) -> str:
     return "in an empty directory of its own" if there is None else f"in {there}, the session's directory"
 
 
-def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: str, before: str) -> Iterator[Part]:
+def _program(path: KeyPath, program: Agent | StdioServer, found: Found, label: str, before: str) -> Iterator[ReportRow]:
     there = found.get((*path, "command"))
     words = [str(there or program.command), *program.args]
-    yield Part(label, f"{before}{discreet(' '.join(map(shlex.quote, words)))}")
+    yield ReportRow(label, f"{before}{discreet(' '.join(map(shlex.quote, words)))}")
     if there is None:
-        yield Part("", "not installed")
+        yield ReportRow("", "not installed")
     elif "${" in program.command:
-        yield Part("", f"from {program.command}")
+        yield ReportRow("", f"from {program.command}")
     yield from _variables(program.env)
     if program.inherit_env == "all":
-        yield Part("", "gets your whole environment")
+        yield ReportRow("", "gets your whole environment")
     elif program.inherit_env != "minimal" and program.inherit_env:
-        yield Part("", f"gets from your environment: {', '.join(program.inherit_env)}")
+        yield ReportRow("", f"gets from your environment: {', '.join(program.inherit_env)}")
 
 
-def _directories(profile: Profile, found: Found) -> Iterator[Part]:
+def _directories(profile: Profile, found: Found) -> Iterator[ReportRow]:
     written = profile.workspace.cwd
     there = found.get(("workspace", "cwd"))
     if written is not None:
-        yield Part("in", _there(written, there))
+        yield ReportRow("in", _there(written, there))
     elif there is not None:
-        yield Part("in", str(there))
+        yield ReportRow("in", str(there))
     for index, further in enumerate(profile.workspace.additional_directories):
-        yield Part("and in", _there(further, found.get(("workspace", "additional_directories", index))))
+        yield ReportRow("and in", _there(further, found.get(("workspace", "additional_directories", index))))
 
 
 def _there(written: str, there: Path | None) -> str:
@@ -111,20 +111,20 @@ def _there(written: str, there: Path | None) -> str:
     return f"{there}, from {written}" if "${" in written else str(there)
 
 
-def _variables(values: Mapping[str, str]) -> Iterator[Part]:
+def _variables(values: Mapping[str, str]) -> Iterator[ReportRow]:
     """Yield dangerous variables first, because the others may be many."""
     potent = {name: can for name in values if (can := power(name))}
     yield from (
-        Part("", f"sets {name}, which {can}: {_quoted(name, values[name])}", True) for name, can in potent.items()
+        ReportRow("", f"sets {name}, which {can}: {_quoted(name, values[name])}", True) for name, can in potent.items()
     )
     yield from _set("sets", {name: value for name, value in values.items() if name not in potent})
 
 
-def _set(verb: str, values: Mapping[str, str]) -> Iterator[Part]:
+def _set(verb: str, values: Mapping[str, str]) -> Iterator[ReportRow]:
     said = [f"{name}: {_quoted(name, value)}" for name, value in values.items()]
-    yield from (Part("", f"{verb} {each}") for each in said[:ROWS])
+    yield from (ReportRow("", f"{verb} {each}") for each in said[:ROWS])
     if rest := said[ROWS:]:
-        yield Part("", f"{verb} {', '.join(rest)}")
+        yield ReportRow("", f"{verb} {', '.join(rest)}")
 
 
 def _quoted(name: str, value: str) -> str:
@@ -132,21 +132,21 @@ def _quoted(name: str, value: str) -> str:
     return json.dumps(discreet(value, name), ensure_ascii=False)
 
 
-def _references(profile: Profile) -> Iterator[Part]:
+def _references(profile: Profile) -> Iterator[ReportRow]:
     """Yield the secrets, and the variables of the user's environment, that the profile refers to."""
     every = [part for _, template in templates(profile) for part in parse(template)]
     if secrets := dict.fromkeys(part.name for part in every if isinstance(part, SecretReference)):
-        yield Part("secrets", ", ".join(secrets))
+        yield ReportRow("secrets", ", ".join(secrets))
     if read := dict.fromkeys(part.name for part in every if isinstance(part, EnvironmentReference)):
-        yield Part("reads", f"from your environment: {', '.join(read)}")
+        yield ReportRow("reads", f"from your environment: {', '.join(read)}")
 
 
-def _services(profile: Profile) -> Iterator[Part]:
+def _services(profile: Profile) -> Iterator[ReportRow]:
     files = {True: "read and write", "read": "read", False: ""}[profile.client.fs]
     if files:
-        yield Part("files", f"the agent may {files} through acp-launch")
+        yield ReportRow("files", f"the agent may {files} through acp-launch")
     if profile.client.terminal:
-        yield Part("commands", "the agent may run through acp-launch")
+        yield ReportRow("commands", "the agent may run through acp-launch")
 
 
 GREEN = "32"

@@ -16,7 +16,7 @@ import acp_launch
 from acp_launch.demo import params as read
 from acp_launch.demo import toolbox
 from acp_launch.demo.session import Session, Store
-from acp_launch.demo.turn import Offered, offered_by
+from acp_launch.demo.turn import ClientOffers, offered_by
 from acp_launch.demo.wire import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -46,7 +46,7 @@ class Agent:
         self._wire = wire
         self._sessions: dict[str, Session] = {}
         self._opened: Store | None = None
-        self._offered: Offered | None = None  # None until initialized
+        self._offered: ClientOffers | None = None  # None until initialized
         self._methods: dict[str, Callable[[Message], Message]] = {
             "initialize": self._initialize,
             "session/new": self._new,
@@ -143,7 +143,7 @@ class Agent:
         self._offered = offered_by(params.get("clientCapabilities"))
         return {"protocolVersion": 1, "agentInfo": ABOUT, **self._abilities(self._offered)}
 
-    def _abilities(self, client: Offered) -> Message:
+    def _abilities(self, client: ClientOffers) -> Message:
         if not self._wants_login:
             return {"agentCapabilities": CAPABILITIES, "authMethods": []}
         from acp_launch.demo import login

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acp_launch.demo import home
 from acp_launch.demo import params as read
-from acp_launch.demo.turn import Offered
+from acp_launch.demo.turn import ClientOffers
 from acp_launch.demo.wire import AUTH_REQUIRED, INVALID_PARAMS, Message, RpcError
 
 TOKEN = "DEMO_TOKEN"
@@ -38,7 +38,7 @@ def is_done() -> bool:
     return bool(os.environ.get(TOKEN)) or _file().exists()
 
 
-def methods(offered: Offered) -> list[Message]:
+def methods(offered: ClientOffers) -> list[Message]:
     return [AGENT, *([TERMINAL] if offered.terminal_login else []), ENVIRONMENT]
 
 

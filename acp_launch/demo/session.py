@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from acp_launch.demo import home, replies, toolbox
-from acp_launch.demo.turn import Offered, Options, Turn, TurnCancelled
+from acp_launch.demo.turn import ClientOffers, Options, Turn, TurnCancelled
 from acp_launch.demo.wire import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -170,7 +170,7 @@ class Session:
     """
 
     def __init__(
-        self, identity: str, cwd: str, directories: list[str], *, store: Store, wire: Wire, offered: Offered
+        self, identity: str, cwd: str, directories: list[str], *, store: Store, wire: Wire, offered: ClientOffers
     ) -> None:
         self.identity = identity
         self.cwd = cwd
@@ -314,7 +314,7 @@ class Session:
 
 def _server(entry: Message, cwd: str) -> toolbox.Server:
     if "url" not in entry:
-        return toolbox.Stdio(entry, cwd)
+        return toolbox.StdioServer(entry, cwd)
     from acp_launch.demo.remote import Remote  # it takes as long to import as the rest of the agent
 
     return Remote(entry)

@@ -97,7 +97,7 @@ class Server:
         self.tools = _all_tools(wire)
 
 
-class Stdio(Server):
+class StdioServer(Server):
     """An MCP server that is a child process."""
 
     def __init__(self, entry: Message, cwd: str) -> None:

@@ -19,7 +19,7 @@ from acp_launch.demo.wire import INVALID_PARAMS, Call, Mailbox, Message, RpcErro
 # The services that the client offered in `initialize`; only these are used (ACP v1 "initialization").
 
 
-class Offered(NamedTuple):
+class ClientOffers(NamedTuple):
     """The client's capabilities, as far as the demo uses them."""
 
     read_files: bool = False
@@ -33,9 +33,9 @@ class Offered(NamedTuple):
     terminal_login: bool = False
 
 
-def offered_by(capabilities: object) -> Offered:
+def offered_by(capabilities: object) -> ClientOffers:
     """Read the capabilities. Omitted, null and malformed ones are not offered."""
-    return Offered(
+    return ClientOffers(
         read_files=_at(capabilities, "fs", "readTextFile") is True,
         write_files=_at(capabilities, "fs", "writeTextFile") is True,
         terminal=_at(capabilities, "terminal") is True,
@@ -145,7 +145,7 @@ def _words(values: list[Any]) -> str:
 GROUP = re.compile(r"\s*(?:\S+\s*){1,4}")  # a chunk of about four words, like a model's
 
 
-class Place(Protocol):
+class TurnContext(Protocol):
     """The session of a turn, as far as the turn and its reply need it."""
 
     identity: str
@@ -153,7 +153,7 @@ class Place(Protocol):
     directories: list[str]
     servers: list[Server]
     allowed: set[tuple[str, str]]
-    offered: Offered
+    offered: ClientOffers
     options: Options
     cost: float | None  # US dollars so far; None until the user asks for it
 
@@ -180,7 +180,7 @@ class TurnCancelled(Exception):  # noqa: N818 - not an error: the client cancell
 class Turn:
     """The means of a scripted reply. Only the turn's own thread calls them, except `cancel`."""
 
-    def __init__(self, session: Place, wire: Wire, request: object, blocks: list[Message]) -> None:
+    def __init__(self, session: TurnContext, wire: Wire, request: object, blocks: list[Message]) -> None:
         self.session = session
         self.request = request
         self.blocks = blocks

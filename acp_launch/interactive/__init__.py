@@ -11,7 +11,7 @@ which         the choice of the front
 application   the front on a terminal: prompt, status line, questions, keys
 layout        its windows, the status line and the rows of a question
 screen        its canvas: scrollback above, drawn rows below, one write per frame
-asking        its questions, safe from keys typed before them
+questions     its questions, safe from keys typed before them
 completion    its completions: commands, values, files
 history       its history of prompts, on disk
 lines         the front on a dumb terminal, line by line

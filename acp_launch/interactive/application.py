@@ -33,12 +33,12 @@ from rich.console import Console
 from rich.text import Text
 
 from acp_launch.console.ask.terminal import given_back
-from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.completion import Completing
 from acp_launch.interactive.front import Event, Interrupted, Left, Status, Submitted, Vocabulary
-from acp_launch.interactive.history import Past
+from acp_launch.interactive.history import PromptHistory
 from acp_launch.interactive.layout import Screen, room_above, statusline
-from acp_launch.interactive.screen import Board, Drawing, Tty, streams_above, terminal_size
+from acp_launch.interactive.questions import Question, ScreenQuestions
+from acp_launch.interactive.screen import Drawing, SessionCanvas, Tty, redirect_streams, terminal_size
 from acp_launch.secret.redact import Redactor, redactor
 from acp_launch.session.person import Person
 
@@ -80,7 +80,7 @@ def of_prompt(prompt: Buffer, submit: Callable[[], None], leave: Callable[[], No
     return keys
 
 
-def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> KeyBindings:
+def of_answer(answer: Buffer, asking: ScreenQuestions, default: Callable[[], str]) -> KeyBindings:
     """Return the keys for a line of an answer. Ctrl-D ends a form, as on a bare terminal."""
     keys = KeyBindings()
     here = has_focus(answer)
@@ -99,7 +99,7 @@ def of_answer(answer: Buffer, asking: Asking, default: Callable[[], str]) -> Key
     return keys
 
 
-def of_choice(asking: Asking, prompt: Buffer, leave: Callable[[], None]) -> KeyBindings:
+def of_choice(asking: ScreenQuestions, prompt: Buffer, leave: Callable[[], None]) -> KeyBindings:
     """Return the keys for a question. Several keys in one piece were pasted, or typed while we were busy: not an
     answer.
     """
@@ -118,7 +118,7 @@ def of_choice(asking: Asking, prompt: Buffer, leave: Callable[[], None]) -> KeyB
     return keys
 
 
-def _typed(event: KeyPressEvent, asking: Asking, prompt: Buffer) -> None:
+def _typed(event: KeyPressEvent, asking: ScreenQuestions, prompt: Buffer) -> None:
     if event.data.replace("\n", "").isprintable():
         prompt.insert_text(event.data)
     asking.shut()
@@ -265,11 +265,11 @@ class Application:
             enable_bell=False,
             enable_cpr=False,
         )
-        self.canvas = Board(console, output.get_size, self._frame)
-        self._asking = Asking(self.canvas, self._refocus, self._room)
+        self.canvas = SessionCanvas(console, output.get_size, self._frame)
+        self._asking = ScreenQuestions(self.canvas, self._refocus, self._room)
         self.person: Person = self._asking
         self._completing = Completing()
-        self._past = Past(history, source, lambda text: self.canvas.print(Text(text, "dim")))
+        self._past = PromptHistory(history, source, lambda text: self.canvas.print(Text(text, "dim")))
         self._prompt = Buffer(
             completer=self._completing, complete_while_typing=True, history=self._past, multiline=True
         )
@@ -291,7 +291,7 @@ class Application:
         if self._closed.is_set():
             return
         taken_back = given_back()
-        with streams_above(self.canvas.write), self._signals():
+        with redirect_streams(self.canvas.write), self._signals():
             try:
                 with suppress(EOFError):
                     await self._app.run_async(handle_sigint=False, set_exception_handler=False)

@@ -171,12 +171,12 @@ async def _set(desk: InteractiveState, current: CurrentSession, rest: str) -> No
 async def _set_to(desk: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
     wish = Setting(name, value, f":set {name} {value}")
     client, limit = current.client, desk.launch.plan.timeouts.session
-    told = desk.heard.settings_told
+    told = desk.output.settings_told
     before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
     client.settled()
     desk.chosen.append(wish)
     option = match(client.state.options, before.id)
-    if desk.heard.settings_told == told:  # else the agent reported the change, and it was shown
+    if desk.output.settings_told == told:  # else the agent reported the change, and it was shown
         desk.say(f"{before.name}: {option.shown if option else value}", QUOTE)
 
 
@@ -221,7 +221,7 @@ async def _export(desk: InteractiveState, current: CurrentSession, rest: str) ->
     if not rest:
         raise UsageError("export to which file?", fix=":export notes.md")
     heading = redactor.text(current.client.title or current.room.name)
-    path = _written(desk.here, rest, desk.heard.transcript.markdown(heading))
+    path = _written(desk.here, rest, desk.output.transcript.markdown(heading))
     desk.say(f"exported to {path}")
 
 

@@ -32,7 +32,7 @@ _CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr
 decode = msgspec.json.Decoder(str).decode
 
 
-class Past(History):
+class PromptHistory(History):
     """The history for prompt_toolkit."""
 
     def __init__(self, path: Path, source: Redactor, tell: Callable[[str], None]) -> None:

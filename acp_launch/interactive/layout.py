@@ -28,8 +28,8 @@ from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
 from acp_launch.console.stderr import harmless
-from acp_launch.interactive.asking import Asking, Question
 from acp_launch.interactive.front import Mood, Status
+from acp_launch.interactive.questions import Question, ScreenQuestions
 from acp_launch.mark import COLUMNS, marked
 from acp_launch.session.person import Choice
 
@@ -47,7 +47,7 @@ MOODS: dict[Mood, tuple[str, str]] = {
     "cancelling": ("cancelling", "ansiyellow"),
     "down": ("down", "ansired bold"),
 }
-Part = tuple[int, str, str]  # rank (0 stays longest), style, text
+StatusPart = tuple[int, str, str]  # rank (0 stays longest), style, text
 
 
 def statusline(status: Status, width: int) -> StyleAndTextTuples:
@@ -74,7 +74,7 @@ def cut(text: str, width: int) -> str:
     return f"{kept}…" if width > 0 else ""
 
 
-def _parts(status: Status) -> Iterable[Part]:
+def _parts(status: Status) -> Iterable[StatusPart]:
     mood, style = MOODS[status.mood]
     yield 0, style, mood
     yield 2, "bold", _name(status.agent)
@@ -104,7 +104,7 @@ def _servers(count: int, state: str) -> str:
     return f"{count} {'server' if count == 1 else 'servers'} {state}" if count else ""
 
 
-def _line_width(parts: list[Part]) -> int:
+def _line_width(parts: list[StatusPart]) -> int:
     return sum(get_cwidth(text) for _, _, text in parts) + len(BETWEEN) * (len(parts) - 1)
 
 
@@ -125,7 +125,7 @@ def room(rows: int) -> int:
     return max(min(rows - 1, 1), min(rows - 2, max(FEW, rows // 2)))
 
 
-def ways(question: Question, width: int, room: int) -> list[Row]:
+def question_rows(question: Question, width: int, room: int) -> list[Row]:
     """Return at most `room` rows of at most `width` columns. Answers share a row if all fit, else each begins a row."""
     asked: list[Row] = [[("bold", part)] for part in _broken(marked(question.prompt), width)]
     beside = _beside(question, width)
@@ -229,7 +229,7 @@ class Screen:
         rows: Rows,
         prompt: Buffer,
         answer: Buffer,
-        asking: Asking,
+        asking: ScreenQuestions,
         hint: Callable[[str], str],
         queued: Callable[[], Sequence[str]],
         status: Callable[[int], StyleAndTextTuples],
@@ -243,9 +243,11 @@ class Screen:
         )
         self._prompt = _input(prompt_control, lambda: PROMPT)
         self._answer = _input(BufferControl(answer), lambda: asked(asking.open))
-        choice = FormattedTextControl(lambda: _joined(_ways(asking)), focusable=True, show_cursor=False)
+        choice = FormattedTextControl(lambda: _joined(_question_rows(asking)), focusable=True, show_cursor=False)
         choice.key_bindings = choose_keys
-        self._choice = Window(choice, height=lambda: Dimension.exact(len(_ways(asking))), dont_extend_height=True)
+        self._choice = Window(
+            choice, height=lambda: Dimension.exact(len(_question_rows(asking))), dont_extend_height=True
+        )
         is_line = Condition(lambda: asking.wants_line)
         self.layout = Layout(
             HSplit(
@@ -280,7 +282,7 @@ def room_above(question: Question, typed: str, queued: Sequence[str], size: Size
     columns, rows = size.columns, size.rows
     draft = sum(max(1, -(-get_cwidth(PROMPT + line) // columns)) for line in typed.split("\n"))
     waiting = min(len(queued), QUEUED + 1)
-    above = rows - len(ways(question, columns, room(rows))) - waiting - min(draft, max(1, rows // 3)) - 1
+    above = rows - len(question_rows(question, columns, room(rows))) - waiting - min(draft, max(1, rows // 3)) - 1
     return columns - COLUMNS, above
 
 
@@ -310,8 +312,8 @@ def _rows(text: Callable[[], StyleAndTextTuples]) -> ConditionalContainer:
     return ConditionalContainer(window, Condition(lambda: bool(text())))
 
 
-def _ways(asking: Asking) -> list[Row]:
-    return ways(asking.question, _width(), room(get_app().output.get_size().rows)) if asking.question else []
+def _question_rows(asking: ScreenQuestions) -> list[Row]:
+    return question_rows(asking.question, _width(), room(get_app().output.get_size().rows)) if asking.question else []
 
 
 def _joined(rows: Sequence[Row]) -> StyleAndTextTuples:

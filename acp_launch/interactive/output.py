@@ -92,18 +92,22 @@ class SessionOutput(Notices):
         self.server_changed()
 
 
-class HeardLive(SessionOutput, Live):
+class DrawnSessionOutput(SessionOutput, Live):
     """Draws on a terminal."""
 
 
-class HeardPlain(SessionOutput, Plain):
+class PlainSessionOutput(SessionOutput, Plain):
     """Writes lines, for a dumb terminal or a pipe."""
 
     is_drawn = False
 
 
-def heard(canvas: Canvas | None, clock: Callable[[], float]) -> "HeardLive | HeardPlain":
+def session_output(canvas: Canvas | None, clock: Callable[[], float]) -> "DrawnSessionOutput | PlainSessionOutput":
     """Return the output for a canvas, or for lines if it is None. `clock` measures the durations shown."""
-    output = HeardPlain(Outlet(), is_watched=True) if canvas is None else HeardLive(canvas, history=True, clock=clock)
+    output = (
+        PlainSessionOutput(Outlet(), is_watched=True)
+        if canvas is None
+        else DrawnSessionOutput(canvas, history=True, clock=clock)
+    )
     output.transcript = Transcript()
     return output

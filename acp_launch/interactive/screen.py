@@ -64,7 +64,7 @@ FRAMES = 12  # a second
 SHARE = 0.2  # the largest part of our time for frames
 
 
-class Board:
+class SessionCanvas:
     """The `Canvas` of an interactive session."""
 
     def __init__(self, console: Console, size: Callable[[], Size], frame: Callable[[], None]) -> None:
@@ -262,7 +262,7 @@ def terminal_size(descriptor: int) -> Size:
 class Drawing:
     """Draws the frames of an application."""
 
-    def __init__(self, app: "Application[None]", tty: Tty, board: Board, drawn: Any) -> None:
+    def __init__(self, app: "Application[None]", tty: Tty, board: SessionCanvas, drawn: Any) -> None:
         """`drawn` is called after each frame."""
         self._app = app
         self._tty = tty
@@ -331,7 +331,7 @@ def _used(row: Any) -> int:
 # Output to stdout or stderr while the application is on the screen: it goes above it, line by line.
 
 
-class Above(io.TextIOBase):
+class RedirectedStream(io.TextIOBase):
     """Replaces a stream that is a terminal; `isatty` is therefore true."""
 
     def __init__(self, write: Callable[[str], None], encoding: str) -> None:
@@ -363,13 +363,16 @@ class Above(io.TextIOBase):
 
 
 @contextmanager
-def streams_above(write: Callable[[str], None]) -> Iterator[None]:
+def redirect_streams(write: Callable[[str], None]) -> Iterator[None]:
     """While the block runs, pass output for `sys.stdout` and `sys.stderr` to `write` as whole lines.
 
     A stream that is not a terminal stays unchanged, since it may be a log.
     """
     before = sys.stdout, sys.stderr
-    put = [Above(write, stream.encoding) if stream is not None and stream.isatty() else None for stream in before]
+    put = [
+        RedirectedStream(write, stream.encoding) if stream is not None and stream.isatty() else None
+        for stream in before
+    ]
     sys.stdout, sys.stderr = (new or old for new, old in zip(put, before, strict=True))
     try:
         yield

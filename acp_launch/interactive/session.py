@@ -32,12 +32,12 @@ from acp_launch.interactive.front import Event, Front, Interrupted, Left, Submit
 from acp_launch.interactive.output import SessionOutput
 from acp_launch.interactive.state import (
     CurrentSession,
+    FrontUpdates,
     HeldSession,
     HeldSessions,
     InteractiveState,
     Leave,
     Move,
-    Showing,
     is_the_end,
 )
 from acp_launch.interactive.which import TerminalFront
@@ -128,7 +128,7 @@ class InteractiveTurn:
     def __init__(
         self,
         desk: InteractiveState,
-        showing: Showing,
+        showing: FrontUpdates,
         focus: KeyboardFocus,
         blocks: Callable[[str, Capabilities], Sequence[Block]],
     ) -> None:
@@ -301,7 +301,7 @@ class Seating(Struct, frozen=True, kw_only=True):
     needs: SessionNeeds
     front: TerminalFront
     observer: Output
-    heard: SessionOutput
+    output: SessionOutput
     rooms: HeldSessions
     room: HeldSession  # the first one
     replay: bool
@@ -326,7 +326,7 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
                 launch=launch,
                 front=front,
                 observer=seating.observer,
-                heard=seating.heard,
+                output=seating.output,
                 rooms=seating.rooms,
                 here=seating.here,
             )
@@ -345,7 +345,7 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
 class _Sitting:
     def __init__(self, desk: InteractiveState, seating: Seating) -> None:
         self._desk = desk
-        self._showing = Showing(desk, commands.words())
+        self._showing = FrontUpdates(desk, commands.words())
         self.focus = KeyboardFocus(desk.front, self._while_starting)
         self._turning = InteractiveTurn(desk, self._showing, self.focus, seating.blocks)
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # events while nothing runs
@@ -354,7 +354,7 @@ class _Sitting:
         self._wishes = seating.wishes
         self._log_in = seating.needs.log_in
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
-        desk.heard.server_changed = self._showing.changed
+        desk.output.server_changed = self._showing.changed
 
     async def run(self, spawned: Spawned) -> int:
         desk, launch = self._desk, self._desk.launch
@@ -418,7 +418,7 @@ class _Sitting:
 
     async def _enter(self, connection: Connection, room: HeldSession, wishes: Sequence[Setting]) -> CurrentSession:
         desk, leaving = self._desk, AsyncExitStack()
-        desk.heard.is_history_hidden = not self._replay
+        desk.output.is_history_hidden = not self._replay
         request = room.request(wishes, replay=self._replay)
         opening = desk.launch.session(connection, request, self._log_in, changed=self._showing.changed)
         try:

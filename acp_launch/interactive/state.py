@@ -147,7 +147,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     launch: Launch
     front: Front
     observer: Output
-    heard: SessionOutput
+    output: SessionOutput
     rooms: HeldSessions
     here: Path  # where the command was typed
     current: CurrentSession | None = None
@@ -156,28 +156,28 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     def say(self, text: str, style: str = "") -> None:
         """Print lines among the agent's output, redacted."""
         for line in text.splitlines():
-            self.heard.tell(harmless(redactor.text(line), keep=TAB), style)
+            self.output.tell(harmless(redactor.text(line), keep=TAB), style)
 
     def prompted(self, text: str) -> None:
         """Print a prompt above its answer, and record it."""
         shown = redactor.text(text)
-        self.heard.transcript.prompt(shown)
-        if not self.heard.is_drawn:
+        self.output.transcript.prompt(shown)
+        if not self.output.is_drawn:
             return  # it is visible where the user typed it
         for number, line in enumerate(shown.splitlines()):
             mark = ">" if number == 0 else " "
-            self.heard.tell(f"{mark} {harmless(line, keep=TAB)}", TYPED)
+            self.output.tell(f"{mark} {harmless(line, keep=TAB)}", TYPED)
 
     def commanded(self, text: str) -> None:
         """Print a command above its output."""
-        if self.heard.is_drawn:
+        if self.output.is_drawn:
             self.say(text, DIM)
 
     def failed(self, error: LaunchError) -> None:
         """Print an error after which the session continues; unfinished drawings are completed first."""
         self.observer.failed(error)
         for text, style in lines(error):
-            self.heard.tell(redactor.text(text), style)
+            self.output.tell(redactor.text(text), style)
 
 
 def is_the_end(error: LaunchError) -> bool:
@@ -207,7 +207,7 @@ AT_MOST = 0.1  # seconds between two refreshes
 DOWN = ("failed", "resting", "stopped")
 
 
-class Showing:
+class FrontUpdates:
     """Keeps the front up to date."""
 
     def __init__(self, desk: InteractiveState, commands: tuple[Word, ...]) -> None:

@@ -87,8 +87,10 @@ def _checked(file: Path, command: str, path: str | None) -> Path | CannotRun:
 
 def _no_such_file(file: Path, command: str) -> CannotRun:
     if " " in command.strip():
-        return CannotRun(f'there is no program "{file}"', "put the arguments under args; command is the program alone")
-    return CannotRun(f'there is no program "{file}"', "correct the path; a relative path begins at the project")
+        return CannotRun(
+            f'the program "{file}" does not exist', "put the arguments under args; command is the program alone"
+        )
+    return CannotRun(f'the program "{file}" does not exist', "correct the path; a relative path begins at the project")
 
 
 def _not_executable(file: Path) -> CannotRun:

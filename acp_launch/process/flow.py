@@ -27,9 +27,9 @@ GATHERED = 64  # pieces per write; IOV_MAX is 1024 on all platforms, 16 accordin
 class Lent:
     """A pipe or a socket that another process lends us and continues to use: created by `lend`, closed by us.
 
-    Reading and writing never wait, although all sharers decide together whether a descriptor blocks. Of a pipe we have
-    our own description where the platform has /proc; at a socket each call says so itself. If neither is possible, the
-    description is made non-blocking until it is closed.
+    Reading and writing never wait, although blocking is a property that all sharers of a pipe or socket have in common.
+    Of a pipe we have our own description where the platform has /proc; at a socket each call says so itself. If neither
+    is possible, the description is made non-blocking until it is closed.
     """
 
     def __init__(self, descriptor: int, *, reads: bool) -> None:

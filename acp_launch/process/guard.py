@@ -303,7 +303,7 @@ class Guard:
 def _fork(mask: Iterable[int]) -> Guards:
     """Fork the upper one, which forks the lower one.
 
-    `mask`: the signals they receive, after ignoring those that end us.
+    `mask` is their signal mask, set once they ignore the signals that end us.
     """
     about = Launcher(
         pidfd=NO_PIDFD if (pidfd := open_pid(os.getpid())) is None else pidfd,

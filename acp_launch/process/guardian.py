@@ -207,7 +207,7 @@ class Launcher(Struct, frozen=True, kw_only=True):
 
 
 def become(launcher: Launcher, upper: GuardLine, lower: GuardLine, *, mask: Iterable[int]) -> NoReturn:
-    """Run the upper guard in this forked process, after forking the lower one. `mask`: the signals to unblock."""
+    """Run the upper guard in this forked process, after forking the lower one. `mask` is the signal mask to set."""
     try:
         gc.disable()  # it would only touch memory that is shared with the launcher
         defaults = _ignore()

@@ -218,7 +218,7 @@ Event = Started | Awaited | Answered | Ready | Condemned | Ended | Stuck | Renew
 
 Then = State | Literal["same", "judged", "renewed", ""]
 
-BY_HAND = "was restarted by the user"  # shown to the agent and in logs
+BY_HAND = "was restarted by the user"  # for readers other than that user
 
 # The result of an event: a state; "same": it is noted; "judged", "renewed": see above; "": it came too late, or changes
 # nothing. A missing pair cannot happen.

@@ -151,7 +151,7 @@ class _Walk(Struct):
     def _no_file(self, entry: str, file: Path) -> tuple[str, str]:
         suffix = next((suffix for suffix in discover.SUFFIXES if os.path.lexists(f"{file}{suffix}")), "")
         fix = f"write {entry}{suffix}" if suffix else "correct the path; it begins where this file lies"
-        return f'there is no file "{shorten(entry)}" to extend{self._way(entry)}', fix
+        return f'cannot find the file "{shorten(entry)}" to extend{self._way(entry)}', fix
 
     def _unknown(self, child: Layer, name: str) -> tuple[str, str]:
         names = discover.names_within_reach(child.file, user=self.found.user)

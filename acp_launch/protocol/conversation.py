@@ -30,7 +30,7 @@ EARLY_BYTES = 8 * 1024 * 1024
 T = TypeVar("T")
 
 
-class Early(Generic[T]):
+class EarlyUpdates(Generic[T]):
     """Stores updates until `session/new` is answered (C-43)."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Conversation:
         self._served: frozenset[str] = frozenset()
         self._sessions: dict[str, _Session] = {}
         self._opening: dict[int, tuple[How, str]] = {}
-        self._early: Early[Updated] = Early()
+        self._early: EarlyUpdates[Updated] = EarlyUpdates()
 
     # messages to send
 

@@ -17,7 +17,7 @@ In comes a started agent's transport and the plan. Out come prompts, answers to 
     hold          the lock of a named session
     service       the interface of the services below
     files         reads and writes files for the agent
-    beneath       opens files only within the session's directories
+    safepath      opens files only within the session's directories
     terminals     runs commands for the agent
     attachments   files in a prompt
     permission/   what the agent may do

@@ -1,5 +1,5 @@
 """
-`fs/read_text_file` and `fs/write_text_file` (ACP v1 "file system", C-69, C-70). `beneath` decides which files.
+`fs/read_text_file` and `fs/write_text_file` (ACP v1 "file system", C-69, C-70). `safepath` decides which files.
 
 Every request is first shown to `allowed`, a write with the change it would make. The file must not change between that
 and the write, so that the user allows exactly what happens. A written text gets the line ends and the byte order mark
@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 from msgspec import Struct
 
 from acp_launch.protocol import jsonrpc
-from acp_launch.session.beneath import NO_LINK, Denied, PinnedPath, opened, parent, place, regular
+from acp_launch.session.safepath import NO_LINK, Denied, PinnedPath, open_regular, parent, require_regular, resolve
 from acp_launch.session.service import FileServed, Refusal, Services, invalid, missing
 
 # Some lines of a file. However large the file is, the memory used is bounded.
@@ -94,7 +94,7 @@ def _next(file: BinaryIO, count: int, most: int) -> bytes:
 # not carried over. If we are killed meanwhile, a file `.acp-launch-…` may stay.
 #
 # `private.replace` cannot be used: it takes paths, while an agent's file is written in a directory that was opened
-# without following links (`beneath`), and is given back to its owner.
+# without following links (`safepath`), and is given back to its owner.
 
 
 _FRESH = NO_LINK | os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -156,9 +156,9 @@ class SessionFiles:
         self._limit = limit
         self._writing = Lock()  # abandoned work continues in its thread
 
-    def place(self, path: str) -> PinnedPath:
-        """Resolve the agent's path; raises as `beneath.place` does."""
-        return place(path, self._roots)
+    def resolve(self, path: str) -> PinnedPath:
+        """Resolve the agent's path; raises as `safepath.resolve` does."""
+        return resolve(path, self._roots)
 
     def found(self, path: str) -> PinnedPath:
         """Resolve the path of an existing file.
@@ -166,95 +166,99 @@ class SessionFiles:
         Raises:
             Refusal: it does not exist, or is not a regular file.
         """
-        there = self.place(path)
+        there = self.resolve(path)
         with _refusing(there, "read"), parent(there) as (directory, name):
-            regular(os.stat(name, dir_fd=directory, follow_symlinks=False), there)
+            require_regular(os.stat(name, dir_fd=directory, follow_symlinks=False), there)
         return there
 
-    def read(self, place: PinnedPath, first: int, count: int | None) -> str:
+    def read(self, pinned: PinnedPath, first: int, count: int | None) -> str:
         """Return the text from line `first` on (1-based), `count` lines of it, with its line ends and byte order mark.
 
         Raises:
             Refusal: there is no such file, it is too large, or not UTF-8 text.
         """
-        with _refusing(place, "read"), parent(place) as (directory, name), opened(directory, name, place) as file:
+        with (
+            _refusing(pinned, "read"),
+            parent(pinned) as (directory, name),
+            open_regular(directory, name, pinned) as file,
+        ):
             if count is None and first == 1:
-                self.check_size(os.fstat(file.fileno()).st_size, place)
-            data = self._taken(file, first, count, place)
-        return _file_text(data, place)
+                self.check_size(os.fstat(file.fileno()).st_size, pinned)
+            data = self._taken(file, first, count, pinned)
+        return _file_text(data, pinned)
 
-    def present(self, place: PinnedPath) -> bytes | None:
+    def present(self, pinned: PinnedPath) -> bytes | None:
         """Return the content of the file, or None if it does not exist yet."""
-        with _refusing(place, "read"):
+        with _refusing(pinned, "read"):
             try:
-                with parent(place) as (directory, name):
-                    found = self._present(directory, name, place, os.O_RDONLY)
+                with parent(pinned) as (directory, name):
+                    found = self._present(directory, name, pinned, os.O_RDONLY)
             except FileNotFoundError:
                 return None
         return found.data if found else None
 
-    def replace(self, place: PinnedPath, data: bytes, *, instead_of: bytes | None) -> None:
+    def replace(self, pinned: PinnedPath, data: bytes, *, instead_of: bytes | None) -> None:
         """Make `data` the content of the file, if it still holds what `present` returned.
 
         Raises:
             Refusal: it has changed, or cannot be written.
         """
-        with self._writing, _refusing(place, "write"), parent(place, make=True) as (directory, name):
-            found = self._present(directory, name, place, os.O_RDWR)  # fails for a read-only file
+        with self._writing, _refusing(pinned, "write"), parent(pinned, make=True) as (directory, name):
+            found = self._present(directory, name, pinned, os.O_RDWR)  # fails for a read-only file
             if (found.data if found else None) != instead_of:
-                raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{place.shown}" has changed since it was read; read it again')
+                raise Refusal(jsonrpc.INTERNAL_ERROR, f'"{pinned.shown}" has changed since it was read; read it again')
             replace_file(directory, name, data, found.status if found else None)
 
-    def check_size(self, found: int, place: PinnedPath) -> None:
+    def check_size(self, found: int, pinned: PinnedPath) -> None:
         """Check a size in bytes against the limit.
 
         Raises:
             Refusal: it is larger.
         """
         if found > self._limit:
-            raise invalid(f'"{place.shown}": {size(found)} is more than the limit of {size(self._limit)}')
+            raise invalid(f'"{pinned.shown}": {size(found)} is more than the limit of {size(self._limit)}')
 
-    def _present(self, directory: int, name: str, place: PinnedPath, how: int) -> _Present | None:
+    def _present(self, directory: int, name: str, pinned: PinnedPath, how: int) -> _Present | None:
         try:
-            with opened(directory, name, place, how) as file:
+            with open_regular(directory, name, pinned, how) as file:
                 status = os.fstat(file.fileno())
-                self.check_size(status.st_size, place)
-                return _Present(self._taken(file, 1, None, place), status)
+                self.check_size(status.st_size, pinned)
+                return _Present(self._taken(file, 1, None, pinned), status)
         except FileNotFoundError:
             return None
 
-    def _taken(self, file: BinaryIO, first: int, count: int | None, place: PinnedPath) -> bytes:
+    def _taken(self, file: BinaryIO, first: int, count: int | None, pinned: PinnedPath) -> bytes:
         try:
             return lines(file, first, count, self._limit)
         except LinesTooLong as much:
-            raise invalid(f'"{place.shown}": {much}') from None
+            raise invalid(f'"{pinned.shown}": {much}') from None
 
 
-def _file_text(data: bytes, place: PinnedPath) -> str:
+def _file_text(data: bytes, pinned: PinnedPath) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise invalid(f'"{place.shown}" is not UTF-8 text') from None
+        raise invalid(f'"{pinned.shown}" is not UTF-8 text') from None
     if "\0" in text:
-        raise invalid(f'"{place.shown}" is not text: it holds NUL characters')
+        raise invalid(f'"{pinned.shown}" is not text: it holds NUL characters')
     return text
 
 
 @contextmanager
-def _refusing(place: PinnedPath, what: str) -> Iterator[None]:
+def _refusing(pinned: PinnedPath, what: str) -> Iterator[None]:
     """Turn an OSError into a refusal."""
     try:
         yield
     except OSError as error:
-        _refuse(error, place, what)
+        _refuse(error, pinned, what)
 
 
-def _refuse(error: OSError, place: PinnedPath, what: str) -> NoReturn:
+def _refuse(error: OSError, pinned: PinnedPath, what: str) -> NoReturn:
     is_lookup = what == "read"
     if is_lookup and isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise missing(f'there is no file "{place.shown}"', {"path": place.shown}) from None
+        raise missing(f'there is no file "{pinned.shown}"', {"path": pinned.shown}) from None
     reason = (error.strerror or str(error)).lower()
-    raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot {what} "{place.shown}": {reason}') from None
+    raise Refusal(jsonrpc.INTERNAL_ERROR, f'cannot {what} "{pinned.shown}": {reason}') from None
 
 
 # Blocking work in a thread that can be abandoned, because a network disk may not answer for hours.
@@ -339,31 +343,31 @@ class Files:
         first = _count(params, "line", least=1)
         count = _count(params, "limit", least=0)
         async with self._told(path, "read"):
-            place = await self._on_disk(lambda: self._box.found(path))
+            pinned = await self._on_disk(lambda: self._box.found(path))
             line = {} if first is None else {"line": first}
-            where = [{"path": path, **line} for path in place.spellings]
-            await self._ask({"kind": "read", "title": f"Read {place.shown}", "locations": where})
-            content = await self._on_disk(lambda: self._box.read(place, first or 1, count))
-            self._tell(FileServed(path=place.shown, how="read", outcome="done"))
+            where = [{"path": path, **line} for path in pinned.spellings]
+            await self._ask({"kind": "read", "title": f"Read {pinned.shown}", "locations": where})
+            content = await self._on_disk(lambda: self._box.read(pinned, first or 1, count))
+            self._tell(FileServed(path=pinned.shown, how="read", outcome="done"))
         return {"content": content}
 
     async def _write(self, params: dict[str, Any]) -> object:
         path, content = _text(params, "path"), _text(params, "content")
         async with self._told(path, "write"):
-            place = await self._on_disk(lambda: self._box.place(path))
-            async with self._turn(place):
-                await self._replace(place, content)
+            pinned = await self._on_disk(lambda: self._box.resolve(path))
+            async with self._turn(pinned):
+                await self._replace(pinned, content)
         return {}
 
-    async def _replace(self, place: PinnedPath, content: str) -> None:
-        before = await self._on_disk(lambda: self._box.present(place))
+    async def _replace(self, pinned: PinnedPath, content: str) -> None:
+        before = await self._on_disk(lambda: self._box.present(pinned))
         old = None if before is None else before.decode(errors="replace")
         new = fitted(content, old)
         data = _encoded(new)
-        self._box.check_size(len(data), place)
-        await self._ask(_edit(place, old, new))
-        await self._on_disk(lambda: self._box.replace(place, data, instead_of=before))
-        self._tell(FileServed(path=place.shown, how="write", outcome="done", old=old, new=new))
+        self._box.check_size(len(data), pinned)
+        await self._ask(_edit(pinned, old, new))
+        await self._on_disk(lambda: self._box.replace(pinned, data, instead_of=before))
+        self._tell(FileServed(path=pinned.shown, how="write", outcome="done", old=old, new=new))
 
     async def _ask(self, call: dict[str, Any]) -> None:
         if reason := await self._allowed(call):
@@ -379,17 +383,17 @@ class Files:
                 raise Refusal(jsonrpc.INTERNAL_ERROR, f"cannot use the disk: {error.strerror}") from None
 
     @asynccontextmanager
-    async def _turn(self, place: PinnedPath) -> AsyncIterator[None]:
+    async def _turn(self, pinned: PinnedPath) -> AsyncIterator[None]:
         """Let one write after the other change a file, each with its own question."""
-        lock, users = self._turns.get(place.shown, (asyncio.Lock(), 0))
-        self._turns[place.shown] = (lock, users + 1)
+        lock, users = self._turns.get(pinned.shown, (asyncio.Lock(), 0))
+        self._turns[pinned.shown] = (lock, users + 1)
         try:
             async with lock:
                 yield
         finally:
-            lock, users = self._turns.pop(place.shown)
+            lock, users = self._turns.pop(pinned.shown)
             if users > 1:
-                self._turns[place.shown] = (lock, users - 1)
+                self._turns[pinned.shown] = (lock, users - 1)
 
     @asynccontextmanager
     async def _told(self, path: str, how: Any) -> AsyncIterator[None]:
@@ -410,13 +414,13 @@ def fitted(new: str, old: str | None) -> str:
     return BOM + new if old.startswith(BOM) and not new.startswith(BOM) else new
 
 
-def _edit(place: PinnedPath, old: str | None, new: str) -> dict[str, Any]:
-    diff = {"type": "diff", "path": place.shown, "oldText": old, "newText": new}
-    title = f"{'Create' if old is None else 'Write'} {place.shown}"
+def _edit(pinned: PinnedPath, old: str | None, new: str) -> dict[str, Any]:
+    diff = {"type": "diff", "path": pinned.shown, "oldText": old, "newText": new}
+    title = f"{'Create' if old is None else 'Write'} {pinned.shown}"
     return {
         "kind": "edit",
         "title": title,
-        "locations": [{"path": path} for path in place.spellings],
+        "locations": [{"path": path} for path in pinned.spellings],
         "content": [diff],
     }
 

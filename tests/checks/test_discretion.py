@@ -37,5 +37,5 @@ def test_a_name_that_many_have_is_a_word_like_any_other(name: str) -> None:
     assert Anonymizer([f"/home/{name or 'x'}"], [name]).text(text) == text
 
 
-def test_nothing_is_known_of_somebody_without_a_home() -> None:
+def test_without_a_home_and_a_name_nothing_is_replaced() -> None:
     assert Anonymizer([""], []).text("/x") == "/x"

@@ -41,7 +41,7 @@ from acp_launch.checks.programs import satisfies
         ("<*", False),
     ],
 )
-def test_a_version_is_within_a_range_or_nobody_can_say(wanted: str, expected: bool | None) -> None:
+def test_a_version_is_within_a_range_or_the_range_cannot_be_read(wanted: str, expected: bool | None) -> None:
     assert satisfies((22, 11, 0), wanted) is expected
 
 
@@ -57,6 +57,6 @@ def test_a_version_is_read_as_node_prints_it() -> None:
     assert version("") is None
 
 
-def test_a_long_range_of_a_stranger_takes_no_time() -> None:
+def test_a_long_untrusted_range_takes_no_time() -> None:
     assert satisfies((22, 0, 0), " ".join([">=1"] * 50_000)) is True
     assert satisfies((22, 0, 0), "9" * 100_000) is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from acp_launch.console.logs import Shown, Watch
+from acp_launch.console.logs import LogPrinter, LogWatch
 from acp_launch.errors import LaunchError
 from acp_launch.process import logs as logfile
 from acp_launch.process import logs as logread
@@ -198,7 +198,7 @@ def test_a_log_that_cannot_be_read_is_said(logs: Logs, monkeypatch: pytest.Monke
 
     logs.agent("x\n")
     monkeypatch.setattr(logread, "_without_waiting", refuse)
-    watch = Watch(logs.directory, Shown(as_json=False), profile="p", server=None)
+    watch = LogWatch(logs.directory, LogPrinter(as_json=False), profile="p", server=None)
     with pytest.raises(LaunchError) as raised:
         watch.look()
     file = logs.directory / f"{NEW}+p.log"

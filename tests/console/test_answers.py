@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from acp_launch.console.ask.permission import Way, answers, label
+from acp_launch.console.ask.permission import AnswerChoice, answers, label
 from acp_launch.session.permission.policy import holds
 from acp_launch.session.person import Answer, Choice
 
@@ -168,9 +168,9 @@ def test_the_letters_tell_how_long_an_answer_lives() -> None:
 
 def test_where_no_option_is_for_good_one_of_ours_is() -> None:
     found = answers([option("allow_once", "Allow", "y"), option("allow_always", "For this session", "s")], WHERE)
-    assert found.offered[-1] == Way(Choice("g", GOOD), Answer("y", "always"))
+    assert found.offered[-1] == AnswerChoice(Choice("g", GOOD), Answer("y", "always"))
     only = answers([option("allow_always", "For this session", "s")], WHERE)
-    assert only.offered[-1] == Way(Choice("g", GOOD), Answer("s", "always"))
+    assert only.offered[-1] == AnswerChoice(Choice("g", GOOD), Answer("s", "always"))
     assert "g" not in keys([option("reject_once", "No")])
 
 

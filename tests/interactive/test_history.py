@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acp_launch.interactive import history
-from acp_launch.interactive.history import LARGEST, Past
+from acp_launch.interactive.history import LARGEST, PromptHistory
 from acp_launch.secret.redact import Redactor
 from acp_launch.secret.value import Secret
 from tests.process.liveness import PATIENCE
@@ -20,8 +20,8 @@ def told(text: str) -> None:
     raise AssertionError(text)
 
 
-def past(path: Path, redactor: Redactor | None = None) -> Past:
-    return Past(path, redactor or Redactor(), told)
+def past(path: Path, redactor: Redactor | None = None) -> PromptHistory:
+    return PromptHistory(path, redactor or Redactor(), told)
 
 
 def read(path: Path) -> list[str]:
@@ -84,8 +84,8 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "history"
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from acp_launch.interactive.history import Past\nfrom acp_launch.secret.redact import Redactor\n"
-        "past = Past(Path(sys.argv[1]), Redactor(), sys.exit)\n"
+        "from acp_launch.interactive.history import PromptHistory\nfrom acp_launch.secret.redact import Redactor\n"
+        "past = PromptHistory(Path(sys.argv[1]), Redactor(), sys.exit)\n"
         "for number in range(50):\n    past.keep(f'{sys.argv[2]} {number}')\n"
     )
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)]) for number in range(4)]
@@ -97,7 +97,7 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_a_history_that_cannot_be_kept_is_said_once_and_works_for_this_session(tmp_path: Path) -> None:
     (tmp_path / "history").mkdir()
     said: list[str] = []
-    opened = Past(tmp_path / "history", Redactor(), said.append)
+    opened = PromptHistory(tmp_path / "history", Redactor(), said.append)
     opened.keep("one")
     opened.keep("two")
     assert opened.get_strings() == ["one", "two"]
@@ -127,7 +127,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written_and_said_once(
     """A pipe would stop everything, before anybody could press a key."""
     make(tmp_path / "history")
     said: list[str] = []
-    opened = Past(tmp_path / "history", Redactor(), said.append)
+    opened = PromptHistory(tmp_path / "history", Redactor(), said.append)
     assert list(opened.load_history_strings()) == []
     opened.keep("one")
     assert opened.get_strings() == ["one"]
@@ -142,7 +142,7 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, monkeypatch: pyte
     somebody = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: somebody)
     said: list[str] = []
-    opened = Past(tmp_path / "history", Redactor(), said.append)
+    opened = PromptHistory(tmp_path / "history", Redactor(), said.append)
     assert list(opened.load_history_strings()) == []
     opened.keep("one")
     assert (tmp_path / "history").read_text() == '"theirs"\n'

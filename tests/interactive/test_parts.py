@@ -18,13 +18,13 @@ from rich.text import Text
 
 from acp_launch.interactive.application import _complete as tab
 from acp_launch.interactive.application import entered, of_choice
-from acp_launch.interactive.asking import Asking
-from acp_launch.interactive.screen import BEGIN, END, Board, Tty, fragments, streams_above
+from acp_launch.interactive.questions import ScreenQuestions
+from acp_launch.interactive.screen import BEGIN, END, SessionCanvas, Tty, fragments, redirect_streams
 
 
-def board(columns: int = 20) -> Board:
+def board(columns: int = 20) -> SessionCanvas:
     console = Console(file=io.StringIO(), color_system=None, highlight=False)
-    return Board(console, lambda: Size(rows=5, columns=columns), lambda: None)
+    return SessionCanvas(console, lambda: Size(rows=5, columns=columns), lambda: None)
 
 
 def test_prints_are_rendered_at_the_width_of_the_terminal_whatever_the_environment_says(
@@ -134,7 +134,7 @@ def test_a_stream_that_is_a_terminal_is_written_above_and_another_is_left_alone(
     screen, log, above = Screenlike(), io.StringIO(), list[str]()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", log)
-    with streams_above(above.append):
+    with redirect_streams(above.append):
         print("one")
         print("half", end="")
         assert sys.stdout.isatty()
@@ -146,7 +146,7 @@ def test_a_stream_that_is_a_terminal_is_written_above_and_another_is_left_alone(
 
 
 def test_a_key_that_is_no_choice_is_neither_an_answer_nor_typed() -> None:
-    asking, prompt = Asking(board(), lambda: None, lambda question: (80, 24)), Buffer()
+    asking, prompt = ScreenQuestions(board(), lambda: None, lambda question: (80, 24)), Buffer()
     (binding,) = of_choice(asking, prompt, lambda: None).get_bindings_for_keys((Keys.Up,))
     event = SimpleNamespace(data="\x1b[A", app=SimpleNamespace(key_processor=SimpleNamespace(input_queue=[])))
     binding.handler(cast(Any, event))

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from acp_launch.interactive.asking import Question
-from acp_launch.interactive.layout import room, ways
+from acp_launch.interactive.layout import question_rows, room
+from acp_launch.interactive.questions import Question
 from acp_launch.session.person import Choice
 
 THREE = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "Deny"))
@@ -14,7 +14,7 @@ THREE = (Choice("y", "Allow once"), Choice("a", "Allow always"), Choice("n", "De
 def drawn(width: int, rows: int, choices: tuple[Choice, ...] = THREE, *, is_open: bool = True) -> list[str]:
     async def text() -> list[str]:
         question = Question("Allow it?", choices, is_open=is_open)
-        return ["".join(text for _, text in row) for row in ways(question, width, room(rows))]
+        return ["".join(text for _, text in row) for row in question_rows(question, width, room(rows))]
 
     return asyncio.run(text())
 

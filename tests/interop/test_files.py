@@ -18,7 +18,7 @@ def test_a_file_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_file_that_somebody_changed_meanwhile_is_left_as_they_left_it(tmp_path: Path) -> None:
+def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_text("theirs")
     for before in ("what we read", None):

@@ -1,4 +1,4 @@
-"""Files that a stranger's repository may hold: nothing hangs, nothing is guessed at, and nothing secret is repeated."""
+"""Files that an untrusted repository may hold: nothing hangs, nothing is guessed at, and nothing secret is repeated."""
 
 import json
 import os
@@ -126,7 +126,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         assert error.value.problems[0].message == f"this file is larger than {size} bytes"
 
 
-def test_a_pipe_a_directory_and_a_link_to_itself_keep_nobody_waiting(tmp_path: Path) -> None:
+def test_a_pipe_a_directory_and_a_link_to_itself_are_refused_without_a_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "loop.json").symlink_to("loop.json")
@@ -167,7 +167,7 @@ def test_what_is_wrong_with_a_file_is_said_without_its_content(
 @pytest.mark.parametrize(
     "arguments", [["x" * 600_000], [f"--token=s3cret-{number}-{number:x}zq" for number in range(900)]]
 )
-def test_more_than_anybody_configured_is_refused_and_does_not_take_long(arguments: list[str]) -> None:
+def test_too_large_a_configuration_is_refused_and_does_not_take_long(arguments: list[str]) -> None:
     begin = time.process_time()
     with pytest.raises(UsageError) as error:
         claude({"s": {"command": "x", "args": arguments}})
@@ -175,7 +175,7 @@ def test_more_than_anybody_configured_is_refused_and_does_not_take_long(argument
     assert time.process_time() - begin < 20  # seconds
 
 
-def test_a_file_that_is_nobodys_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_an_unknown_tool_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text("{}")
     with pytest.raises(UsageError) as error:

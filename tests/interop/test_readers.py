@@ -47,7 +47,7 @@ def unfit(found: DraftSet) -> dict[str, str]:
 
 
 def secrets(found: DraftSet) -> dict[str, Secret | str]:
-    """What each secret holds, or why nobody knows."""
+    """The value of each secret, or why it is unknown."""
     pairs = zip(found.names(), found.tokens, strict=True)
     return {name: token.secret if token.secret is not None else token.why for name, token in pairs}
 

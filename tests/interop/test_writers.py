@@ -171,7 +171,7 @@ def test_claude_desktop_takes_programs_only() -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_restriction_that_a_tool_cannot_say_is_spoken_of(tool: str) -> None:
-    """A server with more tools than somebody wanted is another server."""
+    """Without its restriction the server would offer more tools than the user wants."""
     found = export(tool, PROFILE.replace("    restart: {policy: always}", '    tools: {deny: ["delete_*"]}'))
     assert tool == "jetbrains" or [note for note in found.notes if note.startswith("github: tools")]
 

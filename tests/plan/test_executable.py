@@ -51,7 +51,7 @@ def test_a_relative_path_begins_at_the_project(folder: Path) -> None:
 
 @pytest.mark.parametrize("entry", ["", ".", "bin", "./bin"])
 def test_a_relative_entry_of_the_path_is_passed_over(folder: Path, entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would mean the project that somebody happens to be in, which may be anybody's."""
+    """It would mean the current project, which is untrusted."""
     program(folder / "bin" / "tool")
     program(folder / "tool")
     monkeypatch.chdir(folder)
@@ -100,7 +100,7 @@ def test_what_is_not_there_is_named_with_a_way_out(command: str, message: str, f
 
 def test_a_path_to_nothing_is_named_whole(folder: Path) -> None:
     assert looked_up("./gone", folder) == CannotRun(
-        f'there is no program "{folder / "gone"}"', "correct the path; a relative path begins at the project"
+        f'the program "{folder / "gone"}" does not exist', "correct the path; a relative path begins at the project"
     )
 
 

@@ -99,5 +99,5 @@ def test_a_store_that_knows_better_says_what_to_do(loaded: Loaded) -> None:
     assert [problem.fix for problem in unmet(needs(loaded), outcomes)] == ["say please"]
 
 
-def test_a_server_nobody_starts_needs_nothing(loaded: Loaded) -> None:
+def test_a_server_that_is_not_started_needs_nothing(loaded: Loaded) -> None:
     assert {need.name for need in needs(loaded)} - {need.name for need in needs(loaded, without=["docs"])} == {"docs"}

@@ -232,7 +232,7 @@ def test_supervision_is_part_of_the_plan(machine: Machine) -> None:
 
 
 def test_a_server_that_is_not_required_may_be_missing_on_this_machine(machine: Machine) -> None:
-    """Then nobody asks for its secrets either."""
+    """Then its secrets are not needed either."""
     made = machine.resolved(
         "agent: {command: agent}\nmcp_servers:\n"
         '  a: {command: gone, required: false, env: {X: "${secret:a}"}}\n'

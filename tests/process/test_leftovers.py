@@ -55,7 +55,7 @@ def test_a_running_launch_is_left_alone(tmp_path: Path, alive: Liveness) -> None
 
 
 def test_a_launch_whose_guard_is_at_work_is_left_to_it(tmp_path: Path, alive: Liveness) -> None:
-    guard, child = stranger(alive), stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    guard, child = other_process(alive), other_process(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     try:
         file = written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
         (launch,) = read_all(tmp_path)
@@ -72,7 +72,7 @@ def test_a_launch_whose_guard_is_at_work_is_left_to_it(tmp_path: Path, alive: Li
 def test_a_guard_that_was_stopped_is_woken_to_do_its_work(tmp_path: Path, alive: Liveness) -> None:
     """What it then leaves is ended here. This one has nothing to do and exits."""
     guard = subprocess.Popen(["/bin/sh", "-c", "kill -STOP $$"], start_new_session=True)
-    child = stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    child = other_process(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     until_stopped(guard.pid)
     written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
     (launch,) = read_all(tmp_path)
@@ -88,7 +88,7 @@ def test_a_guard_that_was_stopped_and_does_not_come_to_itself_is_killed(
 ) -> None:
     """The child would stay, and would be told as one that was left behind for ever."""
     monkeypatch.setattr(leftovers, "PATIENCE", 0.05)
-    guard, child = stranger(alive), stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    guard, child = other_process(alive), other_process(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     os.kill(guard.pid, signal.SIGSTOP)
     until_stopped(guard.pid)
     written(tmp_path, f"guard\t{guard.pid}\t{started(guard.pid)}")
@@ -112,7 +112,7 @@ def written(state: Path, *lines: str, launch: str = MINE, where: str | None = No
     return file
 
 
-def stranger(alive: Liveness, **env: str) -> "subprocess.Popen[bytes]":
+def other_process(alive: Liveness, **env: str) -> "subprocess.Popen[bytes]":
     child = subprocess.Popen(
         program("deaf", "stubborn"), stdin=subprocess.DEVNULL, env=alive.env | env, start_new_session=True
     )
@@ -127,7 +127,7 @@ def started(pid: int) -> float:
 
 
 def test_a_recycled_pid_and_a_process_without_the_mark_are_not_touched(tmp_path: Path, alive: Liveness) -> None:
-    recycled, other = stranger(alive), stranger(alive, ACP_LAUNCH_ID="another.1")
+    recycled, other = other_process(alive), other_process(alive, ACP_LAUNCH_ID="another.1")
     try:
         when = started(recycled.pid) + 1
         written(tmp_path, f"child\t{recycled.pid}\t{when}\t0\tgithub", f"seen\t{recycled.pid}\t{when}")
@@ -143,7 +143,7 @@ def test_a_recycled_pid_and_a_process_without_the_mark_are_not_touched(tmp_path:
 def test_a_recorded_pid_with_its_start_and_an_unknown_one_with_the_mark_are_ended(
     tmp_path: Path, alive: Liveness
 ) -> None:
-    known, marked = stranger(alive), stranger(alive, ACP_LAUNCH_ID=f"{MINE}.3")
+    known, marked = other_process(alive), other_process(alive, ACP_LAUNCH_ID=f"{MINE}.3")
     written(tmp_path, f"child\t{known.pid}\t{started(known.pid)}\t0\tgithub")
     (ended,) = clear(tmp_path)
     assert [child.wait(PATIENCE) for child in (known, marked)] == [-signal.SIGKILL] * 2
@@ -153,7 +153,7 @@ def test_a_recorded_pid_with_its_start_and_an_unknown_one_with_the_mark_are_ende
 
 
 def test_a_child_that_ended_in_its_time_is_not_looked_for(tmp_path: Path, alive: Liveness) -> None:
-    child = stranger(alive)
+    child = other_process(alive)
     try:
         identity = f"{child.pid}\t{started(child.pid)}"
         written(tmp_path, f"child\t{identity}\t0\tgithub", f"ended\t{identity}\t1.0")
@@ -165,7 +165,7 @@ def test_a_child_that_ended_in_its_time_is_not_looked_for(tmp_path: Path, alive:
 
 
 def test_a_record_of_an_earlier_start_of_the_machine_is_only_removed(tmp_path: Path, alive: Liveness) -> None:
-    child = stranger(alive)
+    child = other_process(alive)
     try:
         line = f"child\t{child.pid}\t{started(child.pid)}\t0\tgithub"
         written(tmp_path, line, where=f"another\t{table.pid_namespace()}")
@@ -222,7 +222,7 @@ def test_what_is_no_record_of_ours_is_never_removed(tmp_path: Path) -> None:
 
 
 def test_ten_clean_up_at_once_and_one_of_them_does_it(tmp_path: Path, alive: Liveness) -> None:
-    child = stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    child = other_process(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     written(tmp_path)
 
     def reap(_: int) -> str:
@@ -239,7 +239,7 @@ def test_ten_clean_up_at_once_and_one_of_them_does_it(tmp_path: Path, alive: Liv
 
 def test_who_cleans_up_is_spared_although_it_carries_the_mark_itself(tmp_path: Path, alive: Liveness) -> None:
     """An agent that was left behind runs `acp-launch reap`."""
-    child = stranger(alive, ACP_LAUNCH_ID=f"{MINE}.1")
+    child = other_process(alive, ACP_LAUNCH_ID=f"{MINE}.1")
     written(tmp_path)
     argv = [sys.executable, "-c", REAP, str(tmp_path)]
     env = {**os.environ, "ACP_LAUNCH_ID": f"{MINE}.1"}
@@ -255,7 +255,7 @@ def test_without_proc_known_processes_and_their_descendants_are_found(
     monkeypatch.setattr(prepare, "IS_LINUX", False)
     monkeypatch.delattr(os, "pidfd_open")
     child = subprocess.Popen(program("forker", "setsid"), stdin=subprocess.PIPE, env=alive.env, start_new_session=True)
-    other = stranger_of_old(alive)
+    other = old_process(alive)
     assert child.stdin is not None
     with child.stdin:
         left = LaunchProcesses({(child.pid, started(child.pid)), (other.pid, started(child.pid) - 10)}, "mine", 0)
@@ -270,7 +270,7 @@ def test_without_proc_known_processes_and_their_descendants_are_found(
     assert (len(ended), survivors) == (2, [])
 
 
-def stranger_of_old(alive: Liveness) -> "subprocess.Popen[bytes]":
+def old_process(alive: Liveness) -> "subprocess.Popen[bytes]":
     child = subprocess.Popen(
         program("deaf", "stubborn"), stdin=subprocess.DEVNULL, env=alive.env, start_new_session=True
     )

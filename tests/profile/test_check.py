@@ -714,7 +714,7 @@ def test_what_this_machine_is_asked_about_cannot_come_from_a_secret() -> None:
     ]
 
 
-def test_tools_that_nobody_can_restrict_are_a_problem() -> None:
+def test_a_restriction_of_tools_that_has_no_effect_is_a_problem() -> None:
     assert complaints(with_server("{command: x, bridge: false, tools: {deny: [a]}}")) == [
         "f.yaml:4:34: mcp_servers.s.tools: the agent starts this server itself (bridge: false), so acp-launch cannot "
         "hide its tools\n    fix: remove tools, or bridge: false"
@@ -941,7 +941,7 @@ def test_a_service_is_given_or_not(client: str, expected: str) -> None:
 
 @pytest.mark.parametrize("written", ["1.50", "1e3", "0x1F", "007", "8080"])
 def test_a_number_in_a_texts_place_is_quoted_as_it_is_written(written: str) -> None:
-    """Whoever does what the message says gets what they wrote."""
+    """The text after the suggested fix means what the user wrote."""
     (problem,) = complaints(f"version: 1\nagent: {{command: x, env: {{V: {written}}}}}\n")
     assert problem.endswith(f'expected text, found the number {written}\n    fix: quote it: "{written}"')
 

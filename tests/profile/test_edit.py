@@ -61,7 +61,7 @@ def data(text: str) -> Any:
 
 @dataclass
 class Written:
-    """A profile as somebody may have written it; each line with the path of the entry that it
+    """A profile as a user may have written it; each line with the path of the entry that it
     is part of, and whether it is its own or a comment."""
 
     draw: Callable[[st.SearchStrategy[Any]], Any]

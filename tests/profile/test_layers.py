@@ -1,7 +1,7 @@
 """A profile is made of files that extend each other, and of one person's overlay (ours, docs/profiles.md).
 
-What a stranger's repository may hold is an answer with a place, within the bounds of one file: never a wait, a crash,
-or a file from outside of it.
+Everything that an untrusted repository may hold gives an answer with a place, within the bounds of one file: never a
+wait, a crash, or a file from outside of it.
 """
 
 import os
@@ -197,8 +197,12 @@ def test_a_file_that_several_parents_extend_undoes_nothing_that_one_of_them_chan
     ("entry", "message", "fix"),
     [
         ("bse", 'no profile named "bse" to extend; did you mean "base"?', "write base"),
-        ("./bse.yaml", 'there is no file "./bse.yaml" to extend', "correct the path; it begins where this file lies"),
-        ("./base", 'there is no file "./base" to extend', "write ./base.yaml"),
+        (
+            "./bse.yaml",
+            'cannot find the file "./bse.yaml" to extend',
+            "correct the path; it begins where this file lies",
+        ),
+        ("./base", 'cannot find the file "./base" to extend', "write ./base.yaml"),
         ("base.yaml", '"base.yaml" is neither a profile\'s name nor a ./path', "write ./base.yaml"),
         ("x/base.yaml", '"x/base.yaml" is neither a profile\'s name nor a ./path', "write ./x/base.yaml"),
         (".hidden", '".hidden" is neither a profile\'s name nor a ./path', "write ./.hidden"),
@@ -260,7 +264,7 @@ def test_a_missing_grandparent_names_the_way_to_it(project: Project) -> None:
     project.put("base.yaml", "version: 1\nextends: ./gone.yaml\n")
     project.put("work.yaml", "extends: base\n")
     assert project.problems() == [
-        'base.yaml:2:10: extends: there is no file "./gone.yaml" to extend (work.yaml → base.yaml → ./gone.yaml)\n'
+        'base.yaml:2:10: extends: cannot find the file "./gone.yaml" to extend (work.yaml → base.yaml → ./gone.yaml)\n'
         "    fix: correct the path; it begins where this file lies"
     ]
 
@@ -366,7 +370,7 @@ def test_a_bomb_is_refused_in_its_own_file(project: Project) -> None:
         ("dangling", "p.yaml: no such file\n    fix: acp-launch list shows all profiles"),
     ],
 )
-def test_a_parent_that_is_no_file_is_a_problem_and_nobody_waits(project: Project, kind: str, message: str) -> None:
+def test_a_parent_that_is_not_a_file_is_a_problem_without_a_wait(project: Project, kind: str, message: str) -> None:
     strange(project.holder / "p.yaml", kind)
     project.put("work.yaml", f"{AGENT}extends: ./p.yaml\n")
     assert project.problems() == [f"work.yaml:3:10: extends: {message}"]
@@ -421,7 +425,7 @@ def test_a_parent_that_is_no_text_or_no_yaml_is_wrong_where_it_is(project: Proje
 
 @pytest.mark.parametrize("climb", ["../../outside.yaml", "../../../../../../../etc/passwd", "../../p-evil/x.yaml"])
 def test_no_path_leads_out_of_the_project(project: Project, climb: str) -> None:
-    """Whether there is a file or not: that, too, is nobody's business."""
+    """The answer must not tell whether the file exists."""
     (project.root.parent / "outside.yaml").write_text(AGENT)
     project.put("work.yaml", f"{AGENT}extends: {climb}\n")
     (problem,) = project.problems()

@@ -151,7 +151,7 @@ def test_credentials_are_looked_for_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(asked) == 1
 
 
-def test_a_leak_stops_nobody_from_loading(tmp_path: Path) -> None:
+def test_a_profile_with_a_leak_can_be_loaded(tmp_path: Path) -> None:
     file = tmp_path / "work.yaml"
     file.write_text(LEAKING)
     assert load(at(file)).problems == ()

@@ -387,7 +387,7 @@ def bug(*args: object, **members: object) -> NoReturn:
 
 
 NOTED = re.compile(
-    r"a message of the agent is left out: a bug in acp-launch, please report it \(BugError in [\w.]+:\d+\)"
+    r"a message of the agent was skipped because of a bug in acp-launch; please report it \(BugError in [\w.]+:\d+\)"
 )
 
 

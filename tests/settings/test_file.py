@@ -1,4 +1,4 @@
-"""`config.yaml` may name a program to run, so it is read only when nobody else can change it (ours, as ssh does)."""
+"""`config.yaml` may name a program to run, so it is read only if no other user can change it (as ssh does)."""
 
 import grp
 import os
@@ -9,7 +9,7 @@ import pytest
 from acp_launch.document.nodes import MAX_SIZE
 from acp_launch.settings.load import read
 
-NOBODY = 65534
+OTHER_UID = 65534
 
 
 @pytest.fixture
@@ -62,9 +62,7 @@ def test_a_file_that_a_group_can_write_is_refused(file: Path, monkeypatch: pytes
     ]
 
 
-def test_the_group_of_one_that_systems_make_for_each_user_is_nobody_else(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_private_group_of_the_user_may_write(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With such groups a umask of 002 is usual, and every file is made like this."""
     group_of_one(monkeypatch)
     file.chmod(0o664)
@@ -80,7 +78,7 @@ def test_a_directory_that_others_can_write_is_refused(file: Path) -> None:
     ]
 
 
-def test_a_directory_where_nobody_replaces_what_is_anothers_is_fine(file: Path) -> None:
+def test_a_directory_with_the_sticky_bit_is_accepted(file: Path) -> None:
     """Like /tmp."""
     file.parent.chmod(0o1777)
     assert complaints(file) == []
@@ -101,9 +99,9 @@ def test_a_link_is_as_safe_as_what_it_leads_to(file: Path, tmp_path: Path) -> No
     ]
 
 
-def test_what_belongs_to_somebody_else_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
-        os.chown(file, NOBODY, -1)
+        os.chown(file, OTHER_UID, -1)
         expected, to = [file], 0
     else:
         other = os.geteuid() + 1

@@ -27,7 +27,7 @@ secrets:
 
 @pytest.fixture
 def config(a_home_of_its_own: Path) -> Iterator[Path]:
-    """Where the file belongs; whoever runs the tests may have a umask of 002."""
+    """The directory of the file; the umask may be 002."""
     before = os.umask(0o077)
     folder = a_home_of_its_own / "config"
     folder.mkdir()

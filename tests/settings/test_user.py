@@ -129,7 +129,7 @@ def test_each_fault_has_its_place_a_sentence_and_a_way_out(text: str, expected: 
 
 
 @pytest.mark.parametrize("written", ["{secret}", "{}", "{ name }", "{Name}", "${name}", "${secret:x}", "${env:HOME}"])
-def test_a_placeholder_that_nobody_fills_is_told_at_its_column(written: str) -> None:
+def test_an_unknown_placeholder_is_reported_at_its_column(written: str) -> None:
     assert complaints(f"secrets: {{command: [op, '{{name}}', 'a/{written}']}}") == [
         f"c.yaml:1:38: secrets.command[2]: unknown placeholder {written}; did you mean {{name}}?\n"
         "    fix: write {name}"

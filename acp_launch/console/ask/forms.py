@@ -2,7 +2,7 @@
 
 import re
 
-from acp_launch.console.ask.asked import LONGEST, cut, quote, shown
+from acp_launch.console.ask.quoted import LONGEST, cut, quote, shown
 from acp_launch.console.stderr import harmless
 from acp_launch.secret.redact import redactor
 from acp_launch.session.elicitation.answer import EMPTY, LEAVE_OUT, Field, Filled, Form, Value, check, typed, whole
@@ -115,7 +115,7 @@ DECLINE = Choice("d", "decline")
 CANCEL = Choice("c", "cancel")
 
 
-class Dismissed(Exception):  # noqa: N818 - not an error: the user ended the input
+class FormDismissed(Exception):  # noqa: N818 - not an error: the user ended the input
     """Raised when the user dismisses a question: the form is cancelled."""
 
 
@@ -132,7 +132,7 @@ class Forms:
                 return await self._refuse(form)
             try:
                 return await self._complete(form)
-            except Dismissed:
+            except FormDismissed:
                 key = await self._person.choose("The form is not sent. Decline it?", [DECLINE, CANCEL])
                 return Filled("decline" if key == DECLINE.key else "cancel")
 
@@ -192,7 +192,7 @@ class Forms:
         while True:
             text = await self._person.line(f'"{label(field)}"', default=default)
             if text is None:
-                raise Dismissed
+                raise FormDismissed
             is_given = given is not None and text == default
             value, problem = (given, check(field, given)) if is_given else typed(field, text)
             if not problem:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
-from acp_launch.console.ask.terminal import Aloud
+from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.console.columns import columns
 from acp_launch.console.stderr import harmless
 from acp_launch.process.supervisor import Program
@@ -21,7 +21,7 @@ YES, NO = Choice("y", "Yes, run it"), Choice("n", "No")
 class Logins:
     """A `session.login.Adviser` that asks `person`, and shows the agent's stderr while it logs in."""
 
-    def __init__(self, person: Person, aloud: Aloud | None = None) -> None:
+    def __init__(self, person: Person, aloud: AgentStderr | None = None) -> None:
         self._person = person
         self._aloud = aloud
 

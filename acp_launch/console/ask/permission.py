@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from acp_launch.console.ask.asked import cut
+from acp_launch.console.ask.quoted import cut
 from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.difflines import changes
 from acp_launch.console.draw.outside import one_line
@@ -53,7 +53,7 @@ _SESSION = re.compile(r"\bsession\b")
 _BARE = frozenset({"always", "always allow", "allow always", "always deny", "deny always", "always reject"})
 
 
-class Way(Struct, frozen=True):
+class AnswerChoice(Struct, frozen=True):
     """An answer that can be chosen, with its key and label."""
 
     choice: Choice
@@ -63,7 +63,7 @@ class Way(Struct, frozen=True):
 class Answers(Struct, frozen=True):
     """All answers to a question."""
 
-    offered: tuple[Way, ...]
+    offered: tuple[AnswerChoice, ...]
     dismissed: Answer  # if the user chooses none
     left_out: tuple[str, ...]  # a line about options that are not shown
 
@@ -78,10 +78,12 @@ def answers(options: Sequence[Any], where: str, *, is_keepable: bool = True) -> 
     """
     offered = [_offered(option, where if is_keepable else "") for option in _distinct(options)]
     keys = _keys([each.slot for each in offered])
-    ways = [Way(Choice(key, each.label), each.answer) for key, each in zip(keys, offered, strict=True) if key]
+    ways = [AnswerChoice(Choice(key, each.label), each.answer) for key, each in zip(keys, offered, strict=True) if key]
     once = choose(True, [each.option for each in offered])
     if is_keepable and KEYS[FOR_GOOD] not in keys and once is not None:
-        ways.append(Way(Choice(KEYS[FOR_GOOD], label("allow_always", "Always", where)), Answer(once, "always")))
+        ways.append(
+            AnswerChoice(Choice(KEYS[FOR_GOOD], label("allow_always", "Always", where)), Answer(once, "always"))
+        )
     more = keys.count("")
     left_out = (f"[... {more:,} more options are not shown ...]",) if more else ()
     return Answers(tuple(ways), Answer(choose(False, [each.option for each in offered])), left_out)

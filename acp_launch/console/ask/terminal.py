@@ -171,7 +171,7 @@ async def _line() -> str:
 # The agent's stderr during a login.
 
 
-class Aloud:
+class AgentStderr:
     """Shows the agent's stderr during a login, and passes every chunk to the log unchanged."""
 
     def __init__(self, log: Callable[[bytes], None], stream: TextIO) -> None:

@@ -18,10 +18,10 @@ from rich.text import Text
 from acp_launch.console.draw import thoughts
 from acp_launch.console.draw.contents import said
 from acp_launch.console.draw.halves import Halves
-from acp_launch.console.draw.markdown import Block, Talk
+from acp_launch.console.draw.markdown import Block, MessageView
 from acp_launch.console.draw.outside import cut, one_line, prose
 from acp_launch.console.draw.region import Canvas, Pace, Region
-from acp_launch.console.draw.tools import Work
+from acp_launch.console.draw.tools import ToolActivity
 from acp_launch.console.stderr import DIM, QUOTED, RED, YELLOW, headed, say
 from acp_launch.console.stream.text import OUTSIDE, SAME_MESSAGE, Notices
 from acp_launch.errors import LaunchError
@@ -70,14 +70,14 @@ class Checklist:
 # Changes of the session besides the answer, as lines: options, title, compactions, notices, plan and usage.
 
 
-__all__ = ["KINDS", "News"]
+__all__ = ["KINDS", "SessionNews"]
 SEVERITIES = {"info": "dim", "warning": "yellow", "error": "red"}
 DESCRIBED = 5  # lines of a notice's description
 PRINTED = 50  # steps of a plan
 COMPACTED = {"completed": ("✓ conversation compacted", "dim"), "cancelled": ("– compaction cancelled", "yellow")}
 
 
-class News:
+class SessionNews:
     """The state of a session, and lines about its changes."""
 
     def __init__(self, *, titles: bool = False) -> None:
@@ -192,15 +192,15 @@ class Live(Notices):
         self._history = history
         self._halves = Halves()
         self._voices = {
-            MESSAGE: Talk(),
+            MESSAGE: MessageView(),
             THOUGHT: _thinking(thoughts, clock),
-            PROMPT: Talk(_prompt),
-            ASIDE: Talk(_aside),
+            PROMPT: MessageView(_prompt),
+            ASIDE: MessageView(_aside),
         }
         self._speaking = ""  # the kind of the last message chunk
         self._message_id = ""
-        self._work = Work(clock)
-        self._news = News(titles=history)
+        self._work = ToolActivity(clock)
+        self._news = SessionNews(titles=history)
         self._replaying = False
         self._ready: list[RenderableType] = []  # to be printed with the next frame
         self._aside: list[RenderableType] = []  # printed at the end of the message
@@ -366,7 +366,7 @@ def _apart(text: str, kind: str) -> str:
     return f"\n{text}" if kind == PROMPT and text else text
 
 
-def _thinking(whole: bool, clock: Callable[[], float]) -> Talk | thoughts.Folded:
+def _thinking(whole: bool, clock: Callable[[], float]) -> MessageView | thoughts.Folded:
     return thoughts.whole() if whole else thoughts.Folded(clock)
 
 

@@ -365,7 +365,7 @@ def _markdown(text: str, coloured: bool) -> RenderableType:
     return Block(text, coloured=coloured)
 
 
-class Talk:
+class MessageView:
     def __init__(self, draw: Draw = _markdown) -> None:
         self._draw = draw
         self._growing = Growing()

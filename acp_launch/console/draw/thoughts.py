@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from acp_launch.console.draw.markdown import Talk
+from acp_launch.console.draw.markdown import MessageView
 from acp_launch.console.draw.outside import one_line, prose
 from acp_launch.waits import seconds
 
@@ -61,6 +61,6 @@ def _folded(words: str, took: float) -> str:
     return f"✻ thought for {seconds(round(took))} · {words}" if took >= 1 else f"✻ thought · {words}"
 
 
-def whole() -> Talk:
+def whole() -> MessageView:
     """Return a message that shows thoughts whole, without Markdown."""
-    return Talk(lambda text, coloured: Text(prose(text).strip("\n"), STYLE))
+    return MessageView(lambda text, coloured: Text(prose(text).strip("\n"), STYLE))

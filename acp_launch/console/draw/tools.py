@@ -281,7 +281,7 @@ OUTPUT = ("terminal_output", "terminal_output_delta")  # members of `_meta` that
 Printed = list[RenderableType]
 
 
-class Work:
+class ToolActivity:
     """All tool calls and commands. Each method returns the parts to print for good; the running ones are drawn."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -50,7 +50,7 @@ SHOWN = 5  # characters of a form that may be shown; one less than the shortest 
 MOST = 1_000  # updates held back; then they are released, so that empty chunks of an agent do not fill memory
 
 
-class Seams:
+class ChunkHold:
     """Holds back chunks that may end within a secret."""
 
     def __init__(self, redactor: Redactor, show: Callable[[Updated, str | None], None]) -> None:
@@ -177,13 +177,13 @@ class Output(Observer, Protocol):
     def pause(self) -> None: ...
 
 
-class Discreet:
+class RedactedOutput:
     """An output that passes everything to `output` without its secrets."""
 
     def __init__(self, output: Output, source: Redactor = redactor) -> None:
         self._output = output
         self._redactor = source
-        self._seams = Seams(source, self._show)
+        self._seams = ChunkHold(source, self._show)
         self._session_ids: dict[str, str] = {}
 
     def negotiated(self, negotiated: Negotiated) -> None:

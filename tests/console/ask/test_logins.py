@@ -12,7 +12,7 @@ import pytest
 
 from acp_launch.console.ask import logins
 from acp_launch.console.ask.logins import Logins, as_json, command_line, table
-from acp_launch.console.ask.terminal import Aloud
+from acp_launch.console.ask.terminal import AgentStderr
 from acp_launch.process.supervisor import Program
 from acp_launch.protocol.acp import AuthMethod, read
 from acp_launch.session.person import Choice, Tone
@@ -89,7 +89,7 @@ def test_a_command_line_is_shown_as_a_shell_would_read_it_before_it_is_allowed(k
 
 def test_the_agent_is_heard_while_it_logs_in_and_not_otherwise() -> None:
     kept, shown = bytearray(), io.StringIO()
-    aloud = Aloud(kept.extend, shown)
+    aloud = AgentStderr(kept.extend, shown)
     person = Person(None)
 
     async def story() -> None:

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from acp_launch.console.stream.ndjson import Ndjson
 from acp_launch.console.stream.outlet import Outlet
-from acp_launch.console.stream.redacted import MOST, SHOWN, Discreet
+from acp_launch.console.stream.redacted import MOST, SHOWN, RedactedOutput
 from acp_launch.console.stream.text import Plain
 from acp_launch.errors import AgentRefused, LaunchError, MachineError, Stopped
 from acp_launch.problem import Problem
@@ -99,9 +99,9 @@ def said(told: Sequence[Any], kind: str = "agent_message_chunk", session: str = 
     ]
 
 
-def discreet(*values: str) -> tuple[Discreet, Shown]:
+def discreet(*values: str) -> tuple[RedactedOutput, Shown]:
     shown = Shown()
-    return Discreet(shown, knowing(*values)), shown
+    return RedactedOutput(shown, knowing(*values)), shown
 
 
 def told(*updates: Updated) -> Shown:
@@ -124,7 +124,7 @@ def test_an_update_that_holds_a_value_is_written_anew_and_any_other_is_the_objec
 
 def test_with_no_secret_everything_passes_as_it_is() -> None:
     shown = Shown()
-    quiet = Discreet(shown, Redactor())
+    quiet = RedactedOutput(shown, Redactor())
     events = [chunk(TOKEN), chunk(TOKEN[:9])]
     turn, error = end(), LaunchError(TOKEN)
     for each in events:
@@ -277,7 +277,7 @@ def test_an_update_that_leaves_the_message_alone_keeps_its_place(kind: str) -> N
     assert shown.told[1] is beside
 
 
-def events_between(quiet: Discreet) -> dict[str, Any]:
+def events_between(quiet: RedactedOutput) -> dict[str, Any]:
     return {
         "a tool call": lambda: quiet.update(tool("1", "pending", title="t")),
         "a thought": lambda: quiet.update(chunk("hm", kind="agent_thought_chunk")),
@@ -365,7 +365,7 @@ def test_ndjson_and_text_both_show_it_hidden(tmp_path: Path) -> None:
     for output, expected in ((Ndjson, None), (Plain, b"key *** !\n")):
         file = tmp_path / output.__name__
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
-        quiet = Discreet(output(Outlet(descriptor)), knowing(TOKEN))
+        quiet = RedactedOutput(output(Outlet(descriptor)), knowing(TOKEN))
         for piece in ("key ", TOKEN[:11], TOKEN[11:], " !"):
             quiet.update(chunk(piece))
         quiet.ended(end())

@@ -15,7 +15,7 @@ time.monotonic = lambda: _real() + _thought  # before anything of ours takes a l
 
 from acp_launch.__main__ import main  # noqa: E402
 from acp_launch.console.ask.terminal import Questions  # noqa: E402
-from acp_launch.interactive.asking import Asking  # noqa: E402
+from acp_launch.interactive.questions import ScreenQuestions  # noqa: E402
 
 
 def thinking(choose: Callable[..., Awaitable[str | None]]) -> Any:
@@ -29,7 +29,7 @@ def thinking(choose: Callable[..., Awaitable[str | None]]) -> Any:
 
 
 if __name__ == "__main__":
-    for person in (Questions, Asking):
+    for person in (Questions, ScreenQuestions):
         person.choose = thinking(person.choose)  # type: ignore[method-assign]
     sys.argv[0] = "acp-launch"
     main()

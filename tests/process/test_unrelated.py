@@ -19,7 +19,7 @@ from .liveness import CHILDREN, PATIENCE, Liveness, liveness, program
 SCRUBBED = f"setsid env -i LIVENESS=$LIVENESS {shlex.join(program('deaf', 'stubborn'))} </dev/null & read _"
 
 
-class Strangers:
+class Unrelated:
     """A nurse and its worker, children of a launcher before it was one (tests/children/wrapper.py)."""
 
     def __init__(self, alive: Liveness) -> None:
@@ -56,9 +56,9 @@ class Strangers:
 
 
 @pytest.fixture
-def strangers() -> Iterator[Strangers]:
+def unrelated() -> Iterator[Unrelated]:
     with liveness() as alive:
-        yield Strangers(alive)
+        yield Unrelated(alive)
 
 
 def parent_dies(running: Running) -> None:
@@ -69,48 +69,48 @@ def parent_dies(running: Running) -> None:
 
 
 def test_an_orphan_of_a_child_that_was_there_before_us_outlives_an_orderly_end(
-    strangers: Strangers, alive: Liveness, tmp_path: Path
+    unrelated: Unrelated, alive: Liveness, tmp_path: Path
 ) -> None:
     with (
-        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=strangers.wrapper) as running,
-        strangers.begun(),
+        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=unrelated.wrapper) as running,
+        unrelated.begun(),
     ):
         alive.hear("stubborn")
-        strangers.orphaned()
+        unrelated.orphaned()
         parent_dies(running)
         with gone(running.upper):
             running.tell("end")
             assert running.process.wait(PATIENCE) == 0
         alive.assert_all_dead()
-        strangers.assert_worker_lives()
+        unrelated.assert_worker_lives()
 
 
 def test_an_orphan_of_a_child_that_was_there_before_us_outlives_a_launcher_that_is_killed(
-    strangers: Strangers, alive: Liveness, tmp_path: Path
+    unrelated: Unrelated, alive: Liveness, tmp_path: Path
 ) -> None:
     with (
-        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=strangers.wrapper) as running,
-        strangers.begun(),
+        launched(tmp_path, alive, ["/bin/sh", "-c", SCRUBBED], wrapper=unrelated.wrapper) as running,
+        unrelated.begun(),
     ):
         alive.hear("stubborn")
-        strangers.orphaned()
+        unrelated.orphaned()
         parent_dies(running)
         running.look()
         with gone(running.upper):
             running.kill()
         alive.assert_all_dead()
-        strangers.assert_worker_lives()
+        unrelated.assert_worker_lives()
 
 
-def test_our_own_daemon_is_known_by_its_mark_where_strangers_live(
-    strangers: Strangers, alive: Liveness, tmp_path: Path
+def test_our_own_daemon_is_known_by_its_mark_among_unrelated_ones(
+    unrelated: Unrelated, alive: Liveness, tmp_path: Path
 ) -> None:
     with (
-        launched(tmp_path, alive, program("forker", "daemon"), wrapper=strangers.wrapper) as running,
-        strangers.begun(),
+        launched(tmp_path, alive, program("forker", "daemon"), wrapper=unrelated.wrapper) as running,
+        unrelated.begun(),
     ):
         alive.hear("forker", "daemon")
         running.tell("end")
         assert running.process.wait(PATIENCE) == 0
         alive.assert_all_dead()
-        strangers.assert_worker_lives()
+        unrelated.assert_worker_lives()

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from acp_launch.console.ask.terminal import STYLES
 from acp_launch.console.stderr import headed
-from acp_launch.interactive.screen import Board
+from acp_launch.interactive.screen import SessionCanvas
 from acp_launch.session.person import Choice, Tone
 
 QUIET = 0.3  # seconds; no user reads and answers faster
@@ -37,11 +37,11 @@ class Question:
     answer: "asyncio.Future[str | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Asking:
+class ScreenQuestions:
     """The `Person` of an interactive session on a terminal."""
 
     def __init__(
-        self, board: Board, changed: Callable[[], None], room: Callable[["Question"], tuple[int, int]]
+        self, board: SessionCanvas, changed: Callable[[], None], room: Callable[["Question"], tuple[int, int]]
     ) -> None:
         """`changed` is called when a question comes, opens or goes; `room` returns the space above a question."""
         self.question: Question | None = None
