@@ -341,8 +341,7 @@ def test_without_a_name_the_servers_of_the_profile_are_listed(launch: Launcher, 
     profile(launch, notes=server("probe_polite"), files={"command": "no-such-server"})
     assert failure(launch, verb, "p") == (
         2,
-        "acp-launch: no MCP server is given: p has notes, files\n"
-        "    fix: name one; acp-launch mcp list p lists them\n",
+        "acp-launch: no MCP server is given: p has notes, files\n    fix: name one; acp-launch mcp list p lists them\n",
     )
     profile(launch)
     assert failure(launch, verb, "p") == (

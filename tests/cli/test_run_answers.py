@@ -232,7 +232,10 @@ def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said
         terminal.types("g\n")
         assert terminal.ends() == 0
         text = " ".join(terminal.text.split())
-    assert "the answer applies only to this session and could not be saved: cannot read or write the remembered answers in" in text
+    assert (
+        "the answer applies only to this session and could not be saved: cannot read or write the remembered answers in"
+        in text
+    )
     assert "allowed: Note: buy milk (you, in this session)" in text
 
 
