@@ -161,7 +161,7 @@ def _named(name: str | None, profile: str, servers: Collection[str]) -> str:
         raise UsageError(f"{profile} has no MCP servers", fix="add some under mcp_servers in the profile")
     if name is None:
         raise UsageError(
-            f"no MCP server is given: {profile} has {', '.join(servers)}", fix=f"name one; {shown} describes them"
+            f"no MCP server is given: {profile} has {', '.join(servers)}", fix=f"name one; {shown} lists them"
         )
     hint = did_you_mean(name, servers)
     raise UsageError(f'{profile} has no MCP server "{name}"{hint}', fix=shown)

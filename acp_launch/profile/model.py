@@ -46,7 +46,7 @@ class Agent(Shape, frozen=True, kw_only=True):
     inherit_env: Literal["all", "minimal"] | tuple[str, ...] = "all"
     """What the agent inherits from the shell: `all`, `minimal`, or a list of names and `PREFIX_*` patterns."""
     timeouts: Timeouts = field(default_factory=Timeouts)
-    """How long acp-launch waits for the agent."""
+    """How long to wait for the agent."""
 
 
 class Workspace(Shape, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Permissions(Shape, frozen=True, kw_only=True):
 
 class Client(Shape, frozen=True, kw_only=True):
     fs: Annotated[bool | Literal["read"], FILES] = False
-    """Whether acp-launch reads and writes files for the agent in the session's directories; `read`: only reads."""
+    """Whether to read and write files for the agent in the session's directories; `read`: only read them."""
     terminal: Annotated[bool, TRUTH] = False
     """Whether acp-launch runs commands for the agent."""
 
@@ -159,7 +159,7 @@ class StdioServer(Shape, frozen=True, kw_only=True):
     restart: Restart = field(default_factory=Restart)
     """Whether and when it is started again after it ended."""
     timeouts: ServerTimeouts = field(default_factory=ServerTimeouts)
-    """How long acp-launch waits for the server."""
+    """How long to wait for the server."""
     tools: Tools = field(default_factory=Tools)
     """Which of its tools the agent may see and call."""
     roots: Roots = "agent"

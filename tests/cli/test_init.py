@@ -425,7 +425,7 @@ def test_servers_of_other_tools_are_taken_over_and_their_tokens_are_not_written(
         terminal.types("1\n")
         terminal.until("Import them [yes]: ")
         terminal.types("\n")
-        terminal.until("Keep them in the ")
+        terminal.until("Store them in the ")
         terminal.types("\n")
         assert terminal.ends() == 0
     text = everything(project)["demo.yaml"]

@@ -389,7 +389,7 @@ def test_without_any_tool_that_is_said(project: Launcher) -> None:
     assert (done.code, done.out, done.err) == (
         0,
         b"",
-        "acp-launch: no other tool is configured here; a file is given by its path:"
+        "acp-launch: no configuration of another tool was found; to import a file:"
         " acp-launch import FILE --into PROFILE\n",
     )
 

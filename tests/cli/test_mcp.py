@@ -341,8 +341,7 @@ def test_without_a_name_the_servers_of_the_profile_are_listed(launch: Launcher, 
     profile(launch, notes=server("probe_polite"), files={"command": "no-such-server"})
     assert failure(launch, verb, "p") == (
         2,
-        "acp-launch: no MCP server is given: p has notes, files\n"
-        "    fix: name one; acp-launch mcp list p describes them\n",
+        "acp-launch: no MCP server is given: p has notes, files\n    fix: name one; acp-launch mcp list p lists them\n",
     )
     profile(launch)
     assert failure(launch, verb, "p") == (
@@ -574,8 +573,8 @@ def test_a_server_that_cannot_be_started_is_unreachable(launch: Launcher) -> Non
     profile(launch, broken={"command": str(broken)})
     assert failure(launch, "tools", "p", "broken") == (
         8,
-        f'acp-launch: the MCP server "broken": {broken} could not be started: it is neither a program for this machine'
-        " nor a script with a #! line\n    fix: name its interpreter first\n",
+        f'acp-launch: the MCP server "broken": {broken} could not be started: it is not a program for this machine,'
+        " and not a script with a #! line\n    fix: name its interpreter first\n",
     )
 
 

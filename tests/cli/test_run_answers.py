@@ -152,7 +152,7 @@ def test_a_session_answer_outlives_the_agent_that_is_started_again(tmp_path: Pat
         terminal.types(f"crash{ENTER}")
         terminal.until("[y] Restart it")
         terminal.types("y")
-        terminal.until("the prompt it did not answer is ready")
+        terminal.until("the unanswered prompt is back")
         terminal.until("ready ·")
         terminal.types("\x03")
         goes_through(terminal, "edit a.txt two", "a.txt is written, through the client.")
@@ -232,7 +232,10 @@ def test_an_answer_that_cannot_be_kept_for_good_holds_in_its_session_and_is_said
         terminal.types("g\n")
         assert terminal.ends() == 0
         text = " ".join(terminal.text.split())
-    assert "the answer applies only to this session and could not be saved: the remembered answers in" in text
+    assert (
+        "the answer applies only to this session and could not be saved: cannot read or write the remembered answers in"
+        in text
+    )
     assert "allowed: Note: buy milk (you, in this session)" in text
 
 

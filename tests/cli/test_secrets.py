@@ -90,7 +90,7 @@ def test_a_value_on_the_command_line_is_refused_and_not_repeated(sealed: Launche
     assert done.code == 2
     assert done.err == (
         "acp-launch: a secret is not read from the command line, where ps and your shell's history show it;"
-        " nothing was kept\n"
+        " nothing was stored\n"
         "    fix: type it at the prompt, or pipe it: pass show github | acp-launch secret set github;"
         " rotate the value you just typed\n"
     )
@@ -312,7 +312,7 @@ def test_check_passes_over_a_broken_profile_unless_it_was_named(sealed: Launcher
     done = sealed("secret", "check")
     assert done.code == 0
     assert done.err == (
-        "acp-launch: .acp-launch/broken.yaml has problems and is passed over:"
+        "acp-launch: .acp-launch/broken.yaml has problems and is skipped:"
         " acp-launch validate .acp-launch/broken.yaml\nacp-launch: no profile here needs a secret\n"
     )
     assert sealed("secret", "check", "broken").code == 2
