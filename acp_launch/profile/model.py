@@ -7,15 +7,12 @@ that has no effect yet is not here, so it is refused.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from msgspec import field
 
 from acp_launch.document.scalars import Duration
 from acp_launch.document.shape import Shape
-
-if TYPE_CHECKING:
-    pass
 from acp_launch.profile.values import COUNT, FACTOR, FILES, LISTED, SETTING, TRUTH, Template
 
 Roots = Literal["agent", "session"]
