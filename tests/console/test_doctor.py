@@ -48,7 +48,7 @@ def test_a_terminal_gets_colours() -> None:
     assert shown(ok("a", "", "b"), coloured=True)[0] == "\x1b[32mok     \x1b[0m  a  b"
 
 
-def test_strangers_words_are_one_line_that_moves_no_cursor_and_has_an_end() -> None:
+def test_foreign_text_is_one_bounded_line_that_moves_no_cursor() -> None:
     name = "agent\x1b[2J\r\nproblem  fake  line\u202egpj\ud800"
     (line, detail, _) = shown(Check(name="agent", text=name, detail=("x" * 5000 + "\n",)))
     assert line == r"ok       agent  agent\x1b[2J problem fake line\u202egpj\ud800"

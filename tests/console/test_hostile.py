@@ -255,7 +255,7 @@ def test_no_question_of_ours_can_be_forged(evil: str, shared: None, capsys: pyte
     assert_genuine(capsys.readouterr().err)
 
 
-def test_what_is_asked_is_marked_also_where_nobody_else_writes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_question_is_marked_also_if_no_other_program_writes(capsys: pytest.CaptureFixture[str]) -> None:
     async def story() -> None:
         assert await Answering().line("Your name", default="Bob") == "typed"
 

@@ -40,7 +40,7 @@ def test_the_outcome_is_the_callers(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.endswith("\n1 problem; 1 of 3 profiles cannot be used\n")
 
 
-def test_a_strangers_profile_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_foreign_profile_cannot_drive_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     evil = Problem("\x1b[2Jf.yaml", 1, 1, "a.\x1b]0;x\x07", "found \x1b[31m\nfake line", "\x1b[8m")
     assert shown([evil], capsys) == (
         "\\x1b[2Jf.yaml:1:1: a.\\x1b]0;x\\x07: found \\x1b[31m\\nfake line\n    fix: \\x1b[8m\n"

@@ -146,7 +146,9 @@ def test_the_terminal_login_asks_for_a_word(agent: Client, tmp_path: Path) -> No
     ("typed", "shown"),
     [(b"mellon\n", "mellon\n'mellon' is not the word; not logged in\n"), (b"\x04", "\nnot logged in\n")],
 )
-def test_a_login_that_fails_says_so_and_logs_nobody_in(agent: Client, tmp_path: Path, typed: bytes, shown: str) -> None:
+def test_a_login_that_fails_says_so_and_does_not_log_in(
+    agent: Client, tmp_path: Path, typed: bytes, shown: str
+) -> None:
     assert log_in(tmp_path, typed) == (1, QUESTION + shown)
     started(agent)
     assert agent.code("session/new", {"cwd": str(tmp_path), "mcpServers": []}) == -32000

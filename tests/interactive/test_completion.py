@@ -81,7 +81,7 @@ def test_a_path_with_blanks_is_quoted_and_one_of_a_directory_stays_open(tmp_path
     assert offered("(\n@pl", words) == ["(\n@plain"]
 
 
-def test_a_disk_that_hangs_offers_nothing_and_holds_up_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_offers_nothing_and_delays_no_exit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging, released = threading.Event(), threading.Event()
 
     def found(typed: str, roots: object) -> list[str]:

@@ -137,7 +137,7 @@ def test_what_is_no_regular_file_is_neither_read_nor_written_and_said_once(
         assert (tmp_path / "elsewhere").read_text() == '"mine"\n'
 
 
-def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "history").write_text('"theirs"\n')
     somebody = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: somebody)

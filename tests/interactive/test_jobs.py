@@ -55,7 +55,7 @@ def test_ctrl_z_stops_and_fg_draws_it_anew(tmp_path: Path) -> None:
         assert terminal.ends() == 0
 
 
-def test_a_stop_that_somebody_sent_is_like_the_key(tmp_path: Path) -> None:
+def test_a_stop_by_a_signal_is_like_the_key(tmp_path: Path) -> None:
     with on_screen(*shell(tmp_path / "history")) as terminal:
         terminal.until(STATUS)
         terminal.types("my draft")
@@ -66,7 +66,7 @@ def test_a_stop_that_somebody_sent_is_like_the_key(tmp_path: Path) -> None:
         goes_on(terminal)
 
 
-def test_after_a_stop_that_nobody_is_told_of_the_terminal_is_taken_again(tmp_path: Path) -> None:
+def test_after_an_unannounced_stop_the_terminal_is_taken_again(tmp_path: Path) -> None:
     """SIGSTOP: the shell has changed the mode of the terminal, and written on it."""
     with on_screen(*shell(tmp_path / "history")) as terminal:
         terminal.until(STATUS)

@@ -37,7 +37,7 @@ def test_prints_are_rendered_at_the_width_of_the_terminal_whatever_the_environme
     assert drawn.width == 10
 
 
-def test_prints_wait_while_somebody_is_asked_and_what_is_said_to_them_does_not() -> None:
+def test_prints_wait_during_a_question_and_its_own_text_does_not() -> None:
     drawn = board()
     drawn.print(Text("before"))
     drawn.show(Text("row"))

@@ -54,7 +54,7 @@ def test_a_key_pressed_before_the_question_could_be_seen_is_no_answer(terminal: 
     assert "> y" in terminal.shown
 
 
-def test_whoever_is_typing_when_a_question_comes_goes_on_typing(terminal: Terminal) -> None:
+def test_a_user_who_is_typing_when_a_question_comes_goes_on_typing(terminal: Terminal) -> None:
     terminal.types(f"choose{ENTER}and ")
     terminal.until("Allow once")
     for word in ("any", "way"):
@@ -124,7 +124,7 @@ def test_on_the_smallest_screen_the_keys_that_answer_are_shown(tmp_path: Path, c
         terminal.until_it(lambda: "chosen y" in terminal.all, "the answer")
 
 
-def test_nothing_else_moves_while_somebody_is_asked(terminal: Terminal) -> None:
+def test_nothing_else_moves_during_a_question(terminal: Terminal) -> None:
     """What is printed and drawn meanwhile comes afterwards."""
     terminal.types(f"show 2{ENTER}choose{ENTER}say meanwhile{ENTER}")
     terminal.until(OPEN)

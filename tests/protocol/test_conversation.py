@@ -506,7 +506,7 @@ def test_only_an_advertised_login_of_the_agents_own_is_asked_for() -> None:
             talk.client.authenticate(wrong)
 
 
-def test_nobody_is_logged_out_of_an_agent_that_does_not_offer_it() -> None:
+def test_an_agent_without_logout_is_not_asked_to_log_out() -> None:
     """C-29."""
     assert Serving().client.logout().method == "logout"
     with pytest.raises(LocalProtocolError, match="does not advertise logout"):
