@@ -183,10 +183,10 @@ def test_an_agent_that_the_clone_would_take_over_is_not_started(clone: Clone, sn
     env = offline(tmp_path)
     program = {"command": words[0], "args": words[1:]}
     own(clone, program)
-    clone.refuses("run", "mine", "hello", why=", which this project brought", code=3, **env)
+    clone.refuses("run", "mine", "hello", why=" from this project", code=3, **env)
     for way in ({"cwd": "${project}"}, {"cwd": "."}, {"bridge": False}):
         own(clone, mcp_servers={"s": {**program, **way}})
-        clone.refuses("run", "mine", "hello", why=", which this project brought", code=3, **env)
+        clone.refuses("run", "mine", "hello", why=" from this project", code=3, **env)
     clone.write(profile(program))
     clone.accepts()
     clone.starts(**env)
