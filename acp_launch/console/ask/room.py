@@ -7,6 +7,7 @@ however much text the agent sends.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -70,13 +71,18 @@ def needed(text: str, columns: int) -> int:
 
 
 def _at_words(line: str, columns: int) -> int:
+    """Count the rows as rich breaks them: the spaces after a word belong to it, and do so too if it is cut itself."""
     rows, used = 1, 0
-    for word in line.split(" "):
-        *whole, last = _pieces(word, columns)
-        if used and used + cell_len(word) > columns:
-            rows, used = rows + 1, 0
-        rows += len(whole)
-        used = (0 if whole else used) + cell_len(last) + 1
+    for word in re.findall(r"\s*\S+\s*", line):
+        length = cell_len(word.rstrip())
+        if used + length <= columns:
+            used += cell_len(word)
+        elif length > columns:
+            pieces = _pieces(word, columns)
+            rows += len(pieces) - (used == 0)
+            used = cell_len(pieces[-1])
+        else:
+            rows, used = rows + 1, cell_len(word)
     return rows
 
 

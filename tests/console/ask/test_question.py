@@ -6,7 +6,7 @@ from typing import Any
 
 import pyte
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
@@ -250,6 +250,7 @@ def test_what_fits_is_said_once() -> None:
 
 
 @given(st.text(alphabet="ab \u6f22\n", max_size=300), st.integers(2, 90))
+@example("aaaaaa aaa", 2)
 def test_no_text_takes_more_rows_than_are_counted(text: str, columns: int) -> None:
     """Broken at words, as rich does, or anywhere, as a terminal does."""
     console = Console(width=columns, file=StringIO(), color_system=None)
