@@ -330,6 +330,7 @@ CANCELLED = Raw(b'{"stopReason":"cancelled"}')
 GRACE = 3.0
 LATE_GRACE = 1.0  # when the run has used up its time, and no user waits for the end
 STUCK_GRACE = 0.5  # when our output is not read, so that the end cannot be shown
+MOST_HELD = 30.0  # seconds by which the grace grows in all, while a slow terminal keeps us from reading the agent
 
 
 class Turn:
@@ -356,6 +357,7 @@ class Turn:
         self._silence = silence
         self._patience = asyncio.timeout(None)
         self._grace: float | None = None  # set when it is cancelled
+        self._may_grow = MOST_HELD
         self.is_running = False  # the prompt was sent and is not answered
 
     def cancel(self, grace: float = GRACE) -> None:
@@ -368,6 +370,14 @@ class Turn:
             self._client.cancel(self._session_id, self._grace)
             self._patience.reschedule(asyncio.get_running_loop().time() + self._grace)
 
+    def _drained(self, seconds: float) -> None:
+        """Do not count the time in which the agent was not read: its answer may have been waiting."""
+        when = self._patience.when()
+        if self._grace is not None and when is not None and not self._patience.expired():
+            more = min(seconds, self._may_grow)
+            self._may_grow -= more
+            self._patience.reschedule(when + more)
+
     async def run(self, blocks: Sequence[object]) -> TurnEnd:
         """Send the prompt and wait for the turn's end.
 
@@ -379,7 +389,7 @@ class Turn:
         call = self._connection.conversation.prompt(self._session_id, blocks)
         try:
             async with self._patience:
-                self.is_running = True
+                self.is_running, self._connection.drained = True, self._drained
                 result = await self._connection.call(
                     call,
                     what="sign of life from the agent in its turn",
@@ -397,7 +407,7 @@ class Turn:
                 raise
             result = CANCELLED  # agents must not turn a cancellation into an error, and some do
         finally:
-            self.is_running = False
+            self.is_running, self._connection.drained = False, lambda seconds: None
         return self._end(result)
 
     def _alive(self) -> float:

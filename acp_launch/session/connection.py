@@ -150,6 +150,7 @@ class Connection:
         self.offered = Offers()  # what we offered in the handshake
         self.explain: Callable[[AgentRefused], None] = lambda error: None  # adds what can be done about a refusal
         self.held_back = False  # the observer has no room, so the agent is not read
+        self.drained: Callable[[float], None] = lambda seconds: None  # hears how long it was not read
         self._longer, self._budget, self._command = longer, budget or Budget(), command
         self._listener: Listener | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -157,6 +158,7 @@ class Connection:
         conversation = self.conversation
         self._pump = Pump(transport, conversation.receive, self, AGENT, spoilt=conversation.spoilt, max_line=max_line)
         self.heard = self._pump.heard
+        self._clock = asyncio.get_running_loop().time
         self.send, self.reply = self._pump.send, self._pump.reply
 
     @asynccontextmanager
@@ -293,9 +295,10 @@ class Connection:
         self.observer.note(text)
 
     async def drain(self) -> None:
-        self.held_back = True
+        began, self.held_back = self._clock(), True
         await self.observer.drain()
         self.held_back = False
+        self.drained(self._clock() - began)
 
     def died(self, how: str, last_words: tuple[str, ...], method: str) -> LaunchError:
         before = f" before it answered {method}" if method else ""

@@ -357,6 +357,26 @@ def test_a_question_is_answered_by_policy(default: Any, approve: Any, chosen: st
     asyncio.run(story())
 
 
+def test_an_agent_that_we_could_not_read_is_not_given_up_for_that() -> None:
+    """A slow terminal: the agent's answer waits behind what is still to be shown."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            turn, running, request = await in_turn(connection, agent, client)
+            turn.cancel()
+            await agent.hears("session/cancel")
+            for number in range(4):
+                recorder.room.clear()
+                await agent.says(update("s1", number))
+                await asyncio.sleep(0.5)
+                recorder.room.set()
+                await asyncio.sleep(0.6)
+            await agent.says({"id": request["id"], "result": {"stopReason": "cancelled", "usage": {"totalTokens": 3}}})
+            assert (await running).usage == {"totalTokens": 3}
+
+    run(story)
+
+
 def test_nothing_to_reject_with_is_answered_cancelled() -> None:
     """C-64."""
 
