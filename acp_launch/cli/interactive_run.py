@@ -32,15 +32,14 @@ async def _run(
     from acp_launch.console.stillclock import StillClock, UntimedPerson
     from acp_launch.console.stream.redacted import RedactedOutput
     from acp_launch.interactive.output import session_output
-    from acp_launch.interactive.session import Seating
-    from acp_launch.interactive.session import sit as story
+    from acp_launch.interactive.session import SessionSetup, run_session
     from acp_launch.interactive.state import HeldSessions
     from acp_launch.interactive.which import choose_front
 
     shown = choose_front(kept.settings.state / "history" / _history_name(plan))
     clock = StillClock()
     output = session_output(shown.canvas, clock)
-    rooms = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
+    held_sessions = HeldSessions(kept.registry, plan, partial(_holding, plan, kept), check=checked_name)
 
     async def in_front(program: "Program") -> "Exit":
         from acp_launch.process.foreground import foreground
@@ -52,19 +51,19 @@ async def _run(
     with session_needs(
         request, plan, kept, guard, UntimedPerson(shown.person, clock), observer.note, in_front
     ) as needs:
-        seating = Seating(
+        setup = SessionSetup(
             needs=needs,
             front=shown,
             observer=observer,
             output=output,
-            rooms=rooms,
-            room=rooms.first(kept.name, kept.record, held),
+            held_sessions=held_sessions,
+            held_session=held_sessions.first(kept.name, kept.record, held),
             replay=request.replay,
             wishes=wished(plan, request.sets),
             blocks=partial(_blocks, plan),
             here=here(),
         )
-        return await story(plan, seating, spawned)
+        return await run_session(plan, setup, spawned)
 
 
 def _holding(plan: LaunchPlan, kept: "RunContext", name: str) -> AbstractContextManager[None]:

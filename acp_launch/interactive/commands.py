@@ -102,127 +102,127 @@ def works_in_turn(text: str) -> bool:
     return command is None or command.in_turn
 
 
-async def run(desk: InteractiveState, current: CurrentSession, text: str) -> Outcome | None:
+async def run(interactive: InteractiveState, current: CurrentSession, text: str) -> Outcome | None:
     """Run a command; errors are shown, and the session continues. Return how the session changes, if it does."""
     try:
-        desk.commanded(text)
+        interactive.commanded(text)
         command, rest = found(text)
-        return await command.run(desk, current, rest)
+        return await command.run(interactive, current, rest)
     except LaunchError as error:
         if is_the_end(error):
             raise
-        desk.failed(error)
+        interactive.failed(error)
         return None
 
 
-async def _help(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _help(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     width = max(len(f"{name} {command.hint}") for name, command in COMMANDS.items())
     for name, command in COMMANDS.items():
-        desk.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
-    desk.say("  /… runs a command of the agent, @path attaches a file, Alt-Enter begins a new line", DIM)
+        interactive.say(f"  {f'{name} {command.hint}':{width}}  {command.meaning}")
+    interactive.say("  /… runs a command of the agent, @path attaches a file, Alt-Enter begins a new line", DIM)
 
 
-async def _quit(desk: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
+async def _quit(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
     return Leave(0)
 
 
-async def _sessions(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in sessions(desk.rooms.records(), current.room.name):
-        desk.say(line)
+async def _sessions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    for line in sessions(interactive.held_sessions.records(), current.held_session.name):
+        interactive.say(line)
 
 
-async def _switch(desk: InteractiveState, current: CurrentSession, rest: str) -> Outcome | None:
+async def _switch(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome | None:
     if not rest:
         raise UsageError("which session?", fix=":switch NAME; :sessions lists them")
-    if rest == current.room.name:
-        desk.say(f"already in session {rest}")
+    if rest == current.held_session.name:
+        interactive.say(f"already in session {rest}")
         return None
-    return Move(desk.rooms.enter(rest, is_new=False))
+    return Move(interactive.held_sessions.enter(rest, is_new=False))
 
 
-async def _new(desk: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
-    return Move(desk.rooms.enter(rest, is_new=True) if rest else desk.rooms.fresh())
+async def _new(interactive: InteractiveState, current: CurrentSession, rest: str) -> Outcome:
+    return Move(interactive.held_sessions.enter(rest, is_new=True) if rest else interactive.held_sessions.fresh())
 
 
-async def _mode(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _mode(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     option = match(current.client.state.options, "mode")
     if rest:
-        await _set_to(desk, current, "mode", rest)
+        await _set_to(interactive, current, "mode", rest)
     elif option is None:
-        desk.say("this agent has no modes")
+        interactive.say("this agent has no modes")
     else:
-        _tell_option(desk, option)
+        _tell_option(interactive, option)
 
 
-async def _set(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _set(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     name, _, value = rest.replace("=", " ", 1).partition(" ")
     options = current.client.state.options
     if value.strip():
-        await _set_to(desk, current, name, value.strip())
+        await _set_to(interactive, current, name, value.strip())
     elif name and (option := match(options, name)) is not None:
-        _tell_option(desk, option)
+        _tell_option(interactive, option)
     else:
         for option in options:
-            desk.say(f"{option.id} = {option.shown}  {option.description}", QUOTE)
+            interactive.say(f"{option.id} = {option.shown}  {option.description}", QUOTE)
         if not options:
-            desk.say("this agent has no options")
+            interactive.say("this agent has no options")
 
 
-async def _set_to(desk: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
+async def _set_to(interactive: InteractiveState, current: CurrentSession, name: str, value: str) -> None:
     wish = Setting(name, value, f":set {name} {value}")
-    client, limit = current.client, desk.launch.plan.timeouts.session
-    told = desk.output.settings_told
+    client, limit = current.client, interactive.launch.plan.timeouts.session
+    told = interactive.output.settings_told
     before, _ = await fulfil(current.connection, client.state, current.ready.session_id, wish, limit=limit)
     client.settled()
-    desk.chosen.append(wish)
+    interactive.chosen.append(wish)
     option = match(client.state.options, before.id)
-    if desk.output.settings_told == told:  # else the agent reported the change, and it was shown
-        desk.say(f"{before.name}: {option.shown if option else value}", QUOTE)
+    if interactive.output.settings_told == told:  # else the agent reported the change, and it was shown
+        interactive.say(f"{before.name}: {option.shown if option else value}", QUOTE)
 
 
-def _tell_option(desk: InteractiveState, option: Option) -> None:
-    desk.say(f"{option.name}: {option.shown}", QUOTE)
+def _tell_option(interactive: InteractiveState, option: Option) -> None:
+    interactive.say(f"{option.name}: {option.shown}", QUOTE)
     for choice in option.choices:
         mark = "*" if choice.value == option.current else " "
         said = f" {mark} {choice.value}  {choice.name}{f': {choice.description}' if choice.description else ''}"
-        desk.say(said, QUOTE)
+        interactive.say(said, QUOTE)
 
 
-async def _servers(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
-    standings = desk.launch.servers.standings()
+async def _servers(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    standings = interactive.launch.servers.standings()
     for standing in standings:
         for text, _ in opened([standing]):
-            desk.say(f"  {text.removeprefix('acp-launch: mcp servers: ')}")
+            interactive.say(f"  {text.removeprefix('acp-launch: mcp servers: ')}")
     if not standings:
-        desk.say("this profile has no MCP servers that acp-launch runs")
+        interactive.say("this profile has no MCP servers that acp-launch runs")
 
 
-async def _restart(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
-    known = [standing.server for standing in desk.launch.servers.standings()]
+async def _restart(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    known = [standing.server for standing in interactive.launch.servers.standings()]
     if not rest:
         raise UsageError("which server?", fix=":restart SERVER; :servers lists them")
     if rest not in known:
         raise UsageError(f'unknown server "{rest}"', fix=f":restart {' | '.join(known) or '(this profile has none)'}")
-    desk.launch.servers.restart(rest)
-    desk.say(f"restarting {rest}")
+    interactive.launch.servers.restart(rest)
+    interactive.say(f"restarting {rest}")
 
 
-async def _permissions(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
-    for line in permissions(desk.launch.needs.services.gate.policy):
-        desk.say(line)
+async def _permissions(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
+    for line in permissions(interactive.launch.needs.services.gate.policy):
+        interactive.say(line)
 
 
-async def _usage(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _usage(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     for line in usage(current):
-        desk.say(line, QUOTE)
+        interactive.say(line, QUOTE)
 
 
-async def _export(desk: InteractiveState, current: CurrentSession, rest: str) -> None:
+async def _export(interactive: InteractiveState, current: CurrentSession, rest: str) -> None:
     if not rest:
         raise UsageError("export to which file?", fix=":export notes.md")
-    heading = redactor.text(current.client.title or current.room.name)
-    path = _written(desk.here, rest, desk.output.transcript.markdown(heading))
-    desk.say(f"exported to {path}")
+    heading = redactor.text(current.client.title or current.held_session.name)
+    path = _written(interactive.here, rest, interactive.output.transcript.markdown(heading))
+    interactive.say(f"exported to {path}")
 
 
 def _written(here: Path, name: str, text: str) -> Path:

@@ -55,7 +55,7 @@ from acp_launch.session.person import Choice, Person
 # The routing of keyboard events. There is always a handler, so Ctrl-C always works.
 
 
-Taker = Callable[[Event], None]
+EventHandler = Callable[[Event], None]
 T = TypeVar("T")
 
 
@@ -70,25 +70,25 @@ class GivenUp(Exception):  # noqa: N818 - not an error: the user interrupted
 class KeyboardFocus:
     """Routes keyboard events to one handler at a time."""
 
-    def __init__(self, front: Front, otherwise: Taker) -> None:
+    def __init__(self, front: Front, otherwise: EventHandler) -> None:
         """`otherwise` handles events that no other handler takes."""
         self._front = front
-        self._taker = otherwise
+        self._handler = otherwise
 
     async def pump(self) -> None:
         """Pass on every event, until cancelled."""
         while True:
             event = await self._front.events.get()
-            self._taker(event)  # the handler may have changed while waiting
+            self._handler(event)  # the handler may have changed while waiting
 
     @contextmanager
-    def of(self, taker: Taker) -> Iterator[None]:
-        """Route events to `taker` while the block runs."""
-        before, self._taker = self._taker, taker
+    def of(self, handler: EventHandler) -> Iterator[None]:
+        """Route events to `handler` while the block runs."""
+        before, self._handler = self._handler, handler
         try:
             yield
         finally:
-            self._taker = before
+            self._handler = before
 
     async def while_waiting(self, work: Coroutine[Any, Any, T], enter: Callable[[str], None]) -> T:
         """Return the result of `work`; text entered meanwhile goes to `enter`.
@@ -127,12 +127,12 @@ class InteractiveTurn:
 
     def __init__(
         self,
-        desk: InteractiveState,
+        interactive: InteractiveState,
         showing: FrontUpdates,
         focus: KeyboardFocus,
         blocks: Callable[[str, Capabilities], Sequence[Block]],
     ) -> None:
-        self._desk, self._showing, self._focus, self._blocks = desk, showing, focus, blocks
+        self._interactive, self._showing, self._focus, self._blocks = interactive, showing, focus, blocks
         self.queue: list[str] = []
         self._unanswered = ""  # the prompt that is sent and not answered yet
         self._turn: Turn | None = None
@@ -142,12 +142,12 @@ class InteractiveTurn:
     def enter(self, text: str) -> None:
         """Queue a prompt that was entered during other work."""
         self.queue.append(text)
-        self._desk.front.queued(self.queue)
+        self._interactive.front.queued(self.queue)
 
     def dequeued(self) -> str:
         """Remove and return the first queued prompt."""
         text = self.queue.pop(0)
-        self._desk.front.queued(self.queue)
+        self._interactive.front.queued(self.queue)
         return text
 
     def give_back(self) -> str:
@@ -155,7 +155,7 @@ class InteractiveTurn:
         parts = [self._unanswered, *self.queue]
         self._unanswered = ""
         self.queue.clear()
-        self._desk.front.queued(self.queue)
+        self._interactive.front.queued(self.queue)
         return "\n".join(filter(None, parts))
 
     async def take(self, current: CurrentSession, text: str) -> Leave | None:
@@ -164,30 +164,30 @@ class InteractiveTurn:
         Raises:
             AgentError, WaitExpired: the agent died, or hung.
         """
-        desk = self._desk
+        interactive = self._interactive
         try:
             blocks = self._blocks(text, current.connection.agent.capabilities)
         except LaunchError as error:
-            desk.failed(error)
-            desk.front.offer(text)
+            interactive.failed(error)
+            interactive.front.offer(text)
             return None
         self._unanswered, self._outcome, self._is_cancelled = text, None, False
         current.first_prompt = current.first_prompt or " ".join(text.split())[:TITLE]
-        desk.prompted(text)
+        interactive.prompted(text)
         if blocks[1:]:
-            desk.say(f"attached: {described(blocks[1:])}", DIM)
+            interactive.say(f"attached: {described(blocks[1:])}", DIM)
         self._showing.mood = "working"
         try:
             await self._seen_through(current, blocks)
         except (AgentRefused, AuthRequired) as error:
-            desk.failed(error)
-            desk.front.offer(self.give_back())
+            interactive.failed(error)
+            interactive.front.offer(self.give_back())
         except WaitExpired:
             if self._outcome is None:  # else the user leaves, and the agent is not needed
                 raise
         self._unanswered = ""
         if self._is_cancelled and self.queue:  # the queued text may refer to the cancelled answer
-            desk.front.offer(self.give_back())
+            interactive.front.offer(self.give_back())
         self._showing.mood = "idle"
         return self._outcome
 
@@ -211,16 +211,16 @@ class InteractiveTurn:
             raise first(failures) from None
 
     async def _run(self, current: CurrentSession, blocks: Sequence[object]) -> None:
-        desk = self._desk
+        interactive = self._interactive
 
         async def prompted() -> TurnEnd:
-            self._turn = desk.launch.turn(current.session, is_first=current.turns == 0)
+            self._turn = interactive.launch.turn(current.session, is_first=current.turns == 0)
             return await self._turn.run(blocks)
 
-        current.last = await after_login(prompted, current.connection, desk.launch.needs.log_in)
+        current.last = await after_login(prompted, current.connection, interactive.launch.needs.log_in)
         current.turns += 1
-        current.room.used(current.last.title or current.first_prompt)
-        await desk.observer.drain()
+        current.held_session.used(current.last.title or current.first_prompt)
+        await interactive.observer.drain()
 
     def _taken(
         self, event: Event, running: "asyncio.Task[None]", current: CurrentSession
@@ -233,7 +233,7 @@ class InteractiveTurn:
                 self.enter(text)
             case Interrupted() if self._is_cancelled:
                 self._outcome = Leave(INTERRUPTED)
-                self._desk.launch.interrupts.hurry.set()
+                self._interactive.launch.interrupts.hurry.set()
                 running.cancel()
             case Interrupted():
                 self._cancel(running)
@@ -243,7 +243,7 @@ class InteractiveTurn:
         return None
 
     async def _carried_out(self, text: str, current: CurrentSession) -> None:
-        outcome = await commands.run(self._desk, current, text)
+        outcome = await commands.run(self._interactive, current, text)
         assert outcome is None, "what works in a turn does not end it"
 
     def _cancel(self, running: "asyncio.Task[None]") -> None:
@@ -295,43 +295,43 @@ TWICE = 2.0  # seconds within which a second Ctrl-C leaves
 INTERRUPTED = 130
 
 
-class Seating(Struct, frozen=True, kw_only=True):
+class SessionSetup(Struct, frozen=True, kw_only=True):
     """The means of an interactive session besides its plan."""
 
     needs: SessionNeeds
     front: TerminalFront
     observer: Output
     output: SessionOutput
-    rooms: HeldSessions
-    room: HeldSession  # the first one
+    held_sessions: HeldSessions
+    held_session: HeldSession  # the first one
     replay: bool
     wishes: Sequence[Setting]
     blocks: Callable[[str, Capabilities], Sequence[Block]]  # a prompt with what it mentions
     here: Path  # where the command was typed
 
 
-async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
+async def run_session(plan: LaunchPlan, setup: SessionSetup, spawned: Spawned) -> int:
     """Run until the user leaves; return the exit code.
 
     Raises:
         LaunchError: as the tree in `errors` says; `Stopped` after a signal.
     """
-    front = seating.front
+    front = setup.front
     try:
         async with (
-            conversation(plan, seating.needs, seating.observer, on_interrupt=front.interrupt) as launch,
+            conversation(plan, setup.needs, setup.observer, on_interrupt=front.interrupt) as launch,
             asyncio.TaskGroup() as tasks,
         ):
-            desk = InteractiveState(
+            interactive = InteractiveState(
                 launch=launch,
                 front=front,
-                observer=seating.observer,
-                output=seating.output,
-                rooms=seating.rooms,
-                here=seating.here,
+                observer=setup.observer,
+                output=setup.output,
+                held_sessions=setup.held_sessions,
+                here=setup.here,
             )
             tasks.create_task(front.run(), name="front")
-            story = _Sitting(desk, seating)
+            story = _InteractiveSession(interactive, setup)
             keyboard = tasks.create_task(story.focus.pump(), name="keyboard")
             try:
                 return await story.run(spawned)
@@ -342,39 +342,41 @@ async def sit(plan: LaunchPlan, seating: Seating, spawned: Spawned) -> int:
         raise first(failures) from None
 
 
-class _Sitting:
-    def __init__(self, desk: InteractiveState, seating: Seating) -> None:
-        self._desk = desk
-        self._showing = FrontUpdates(desk, commands.words())
-        self.focus = KeyboardFocus(desk.front, self._while_starting)
-        self._turning = InteractiveTurn(desk, self._showing, self.focus, seating.blocks)
+class _InteractiveSession:
+    def __init__(self, interactive: InteractiveState, setup: SessionSetup) -> None:
+        self._interactive = interactive
+        self._showing = FrontUpdates(interactive, commands.words())
+        self.focus = KeyboardFocus(interactive.front, self._while_starting)
+        self._turning = InteractiveTurn(interactive, self._showing, self.focus, setup.blocks)
         self._inbox: asyncio.Queue[Event] = asyncio.Queue()  # events while nothing runs
-        self._room = seating.room
-        self._replay = seating.replay
-        self._wishes = seating.wishes
-        self._log_in = seating.needs.log_in
+        self._held_session = setup.held_session
+        self._replay = setup.replay
+        self._wishes = setup.wishes
+        self._log_in = setup.needs.log_in
         self._interrupted = 0.0  # loop time of the last Ctrl-C without an effect
-        desk.output.server_changed = self._showing.changed
+        interactive.output.server_changed = self._showing.changed
 
     async def run(self, spawned: Spawned) -> int:
-        desk, launch = self._desk, self._desk.launch
+        interactive, launch = self._interactive, self._interactive.launch
         try:
             while True:
                 try:
                     return await with_agent(
-                        launch.plan, launch.needs, spawned, desk.observer, self._talk, launch.interrupts
+                        launch.plan, launch.needs, spawned, interactive.observer, self._talk, launch.interrupts
                     )
                 except RestartAgent:
-                    self._log_in = once(desk.launch.needs.log_in)
-                    desk.say("restarting the agent, so that it uses the login")
+                    self._log_in = once(interactive.launch.needs.log_in)
+                    interactive.say("restarting the agent, so that it uses the login")
                 except (AgentError, WaitExpired, RemoteProtocolError) as error:
-                    if isinstance(error, AgentRefused) or not await desk.launch.interrupts.watch(self._again(error)):
+                    if isinstance(error, AgentRefused) or not await interactive.launch.interrupts.watch(
+                        self._again(error)
+                    ):
                         raise
                 self._replay = False
-                spawned = desk.launch.needs.respawn()
+                spawned = interactive.launch.needs.respawn()
         finally:
             self._showing.close()
-            self._room.leave()
+            self._held_session.leave()
 
     def _while_starting(self, event: Event) -> None:
         """Handle events before a session is open, and between two agents: Ctrl-C ends, as in a run with one prompt."""
@@ -382,91 +384,95 @@ class _Sitting:
             case Submitted(text):
                 self._turning.enter(text)
             case Interrupted() | Left():
-                self._desk.launch.interrupts.interrupt()
+                self._interactive.launch.interrupts.interrupt()
 
     async def _again(self, error: LaunchError) -> bool:
         """Ask whether to restart an agent that died or hung. One that never opened a session is not restarted."""
-        desk, current = self._desk, self._desk.current
+        interactive, current = self._interactive, self._interactive.current
         if current is None:
             return False
         able = current.connection.agent.capabilities
-        desk.current = None
-        desk.failed(error)
+        interactive.current = None
+        interactive.failed(error)
         self._showing.mood = "down"
-        is_wanted = await ask_to_restart(able, desk.front.person, self.focus, self._turning.enter)
+        is_wanted = await ask_to_restart(able, interactive.front.person, self.focus, self._turning.enter)
         if is_wanted and not can_go_on(able):
-            self._room.leave()
-            self._room = desk.rooms.fresh()
+            self._held_session.leave()
+            self._held_session = interactive.held_sessions.fresh()
         if is_wanted and (unanswered := self._turning.give_back()):
-            desk.front.offer(unanswered)
-            desk.say("the unanswered prompt is back in the input; edit or send it again")
+            interactive.front.offer(unanswered)
+            interactive.say("the unanswered prompt is back in the input; edit or send it again")
         return is_wanted
 
     async def _talk(self, connection: Connection) -> int:
         self._showing.mood = "starting"
-        current = await self._enter(connection, self._room, [*self._wishes, *self._desk.chosen])
+        current = await self._enter(connection, self._held_session, [*self._wishes, *self._interactive.chosen])
         try:
             while True:
-                self._desk.current = current
+                self._interactive.current = current
                 self._showing.mood = "idle"
                 outcome = await self._converse(current)
                 if isinstance(outcome, Leave):
                     return outcome.code
-                current = await self._moved(current, outcome.room)
+                current = await self._moved(current, outcome.held_session)
         finally:
             await current.leaving.aclose()
 
-    async def _enter(self, connection: Connection, room: HeldSession, wishes: Sequence[Setting]) -> CurrentSession:
-        desk, leaving = self._desk, AsyncExitStack()
-        desk.output.is_history_hidden = not self._replay
-        request = room.request(wishes, replay=self._replay)
-        opening = desk.launch.session(connection, request, self._log_in, changed=self._showing.changed)
+    async def _enter(
+        self, connection: Connection, held_session: HeldSession, wishes: Sequence[Setting]
+    ) -> CurrentSession:
+        interactive, leaving = self._interactive, AsyncExitStack()
+        interactive.output.is_history_hidden = not self._replay
+        request = held_session.request(wishes, replay=self._replay)
+        opening = interactive.launch.session(connection, request, self._log_in, changed=self._showing.changed)
         try:
             session = await leaving.enter_async_context(opening)
-            room.opened()
-            self._log_in = desk.launch.needs.log_in
-            desk.rooms.records()  # for completion
+            held_session.opened()
+            self._log_in = interactive.launch.needs.log_in
+            interactive.held_sessions.records()  # for completion
         except BaseException:
             await leaving.aclose()
             raise
-        return CurrentSession(session, room, leaving)
+        return CurrentSession(session, held_session, leaving)
 
-    async def _moved(self, current: CurrentSession, room: HeldSession) -> CurrentSession:
+    async def _moved(self, current: CurrentSession, held_session: HeldSession) -> CurrentSession:
         """Switch to another session, or stay in this one if the other cannot be opened."""
         self._showing.mood = "starting"
         self._replay = True
-        entering = self._enter(current.connection, room, ())
+        entering = self._enter(current.connection, held_session, ())
         try:
             entered = await self.focus.while_waiting(entering, self._turning.enter)
         except (LaunchError, RestartAgent, GivenUp) as error:
-            room.leave()
+            held_session.leave()
             if isinstance(error, RestartAgent) or (isinstance(error, LaunchError) and is_the_end(error)):
                 raise
             current.client.attend()
             self._tell_why(error)
             return current
         await self._left(current)
-        self._room, self._wishes = room, ()
-        self._desk.chosen.clear()
+        self._held_session, self._wishes = held_session, ()
+        self._interactive.chosen.clear()
         return entered
 
     async def _left(self, current: CurrentSession) -> None:
         """Leave a session, and let the agent free its resources."""
         await current.leaving.aclose()
-        connection, limit = current.connection, self._desk.launch.plan.timeouts.session
+        connection, limit = current.connection, self._interactive.launch.plan.timeouts.session
         if connection.agent.capabilities.close:
             call = connection.conversation.end("close", current.ready.session_id)
             try:
                 await connection.call(call, what="answer to session/close from the agent", limit=limit)
             except AgentRefused as error:
-                self._desk.observer.note(f"the session {current.room.name} was left open: {error.message}")
-        current.room.leave()
+                self._interactive.observer.note(
+                    f"the session {current.held_session.name} was left open: {error.message}"
+                )
+        current.held_session.leave()
 
     def _tell_why(self, error: LaunchError | GivenUp) -> None:
         if isinstance(error, LaunchError):
-            self._desk.failed(error)
+            self._interactive.failed(error)
             return
-        self._desk.say("cancelled")
+        self._interactive.say("cancelled")
         if error.leaves:
             self._inbox.put_nowait(Left())
 
@@ -485,7 +491,7 @@ class _Sitting:
                 return outcome
 
     async def _carried_out(self, current: CurrentSession, text: str) -> Leave | Move | None:
-        running = commands.run(self._desk, current, text)
+        running = commands.run(self._interactive, current, text)
         try:
             return await self.focus.while_waiting(running, self._turning.enter)
         except GivenUp as error:
@@ -516,4 +522,4 @@ class _Sitting:
                     if now - self._interrupted < TWICE:
                         return ""
                     self._interrupted = now
-                    self._desk.say("to end the session: Ctrl-C again, or Ctrl-D")
+                    self._interactive.say("to end the session: Ctrl-C again, or Ctrl-D")

@@ -122,7 +122,7 @@ class CurrentSession(Struct, eq=False):
     """The current session."""
 
     session: OpenSession
-    room: HeldSession
+    held_session: HeldSession
     leaving: AsyncExitStack  # ends the services for it
     turns: int = 0
     first_prompt: str = ""  # its beginning, as a title if the agent gives none
@@ -148,7 +148,7 @@ class InteractiveState(Struct, kw_only=True, eq=False):
     front: Front
     observer: Output
     output: SessionOutput
-    rooms: HeldSessions
+    held_sessions: HeldSessions
     here: Path  # where the command was typed
     current: CurrentSession | None = None
     chosen: list[Setting] = field(default_factory=list)  # set again after a restart of the agent
@@ -194,7 +194,7 @@ class Leave(Struct, frozen=True):
 class Move(Struct, frozen=True):
     """A switch to another session."""
 
-    room: HeldSession
+    held_session: HeldSession
 
 
 Outcome = Leave | Move
@@ -210,12 +210,12 @@ DOWN = ("failed", "resting", "stopped")
 class FrontUpdates:
     """Keeps the front up to date."""
 
-    def __init__(self, desk: InteractiveState, commands: tuple[Word, ...]) -> None:
-        self._desk = desk
+    def __init__(self, interactive: InteractiveState, commands: tuple[Word, ...]) -> None:
+        self._interactive = interactive
         self._commands = commands
         self._mood: Mood = "starting"
         self._due: asyncio.TimerHandle | None = None
-        self._agent = desk.launch.plan.agent.command.name  # until the agent sends its name
+        self._agent = interactive.launch.plan.agent.command.name  # until the agent sends its name
         self._session = ""  # the last one, also shown while the agent is down
 
     @property
@@ -235,8 +235,8 @@ class FrontUpdates:
     def refresh(self) -> None:
         """Send status and completions to the front."""
         self.close()
-        self._desk.front.status(self._status())
-        self._desk.front.vocabulary(self._vocabulary())
+        self._interactive.front.status(self._status())
+        self._interactive.front.vocabulary(self._vocabulary())
 
     def close(self) -> None:
         if self._due is not None:
@@ -244,17 +244,19 @@ class FrontUpdates:
             self._due = None
 
     def _status(self) -> Status:
-        desk, current = self._desk, self._desk.current
+        interactive, current = self._interactive, self._interactive.current
         state = current.client.state if current else SessionState()
         if current is not None:
             self._agent = current.connection.agent.title or self._agent
-            self._session = "" if is_fresh(current.room.name) else current.room.name  # generated names are not shown
-        servers = desk.launch.servers.standings()
+            self._session = (
+                "" if is_fresh(current.held_session.name) else current.held_session.name
+            )  # generated names are not shown
+        servers = interactive.launch.servers.standings()
         usage = state.usage
         said = redactor.text
         return Status(
             agent=said(self._agent),
-            profile=desk.launch.plan.profile,
+            profile=interactive.launch.plan.profile,
             session=self._session,
             title=said(state.title),
             mode=said(state.mode),
@@ -268,19 +270,19 @@ class FrontUpdates:
         )
 
     def _vocabulary(self) -> Vocabulary:
-        desk, current = self._desk, self._desk.current
+        interactive, current = self._interactive, self._interactive.current
         state = current.client.state if current else SessionState()
         slash = (Word(f"/{each.name}", each.description, each.hint) for each in state.commands)
         return Vocabulary(
             commands=self._commands,
             slash=tuple(slash),
-            values=_values(state, desk.launch.servers.standings(), self._sessions),
-            directories=(desk.launch.plan.cwd, *desk.launch.plan.additional_directories),
+            values=_values(state, interactive.launch.servers.standings(), self._sessions),
+            directories=(interactive.launch.plan.cwd, *interactive.launch.plan.additional_directories),
         )
 
     @property
     def _sessions(self) -> tuple[Word, ...]:
-        return tuple(Word(name, title) for name, title in self._desk.rooms.known())
+        return tuple(Word(name, title) for name, title in self._interactive.held_sessions.known())
 
 
 def _values(
