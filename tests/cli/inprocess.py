@@ -8,6 +8,7 @@ descriptor, a thread, a child, another umask), and where it starts a program: su
 No process can be forked here, so a `run` that is refused before it starts anything goes on without guards.
 """
 
+import ctypes
 import errno
 import functools
 import gc
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 import acp_launch
 from acp_launch.__main__ import main
 
+SET_SUBREAPER, GET_SUBREAPER = 36, 37  # prctl(2)
 PIPE = 65536  # bytes that a pipe holds for a reader who comes later
 # What these modules do when they are imported is all they are for.
 PROGRAMS = ("acp_launch.demo", "acp_launch.bridge.shim", "acp_launch.process.guardian")
@@ -46,7 +48,8 @@ class Done(NamedTuple):
 def carry_out(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, stdin: bytes | None = None) -> Done:
     """Run the command line to its end. Without `stdin` it reads from /dev/null."""
     memory = _memory()
-    before = _resources()
+    begun = time.clock_gettime(time.CLOCK_BOOTTIME)
+    before = _resources(since=0)
     with ExitStack() as around:
         written = around.enter_context(_descriptors(stdin))
         started = around.enter_context(_starts())
@@ -55,7 +58,7 @@ def carry_out(arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path, st
         around.enter_context(_forgetting(memory))
         code = _exit_code()
     assert not started, f"{shown(arguments)} starts a program ({started}): it wants its own process"
-    left = {kind: now for kind, held in _resources().items() if (now := held - before[kind])}
+    left = {kind: now for kind, held in _resources(since=begun).items() if (now := held - before[kind])}
     assert not left, f"{shown(arguments)} leaves {left}"
     return Done(code, *written)
 
@@ -90,18 +93,31 @@ def _exit_code() -> int:
     return 0
 
 
-def _resources() -> dict[str, set[object]]:
-    """What a process holds until it ends."""
+def _resources(*, since: float) -> dict[str, set[object]]:
+    """What a process holds until it ends; of its children those that were started `since` then, in seconds of uptime.
+
+    An older one is an orphan of another test: a guard that outlives its launcher for a moment.
+    """
     umask = os.umask(0o077)
     os.umask(umask)
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
     return {
         "descriptors": {each for each in map(_target, os.listdir("/proc/self/fd")) if each[1]},  # noqa: PTH208
         "threads": set(threading.enumerate()),
-        "children": set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()),
+        "children": {child for child in children.read_text().split() if _started(child) >= since},
         "umask": {umask},
         "locale": {locale.setlocale(locale.LC_ALL)},
         "blocked signals": set(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
     }
+
+
+def _started(child: str) -> float:
+    """In seconds of uptime, to the next tick (proc(5), "starttime"); 0 of one that is gone."""
+    try:
+        ticks = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[19]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return 0.0
+    return (int(ticks) + 1) / os.sysconf("SC_CLK_TCK")
 
 
 def _target(descriptor: str) -> tuple[str, str]:
@@ -203,6 +219,8 @@ def _interpreter(arguments: Sequence[str]) -> Iterator[None]:
     handlers = {number: signal.getsignal(number) for number in signal.valid_signals()}
     (alarm, again), begun = signal.getitimer(signal.ITIMER_REAL), time.monotonic()
     wakeup = signal.set_wakeup_fd(-1)
+    adopts = ctypes.c_int()
+    ctypes.CDLL(None).prctl(GET_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
     sys.argv = argv(arguments)
     try:
         yield
@@ -214,6 +232,7 @@ def _interpreter(arguments: Sequence[str]) -> Iterator[None]:
         if alarm:
             signal.setitimer(signal.ITIMER_REAL, max(0.001, alarm - (time.monotonic() - begun)), again)
         signal.set_wakeup_fd(wakeup)
+        ctypes.CDLL(None).prctl(SET_SUBREAPER, adopts.value, 0, 0, 0)
         gc.unfreeze()
         gc.enable()
 
