@@ -357,7 +357,7 @@ class Turn:
         self._silence = silence
         self._patience = asyncio.timeout(None)
         self._grace: float | None = None  # set when it is cancelled
-        self._may_grow = MOST_HELD
+        self._cancelled_at, self._may_grow = 0.0, 0.0
         self.is_running = False  # the prompt was sent and is not answered
 
     def cancel(self, grace: float = GRACE) -> None:
@@ -368,13 +368,16 @@ class Turn:
         if self.is_running and self._grace is None:
             self._grace = min(grace, STUCK_GRACE) if self._connection.held_back else grace
             self._client.cancel(self._session_id, self._grace)
-            self._patience.reschedule(asyncio.get_running_loop().time() + self._grace)
+            self._cancelled_at = asyncio.get_running_loop().time()
+            self._may_grow = MOST_HELD if self._grace == GRACE else 0.0  # the shorter ones are promised limits
+            self._patience.reschedule(self._cancelled_at + self._grace)
 
     def _drained(self, seconds: float) -> None:
         """Do not count the time in which the agent was not read: its answer may have been waiting."""
         when = self._patience.when()
         if self._grace is not None and when is not None and not self._patience.expired():
-            more = min(seconds, self._may_grow)
+            since = asyncio.get_running_loop().time() - self._cancelled_at
+            more = min(seconds, since, self._may_grow)
             self._may_grow -= more
             self._patience.reschedule(when + more)
 

@@ -377,6 +377,26 @@ def test_an_agent_that_we_could_not_read_is_not_given_up_for_that() -> None:
     run(story)
 
 
+def test_a_shorter_grace_does_not_grow_while_we_cannot_read() -> None:
+    """It is what `--timeout` promises, after which no user waits."""
+
+    async def story() -> None:
+        async with negotiated() as (connection, agent, recorder, client):
+            turn, running, _ = await in_turn(connection, agent, client)
+            turn.cancel(1.0)
+            await agent.hears("session/cancel")
+            began = asyncio.get_running_loop().time()
+            recorder.room.clear()
+            await agent.says(update("s1", 0))
+            await asyncio.sleep(0.5)
+            recorder.room.set()
+            with pytest.raises(WaitExpired):
+                await running
+            assert asyncio.get_running_loop().time() - began == pytest.approx(1.0)
+
+    run(story)
+
+
 def test_nothing_to_reject_with_is_answered_cancelled() -> None:
     """C-64."""
 
